@@ -1,0 +1,247 @@
+"""APIs as the catalogue knows them, and what the retriever is asked and answers."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from services.contracts.base import ApiId, Contract, JsonSchema, Query
+
+
+class Location(StrEnum):
+    """Where a parameter travels in the HTTP request."""
+
+    PATH = "path"
+    QUERY = "query"
+    HEADER = "header"
+    COOKIE = "cookie"
+    BODY = "body"
+
+
+class Style(StrEnum):
+    """How a parameter's value is serialised (OpenAPI 3.1, section 4.8.12.3)."""
+
+    SIMPLE = "simple"
+    FORM = "form"
+    LABEL = "label"
+    MATRIX = "matrix"
+    SPACE_DELIMITED = "spaceDelimited"
+    PIPE_DELIMITED = "pipeDelimited"
+    DEEP_OBJECT = "deepObject"
+
+
+class Parameter(Contract):
+    """One argument an API takes. A JSON body of object type is flattened: each property is a parameter of its own."""
+
+    name: str = Field(min_length=1, max_length=200, description="The argument's name in plans; unique within the API.")
+    wire_name: str = Field(min_length=1, max_length=200, description="The name the upstream service knows it by.")
+    location: Location
+    required: bool = False
+    description: str = ""
+    json_schema: JsonSchema = Field(default_factory=dict)
+    style: Style = Style.SIMPLE
+    explode: bool = False
+
+
+class RequestBody(Contract):
+    """How the body is built from the parameters located in it."""
+
+    media_type: str = "application/json"
+    required: bool = True
+    whole: bool = Field(
+        default=False, description="True where the single parameter `body` is the body itself, not a property of it."
+    )
+
+
+class ApiResponse(Contract):
+    """The successful response: what later steps can refer to."""
+
+    status: int = Field(default=200, ge=100, le=599)
+    media_type: str | None = "application/json"
+    description: str = ""
+    json_schema: JsonSchema = Field(default_factory=dict)
+
+
+class SecretKind(StrEnum):
+    """The kinds of credentials an adapter can present."""
+
+    API_KEY = "api_key"
+    BASIC = "basic"
+    BEARER = "bearer"
+    OAUTH2_CLIENT_CREDENTIALS = "oauth2_client_credentials"
+    UNSUPPORTED = "unsupported"
+
+
+class SecurityRequirement(Contract):
+    """One credential a call must present. It holds the secret's *name*; the value lives with the executor alone."""
+
+    scheme: str
+    kind: SecretKind
+    secret: str = Field(description="The secret's name, `provider.scheme`.")
+    location: Location | None = Field(default=None, description="Where an API key travels.")
+    parameter: str | None = Field(default=None, description="The header, query parameter or cookie of an API key.")
+    token_url: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
+class Api(Contract):
+    """One operation of a provider's service, with everything needed to find, plan and call it."""
+
+    id: ApiId
+    provider: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=200, description="The operation's name, unique within the provider.")
+    summary: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    deprecated: bool = False
+    method: str = Field(default="GET", pattern=r"^[A-Z]+$")
+    server: str = Field(default="", description="Base URL the path is appended to.")
+    path: str = Field(default="/", pattern=r"^/")
+    parameters: tuple[Parameter, ...] = ()
+    body: RequestBody | None = None
+    response: ApiResponse = ApiResponse()
+    definitions: dict[str, JsonSchema] = Field(default_factory=dict, description="Targets of `#/$defs/NAME`.")
+    security: tuple[tuple[SecurityRequirement, ...], ...] = Field(
+        default=(), description="Alternatives, each a set of credentials needed together; empty: none is needed."
+    )
+    idempotency_header: str | None = Field(default=None, description="Set where the operation honours such a key.")
+    content_hash: str = Field(default="", description="SHA-256 of everything above: what a plan was proved against.")
+
+    @property
+    def mutating(self) -> bool:
+        """Whether a call may change state upstream (RFC 9110, section 9.2.1: what is not a safe method)."""
+        return self.method not in {"GET", "HEAD", "OPTIONS"}
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The parameter of that name, or None."""
+        return next((p for p in self.parameters if p.name == name), None)
+
+
+class ApiPage(Contract):
+    """A page of the catalogue."""
+
+    apis: tuple[Api, ...]
+    total: int = Field(ge=0)
+    catalogue_version: int = Field(ge=0)
+
+
+class RetrieveRequest(Contract):
+    """Which APIs could serve this request?"""
+
+    query: Query
+    k: int = Field(default=10, ge=1, le=100, description="The budget of candidates over all clauses.")
+    providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only these providers; empty: all.")
+
+
+class Clause(Contract):
+    """A part of the request that asks for one thing; `start` and `end` are character offsets into the query."""
+
+    text: str
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+
+class Signals(Contract):
+    """Why a candidate was found: cosine of the embeddings, and the lexical score relative to the best possible."""
+
+    dense: float | None = None
+    lexical: float | None = None
+
+
+class Candidate(Contract):
+    """An API that may serve the request, best first."""
+
+    api: Api
+    score: float = Field(description="Best over the clauses; 0 (unrelated) to 1.")
+    signals: Signals = Signals()
+    clause: int = Field(default=0, ge=0, description="Index of the clause that ranks it best.")
+    clause_scores: tuple[float, ...] = Field(default=(), description="Its score for each clause, in their order.")
+
+
+class RetrieveResponse(Contract):
+    """The candidates and the catalogue they were found in."""
+
+    catalogue_version: int = Field(ge=0)
+    clauses: tuple[Clause, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+
+
+ProviderName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")]
+
+
+class ImportRequest(Contract):
+    """An API description to import: OpenAPI 3.0 / 3.1 or Swagger 2.0, as JSON or YAML text."""
+
+    document: str = Field(min_length=1, description="The document itself. References to other documents are refused.")
+    provider: ProviderName | None = Field(default=None, description="Defaults to a slug of the document's title.")
+    server: str | None = Field(
+        default=None,
+        max_length=2_000,
+        pattern=r"^https?://",
+        description="Replaces the document's servers, and completes relative ones.",
+    )
+
+
+class SkippedOperation(Contract):
+    """An operation that was not imported, and why."""
+
+    operation: str
+    reason: str
+
+
+class ImportReport(Contract):
+    """What an import did. Nothing was changed unless it is reported here."""
+
+    kind: Literal["report"] = "report"
+    provider: str
+    format: str = Field(description="`openapi-3.1`, `openapi-3.0` or `swagger-2.0`.")
+    document_hash: str
+    added: int = Field(ge=0)
+    updated: int = Field(ge=0)
+    unchanged: int = Field(ge=0)
+    removed: int = Field(ge=0)
+    skipped: tuple[SkippedOperation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    catalogue_version: int = Field(ge=0)
+
+
+class ImportProgress(Contract):
+    """Progress of a long import: `done` of `total` operations in this `phase`."""
+
+    kind: Literal["progress"] = "progress"
+    phase: Literal["reading", "embedding", "storing"]
+    done: int = Field(ge=0)
+    total: int = Field(ge=0)
+
+
+ImportEvent = Annotated[ImportProgress | ImportReport, Field(discriminator="kind")]
+
+
+class ApiSearchHit(Contract):
+    """A line of `GET /apis?query=`: enough to recognise an API, without its schemas."""
+
+    id: str
+    provider: str
+    method: str
+    path: str
+    summary: str
+    score: float | None = None
+    signals: Signals | None = None
+
+
+class ApiSearchPage(Contract):
+    """A page of search hits, best first; without a query, the catalogue in order of id."""
+
+    hits: tuple[ApiSearchHit, ...]
+    total: int = Field(ge=0)
+    catalogue_version: int = Field(ge=0)
+
+
+class CatalogueStatus(Contract):
+    """The catalogue's size and version, and whether the index answers for that version."""
+
+    catalogue_version: int
+    index_version: int
+    apis: int
+    providers: dict[str, int] = Field(default_factory=dict)
+    encoder: str

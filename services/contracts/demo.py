@@ -1,0 +1,76 @@
+"""Demonstrations: solved requests that show a planner how (TPTU-v2, section 3.4)."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from services.contracts.base import ApiId, Contract, Query
+from services.contracts.plan import Plan
+
+
+class Demo(Contract):
+    """A request and the plan that solves it.
+
+    A *task-level* demo shows a whole request; an *API-level* demo shows one API in use and belongs to that API.
+    """
+
+    id: str = Field(default="", max_length=64, description="Content hash of query and plan; computed when empty.")
+    level: Literal["task", "api"] = "task"
+    query: Query
+    plan: Plan
+    source: str = Field(default="", max_length=200, description="Where it came from, for example `sandbox`.")
+
+    @property
+    def apis(self) -> tuple[str, ...]:
+        """The ids of the APIs it uses, in order of first use."""
+        return tuple(dict.fromkeys(step.api for step in self.plan.steps))
+
+
+class ApiDescription(Contract):
+    """An API as the selector sees it: the order of these is the order of API-level fallback."""
+
+    id: ApiId
+    description: str = ""
+
+
+class SelectDemosRequest(Contract):
+    """The demos most useful for planning this request with these APIs."""
+
+    query: Query
+    apis: tuple[ApiDescription, ...] = Field(default=(), max_length=200)
+    k: int = Field(default=3, ge=0, le=20)
+    threshold: float | None = Field(default=None, ge=-1, le=1, description="Cosine; unset: the service's 0.8.")
+
+
+class SelectedDemo(Contract):
+    """A demo that was chosen, how similar its request is, and on which level it was found."""
+
+    demo: Demo
+    similarity: float
+    level: Literal["task", "api"]
+
+
+class SelectDemosResponse(Contract):
+    """At most k demos: task-level ones first, most similar first, then API-level ones in the order of the APIs."""
+
+    demos: tuple[SelectedDemo, ...] = ()
+
+
+class DemoPage(Contract):
+    """A page of the knowledge base."""
+
+    demos: tuple[Demo, ...]
+    total: int = Field(ge=0)
+
+
+class ImportDemosRequest(Contract):
+    """Demos to add; those already there (same query and plan) are left as they are."""
+
+    demos: tuple[Demo, ...] = Field(min_length=1, max_length=10_000)
+
+
+class ImportDemosReport(Contract):
+    """What an import of demos did."""
+
+    added: int = Field(ge=0)
+    unchanged: int = Field(ge=0)

@@ -1,0 +1,156 @@
+"""The plan: the one contract everything turns on.
+
+A :class:`Plan` is a frozen, typed, directed acyclic graph of API calls. A planner backend produces it, the compiler
+proves it, the executor runs it, demos store it and evaluations score it. It is never mutated; run state lives in
+:mod:`services.contracts.run`. Its terms are NESTful's (nested sequences of API calls, section 3): a step's ``id`` is
+the label, a :class:`Reference` is ``$var1.field$``.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, JsonValue, model_validator
+
+from services.contracts.base import ApiId, Contract, JsonPath, StepId
+
+MAX_STEPS = 10_000
+MAX_PATH = 32
+
+
+class LiteralValue(Contract):
+    """A value known before anything runs, of any JSON type."""
+
+    kind: Literal["literal"] = "literal"
+    value: JsonValue
+
+
+class Reference(Contract):
+    """A value inside the output of an earlier step. An empty path is the whole output."""
+
+    kind: Literal["reference"] = "reference"
+    step: StepId
+    path: JsonPath = Field(default=(), max_length=MAX_PATH)
+
+
+class ItemReference(Contract):
+    """A value inside the current item of the step's own `foreach`."""
+
+    kind: Literal["item"] = "item"
+    path: JsonPath = Field(default=(), max_length=MAX_PATH)
+
+
+class ListValue(Contract):
+    """A list built from values, at least one of which is usually a reference."""
+
+    kind: Literal["list"] = "list"
+    items: tuple["Value", ...]
+
+
+class ObjectValue(Contract):
+    """An object built from values."""
+
+    kind: Literal["object"] = "object"
+    fields: dict[str, "Value"]
+
+
+Value = Annotated[
+    LiteralValue | Reference | ItemReference | ListValue | ObjectValue,
+    Field(discriminator="kind"),
+]
+
+
+class ForEach(Contract):
+    """Runs the step once for each element of a list; its output is the list of outputs, in the items' order."""
+
+    items: Value
+    parallel: int = Field(default=8, ge=1, le=64, description="How many items run at the same time.")
+
+
+class When(Contract):
+    """A small comparison; the step is skipped where it does not hold. Deliberately not a language."""
+
+    left: Value
+    op: Literal["eq", "ne", "lt", "le", "gt", "ge", "in", "exists"]
+    right: Value = LiteralValue(value=None)
+
+
+class Step(Contract):
+    """One API call. Its dependencies are its references and `after`."""
+
+    id: StepId
+    api: ApiId
+    arguments: dict[str, Value] = Field(default_factory=dict)
+    foreach: ForEach | None = None
+    when: When | None = None
+    after: tuple[StepId, ...] = ()
+
+
+class AnswerOutput(Contract):
+    """One of the values that answer the request (NESTful's ``var_result``)."""
+
+    name: str = Field(min_length=1, max_length=200)
+    value: Reference
+
+
+class Plan(Contract):
+    """A graph of API calls and the outputs that answer the request.
+
+    ``id`` is the SHA-256 of the canonical content: equal plans have equal ids, and an approval bound to an id is bound
+    to every argument in it. It is computed when missing, and a wrong one is refused.
+    """
+
+    id: str = Field(default="", description="Content hash; computed.")
+    steps: tuple[Step, ...] = Field(min_length=1, max_length=MAX_STEPS)
+    answer: tuple[AnswerOutput, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        ids = [step.id for step in self.steps]
+        if len(set(ids)) != len(ids):
+            raise ValueError("step ids must be unique")
+        expected = content_hash(self.model_dump(mode="json", exclude={"id"}))
+        if not self.id:
+            object.__setattr__(self, "id", expected)
+        elif self.id != expected:
+            raise ValueError("id is not the hash of the plan's content")
+        return self
+
+    def step(self, step_id: str) -> Step | None:
+        """The step of that id, or None."""
+        return next((step for step in self.steps if step.id == step_id), None)
+
+
+def content_hash(content: JsonValue) -> str:
+    """SHA-256, in hex, of a JSON value in canonical form (sorted keys, no spaces)."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def references(value: Value) -> Iterator[Reference]:
+    """Every reference to another step inside a value, depth first."""
+    if isinstance(value, Reference):
+        yield value
+    elif isinstance(value, ListValue):
+        for item in value.items:
+            yield from references(item)
+    elif isinstance(value, ObjectValue):
+        for field in value.fields.values():
+            yield from references(field)
+
+
+def step_references(step: Step) -> Iterator[Reference]:
+    """Every reference a step makes: in its arguments, its `foreach` and its `when`."""
+    for value in step.arguments.values():
+        yield from references(value)
+    if step.foreach is not None:
+        yield from references(step.foreach.items)
+    if step.when is not None:
+        yield from references(step.when.left)
+        yield from references(step.when.right)
+
+
+def dependencies(step: Step) -> frozenset[str]:
+    """The ids of the steps that must finish before this one can start."""
+    return frozenset(ref.step for ref in step_references(step)) | frozenset(step.after)

@@ -1,0 +1,156 @@
+"""What the planner is asked and answers: plans, their proofs, and what is wrong with a plan that has none."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from services.contracts.api import Api, Candidate, Clause
+from services.contracts.base import ApiId, Contract, JsonSchema, Query
+from services.contracts.context import Context
+from services.contracts.demo import SelectedDemo
+from services.contracts.plan import Plan
+
+
+class Decision(StrEnum):
+    """What a policy says of a call."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+class Policy(Contract):
+    """Which calls may go out. Reads are allowed; mutating calls are decided here.
+
+    `allow` and `deny` are shell patterns over API ids (``sandbox.*``); `deny` wins over `allow`, both over `mutating`.
+    """
+
+    mutating: Decision = Decision.ASK
+    allow: tuple[str, ...] = Field(default=(), max_length=1_000)
+    deny: tuple[str, ...] = Field(default=(), max_length=1_000)
+
+
+class DiagnosticCode(StrEnum):
+    """Everything the compiler can find wrong with a plan."""
+
+    UNKNOWN_API = "unknown_api"
+    UNKNOWN_ARGUMENT = "unknown_argument"
+    MISSING_ARGUMENT = "missing_argument"
+    INVALID_LITERAL = "invalid_literal"
+    UNKNOWN_STEP = "unknown_step"
+    UNKNOWN_FIELD = "unknown_field"
+    TYPE_MISMATCH = "type_mismatch"
+    LIST_FOR_SINGLE = "list_for_single"
+    SINGLE_FOR_LIST = "single_for_list"
+    INVALID_FOREACH = "invalid_foreach"
+    CYCLE = "cycle"
+    FORWARD_REFERENCE = "forward_reference"
+    UNUSED_STEP = "unused_step"
+    MISSING_CREDENTIAL = "missing_credential"
+    APPROVAL_REQUIRED = "approval_required"
+    DENIED = "denied"
+    DEPRECATED_API = "deprecated_api"
+    MISSING_ANSWER = "missing_answer"
+    TOO_LARGE = "too_large"
+
+
+class Fix(Contract):
+    """A change that would remove a diagnostic, in words and, where it can be, as the API that supplies the value."""
+
+    message: str
+    api: ApiId | None = None
+    value: JsonValue = None
+
+
+class Diagnostic(Contract):
+    """One finding, for a person and for a repair loop. Only errors keep a plan from being proved."""
+
+    code: DiagnosticCode
+    severity: Literal["error", "warning"] = "error"
+    step: str | None = None
+    argument: str | None = None
+    message: str
+    fixes: tuple[Fix, ...] = ()
+
+
+class Question(Contract):
+    """What the user must still supply: one question for one argument."""
+
+    step: str
+    api: ApiId
+    argument: str
+    text: str
+    json_schema: JsonSchema = Field(default_factory=dict)
+
+
+class Proof(Contract):
+    """What was proved of a plan, and against which APIs."""
+
+    checks: int = Field(ge=0, description="How many single facts were checked.")
+    stages: tuple[tuple[str, ...], ...] = Field(default=(), description="Steps by depth; one stage can run in parallel.")
+    api_hashes: dict[str, str] = Field(default_factory=dict)
+    mutating: tuple[str, ...] = Field(default=(), description="Steps that may change state upstream.")
+    approvals: tuple[str, ...] = Field(default=(), description="Steps that need an approval before anything is sent.")
+    credentials: tuple[str, ...] = Field(default=(), description="Names of the secrets the calls will present.")
+    inserted: tuple[str, ...] = Field(default=(), description="Steps the compiler added (NESTful's implicit calls).")
+
+
+class CompiledPlan(Contract):
+    """A proved plan, with the definitions of the APIs it was proved against. The only thing an executor runs."""
+
+    plan: Plan
+    apis: dict[str, Api]
+    proof: Proof
+
+
+class CompileRequest(Contract):
+    """Prove this plan. `apis` may hold more than the plan uses: the rest are candidates for repair."""
+
+    plan: Plan
+    apis: tuple[Api, ...] = Field(max_length=10_000)
+    policy: Policy = Policy()
+    credentials: tuple[str, ...] | None = Field(
+        default=None, description="Names of the configured secrets; unset: credentials are not checked."
+    )
+
+
+class CompileResponse(Contract):
+    """The proved plan, or what keeps it from being proved."""
+
+    compiled: CompiledPlan | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    questions: tuple[Question, ...] = ()
+
+
+class PlanRequest(Contract):
+    """Plan this request with these candidates and demos, and prove the plan."""
+
+    query: Query
+    context: Context = Context()
+    clauses: tuple[Clause, ...] = ()
+    candidates: tuple[Candidate, ...] = Field(default=(), max_length=200)
+    demos: tuple[SelectedDemo, ...] = ()
+    backend: str | None = Field(default=None, max_length=50, description="`compact` or `served`; unset: the default.")
+    policy: Policy = Policy()
+    credentials: tuple[str, ...] | None = None
+
+
+class PlanResponse(Contract):
+    """A proved plan, a question to the user, or the statement that nothing in the catalogue fits."""
+
+    status: Literal["planned", "needs_input", "no_plan"]
+    plan: Plan | None = None
+    compiled: CompiledPlan | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    questions: tuple[Question, ...] = ()
+    confidence: float = Field(default=0.0, ge=0, le=1)
+    backend: str
+    reason: str = Field(default="", description="Why there is no plan, in a sentence.")
+
+
+class PlannerBackends(Contract):
+    """The backends this planner has, and the one it uses when none is named."""
+
+    default: str
+    available: tuple[str, ...]

@@ -1,0 +1,18 @@
+"""The one shape of every error answer (RFC 9457)."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Problem(BaseModel):
+    """``application/problem+json``. Further members depend on ``type``; docs/problems.md lists them."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    type: str = Field(description="Identifies the kind of problem.", examples=["urn:nestor:problem:not-found"])
+    title: str
+    status: int = Field(ge=400, le=599)
+    detail: str = ""
+    instance: str | None = Field(default=None, description="The request's id, to find it in the logs.")
+    errors: list[dict[str, Any]] | None = Field(default=None, description="For validation problems: each field and why.")

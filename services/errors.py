@@ -1,0 +1,158 @@
+"""Every error that crosses a service boundary, as one exception tree.
+
+::
+
+    ServiceError
+    ├── InvalidRequest        400   unreadable: not JSON, not UTF-8, NaN, lone surrogates, nested too deep
+    ├── Unauthorized          401
+    ├── NotFound              404
+    ├── MethodNotAllowed      405
+    ├── NotAcceptable         406
+    ├── Conflict              409
+    ├── PayloadTooLarge       413
+    ├── UnsupportedMedia      415
+    ├── ValidationFailed      422   readable, but not what the contract asks for
+    │   └── InvalidDocument   422   an API description that cannot be imported
+    ├── Overloaded            503   too much work is waiting; try again
+    ├── ServiceUnavailable    503   a service this one needs is down (`service` says which)
+    ├── NotReady              503   `/readyz` (`checks` says why)
+    ├── DeadlineExceeded      504
+    └── InternalError         500   a bug: it is logged with the request id and seen by nobody else
+
+Each renders as ``application/problem+json`` (RFC 9457); a typed client rebuilds the same exception from ``type``, so
+both deployments, one process and many, raise identically.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+TYPE_PREFIX = "urn:nestor:problem:"
+
+
+class ServiceError(Exception):
+    """The root. ``detail`` is for the caller to read; ``extensions`` are further members of the problem document."""
+
+    slug: ClassVar[str] = "error"
+    title: ClassVar[str] = "Error"
+    status: ClassVar[int] = 500
+
+    def __init__(self, detail: str = "", **extensions: Any) -> None:
+        super().__init__(detail or self.title)
+        self.detail = detail
+        self.extensions = extensions
+
+    @classmethod
+    def type_uri(cls) -> str:
+        """The problem's ``type``."""
+        return TYPE_PREFIX + cls.slug
+
+
+class InvalidRequest(ServiceError):
+    """The request cannot be read: not JSON, not UTF-8, NaN or infinity, a lone surrogate, or nested too deep."""
+
+    slug, title, status = "invalid-request", "The request cannot be read", 400
+
+
+class Unauthorized(ServiceError):
+    """The request carries no valid credential for this service."""
+
+    slug, title, status = "unauthorized", "Not authorised", 401
+
+
+class NotFound(ServiceError):
+    """There is nothing under this address or id."""
+
+    slug, title, status = "not-found", "Not found", 404
+
+
+class MethodNotAllowed(ServiceError):
+    """The address exists, but not for this method."""
+
+    slug, title, status = "method-not-allowed", "Method not allowed", 405
+
+
+class NotAcceptable(ServiceError):
+    """None of the media types asked for can be produced."""
+
+    slug, title, status = "not-acceptable", "Not acceptable", 406
+
+
+class Conflict(ServiceError):
+    """The state of the thing does not allow this now, for example approving another plan than the stored one."""
+
+    slug, title, status = "conflict", "Conflict", 409
+
+
+class PayloadTooLarge(ServiceError):
+    """The body is larger than the service accepts. ``limit_bytes`` says how much it does."""
+
+    slug, title, status = "payload-too-large", "Payload too large", 413
+
+
+class UnsupportedMedia(ServiceError):
+    """The body's media type is not understood here."""
+
+    slug, title, status = "unsupported-media-type", "Unsupported media type", 415
+
+
+class ValidationFailed(ServiceError):
+    """The request was read but is not what the contract asks for. ``errors`` lists each field and why."""
+
+    slug, title, status = "validation-failed", "Validation failed", 422
+
+
+class InvalidDocument(ValidationFailed):
+    """An API description that cannot be imported. The catalogue is as it was."""
+
+    slug, title, status = "invalid-document", "The API description cannot be imported", 422
+
+
+class Overloaded(ServiceError):
+    """Too much work is waiting already. Try again after ``retry_after_s`` seconds."""
+
+    slug, title, status = "overloaded", "Overloaded", 503
+
+
+class ServiceUnavailable(ServiceError):
+    """A service this one needs did not answer. ``service`` names it."""
+
+    slug, title, status = "service-unavailable", "A service is unavailable", 503
+
+
+class NotReady(ServiceError):
+    """The service is up but cannot do its work yet. ``checks`` says what is missing."""
+
+    slug, title, status = "not-ready", "Not ready", 503
+
+
+class DeadlineExceeded(ServiceError):
+    """The work did not finish within the deadline that the request carried."""
+
+    slug, title, status = "deadline-exceeded", "Deadline exceeded", 504
+
+
+class InternalError(ServiceError):
+    """A bug in Nestor. The details are in the log under the request id; nothing of them is sent out."""
+
+    slug, title, status = "internal-error", "Internal error", 500
+
+
+def all_errors(root: type[ServiceError] = ServiceError) -> Iterator[type[ServiceError]]:
+    """Every concrete error class, parents before children (for the docs page and for typed clients)."""
+    for cls in root.__subclasses__():
+        yield cls
+        yield from all_errors(cls)
+
+
+def from_problem(problem: dict[str, Any], status: int) -> ServiceError:
+    """Rebuild the exception a problem document was made from.
+
+    A ``type`` this version does not know becomes the nearest class for the status, so a newer peer is still understood.
+    """
+    known = {cls.type_uri(): cls for cls in all_errors()}
+    cls = known.get(str(problem.get("type")))
+    if cls is None:
+        cls = next((c for c in all_errors() if c.status == status), InternalError)
+    standard = {"type", "title", "status", "detail", "instance"}
+    extensions = {key: value for key, value in problem.items() if key not in standard and key.isidentifier()}
+    return cls(str(problem.get("detail") or ""), **extensions)
