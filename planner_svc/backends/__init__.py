@@ -1,0 +1,1 @@
+"""Planner backends: each turns a request with candidates and demos into a draft of a plan."""
