@@ -1,0 +1,154 @@
+"""``create_service``: the FastAPI application every service starts from."""
+
+import asyncio
+import importlib.metadata
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from services.contracts.base import Contract
+from services.contracts.problem import Problem
+from services.errors import NotReady, ServiceError
+from services.http import (
+    PROBLEM_MEDIA_TYPE,
+    ReadinessCheck,
+    RequestScopeMiddleware,
+    StrictRoute,
+    install_error_handlers,
+)
+from services.settings import ServiceSettings
+from services.telemetry import HttpMetrics
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": text, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for status, text in {
+        "4XX": "The request cannot be served as it is.",
+        "5XX": "The service cannot serve it now.",
+    }.items()
+}
+
+
+class Health(Contract):
+    """The process is alive. It says nothing about its dependencies; `/readyz` does."""
+
+    status: Literal["ok"] = "ok"
+    service: str
+    version: str
+
+
+class Readiness(Contract):
+    """The service can do its work: every check passed."""
+
+    status: Literal["ready"] = "ready"
+    checks: dict[str, str]
+
+
+def version() -> str:
+    """The installed version of Nestor."""
+    return importlib.metadata.version("nestor")
+
+
+def create_service(
+    *,
+    name: str,
+    title: str,
+    description: str,
+    settings: ServiceSettings,
+    routers: Sequence[APIRouter],
+    lifespan: Lifespan,
+) -> FastAPI:
+    """Build a service: problem documents, request ids, limits, ``/healthz``, ``/readyz`` and ``/metrics``.
+
+    The lifespan puts the service object on ``app.state.service`` and its checks into ``app.state.readiness``; metrics
+    are registered with ``app.state.registry``. Nothing is shared between two apps of one process.
+    """
+    registry = CollectorRegistry()
+
+    @asynccontextmanager
+    async def with_state(app: FastAPI) -> AsyncIterator[None]:
+        async with lifespan(app):
+            app.state.started = True
+            try:
+                yield
+            finally:
+                app.state.started = False
+
+    app = FastAPI(
+        title=title,
+        description=description,
+        version=version(),
+        lifespan=with_state,
+        max_body_size=settings.max_body_bytes,
+        responses=PROBLEM_RESPONSES,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.name, app.state.settings, app.state.registry = name, settings, registry
+    app.state.readiness = {}
+    app.state.started = False
+    app.router.route_class = StrictRoute
+    install_error_handlers(app)
+    for router in routers:
+        app.include_router(router)
+    app.include_router(_operations_router())
+    _declare_problem(app)
+    app.add_middleware(RequestScopeMiddleware, service=name, metrics=HttpMetrics(registry, name))
+    return app
+
+
+def service_router(**options: Any) -> APIRouter:
+    """A router whose routes read their bodies strictly; every service's handlers use it."""
+    return APIRouter(route_class=StrictRoute, **options)
+
+
+def _operations_router() -> APIRouter:
+    router = service_router(tags=["operations"])
+
+    @router.get("/healthz", summary="Is the process alive?")
+    async def healthz(request: Request) -> Health:
+        return Health(service=request.app.state.name, version=version())
+
+    @router.get("/readyz", summary="Can the service do its work?")
+    async def readyz(request: Request) -> Readiness:
+        state = request.app.state
+        checks: dict[str, ReadinessCheck] = state.readiness
+        results = await asyncio.gather(*(_check(c, state.settings.readiness_timeout_s) for c in checks.values()))
+        outcome = dict(zip(checks, results, strict=True)) | ({} if state.started else {"lifespan": "not started"})
+        if any(result != "ok" for result in outcome.values()):
+            failed = ", ".join(f"{check}: {result}" for check, result in outcome.items() if result != "ok")
+            raise NotReady(failed, checks=outcome)
+        return Readiness(checks=outcome)
+
+    @router.get("/metrics", summary="Prometheus metrics", response_class=Response, include_in_schema=False)
+    async def metrics(request: Request) -> Response:
+        return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+async def _check(check: ReadinessCheck, timeout_s: float) -> str:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await check()
+    except ServiceError as error:
+        return error.detail or error.title
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    return "ok"
+
+
+def _declare_problem(app: FastAPI) -> None:
+    """Put the Problem schema, which no route returns by itself, into the published document."""
+    original = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = original()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.setdefault("Problem", Problem.model_json_schema(mode="serialization"))
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,142 @@
+"""What all typed clients share: sending, and turning answers back into values and exceptions."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import httpx2
+import orjson
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable, from_problem
+from services.telemetry import REQUEST_ID_HEADER, request_id
+
+T = TypeVar("T")
+DEFAULT_TIMEOUT_S = 30.0
+Params = Mapping[str, str | int | float | bool | list[str] | None]
+
+
+def open_http(base_url: str, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+    """The HTTP client under a typed client: over sockets, or over the given transport.
+
+    Redirects are not followed and the environment's proxies are not used: peers are named exactly.
+    """
+    return httpx2.AsyncClient(
+        base_url=base_url,
+        transport=transport,
+        timeout=httpx2.Timeout(DEFAULT_TIMEOUT_S, connect=2.0),
+        limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+class ServiceClient:
+    """Calls one service. Subclasses add a method per route."""
+
+    service: ClassVar[str]
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def ready(self) -> None:
+        """Raise the service's own problem, or ServiceUnavailable, unless it is ready."""
+        await self._send("GET", "/readyz", timeout_s=2.0)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> bytes:
+        """Send and read the whole answer.
+
+        Raises:
+            ServiceUnavailable: nobody answered, or not in HTTP.
+            DeadlineExceeded: no answer within ``timeout_s`` seconds.
+            ServiceError: the problem that the service answered with.
+        """
+        request = self._build(method, path, body, params, timeout_s)
+        try:
+            response = await self._http.send(request)
+        except httpx2.TimeoutException as error:
+            raise self._timed_out(error, timeout_s) from error
+        except httpx2.HTTPError as error:
+            raise self._unavailable() from error
+        if response.is_success:
+            return response.content
+        raise self._problem(response, response.content)
+
+    async def _call(self, method: str, path: str, answer: type[T], **options: Any) -> T:
+        """Send, and read the answer as ``answer``."""
+        return self._parse(answer, await self._send(method, path, **options))
+
+    async def _events(
+        self, path: str, events: TypeAdapter[T], body: BaseModel, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AsyncIterator[T]:
+        """Send, and read the answer line by line (``application/x-ndjson``). ``timeout_s`` bounds each wait."""
+        request = self._build("POST", path, body, None, timeout_s)
+        try:
+            response = await self._http.send(request, stream=True)
+            try:
+                if not response.is_success:
+                    raise self._problem(response, await response.aread())
+                async for line in response.aiter_lines():
+                    if line.strip():
+                        yield self._parse(events, line.encode())
+            finally:
+                await response.aclose()
+        except httpx2.TimeoutException as error:
+            raise self._timed_out(error, timeout_s) from error
+        except httpx2.HTTPError as error:
+            raise self._unavailable() from error
+
+    def _build(
+        self, method: str, path: str, body: BaseModel | None, params: Params | None, timeout_s: float
+    ) -> httpx2.Request:
+        headers = {REQUEST_ID_HEADER: request_id.get()} if request_id.get() else {}
+        content = None
+        if body is not None:
+            content, headers["Content-Type"] = body.model_dump_json(by_alias=True).encode(), "application/json"
+        given = {key: value for key, value in (params or {}).items() if value is not None}
+        return self._http.build_request(
+            method,
+            path,
+            content=content,
+            params=given or None,
+            headers=headers,
+            timeout=httpx2.Timeout(timeout_s, connect=min(2.0, timeout_s)),
+        )
+
+    def _parse(self, answer: type[T] | TypeAdapter[T], content: bytes) -> T:
+        adapter = answer if isinstance(answer, TypeAdapter) else TypeAdapter(answer)
+        try:
+            return adapter.validate_json(content)
+        except ValidationError as error:
+            raise ServiceUnavailable(
+                f"{self.service} answered something else than {adapter!r}: {error.error_count()} errors.",
+                service=self.service,
+            ) from error
+
+    def _problem(self, response: httpx2.Response, content: bytes) -> ServiceError:
+        try:
+            problem = orjson.loads(content)
+        except orjson.JSONDecodeError:
+            problem = None
+        if not isinstance(problem, dict) or "type" not in problem:
+            return self._unavailable(f"{self.service} answered {response.status_code} without a problem document.")
+        return from_problem(problem, response.status_code)
+
+    def _timed_out(self, error: httpx2.TimeoutException, timeout_s: float) -> ServiceError:
+        if isinstance(error, httpx2.ConnectTimeout):
+            return self._unavailable()
+        return DeadlineExceeded(f"{self.service} did not answer within {timeout_s:g} s.", service=self.service)
+
+    def _unavailable(self, detail: str | None = None) -> ServiceUnavailable:
+        return ServiceUnavailable(detail or f"{self.service} does not answer.", service=self.service)

@@ -1,0 +1,69 @@
+"""Client of ``demo_svc``."""
+
+from typing import Protocol
+from urllib.parse import quote
+
+from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient
+from services.contracts.demo import (
+    Demo,
+    DemoPage,
+    ImportDemosReport,
+    ImportDemosRequest,
+    SelectDemosRequest,
+    SelectDemosResponse,
+)
+
+
+class Demos(Protocol):
+    """The knowledge base of solved requests, and the Demo Selector."""
+
+    async def ready(self) -> None:
+        """Raise unless ready."""
+
+    async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
+        """The demos most useful for a request."""
+
+    async def add(self, demo: Demo) -> Demo:
+        """Add a demo; adding it again changes nothing."""
+
+    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+        """Add many demos."""
+
+    async def list(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
+        """A page of demos."""
+
+    async def get(self, demo_id: str) -> Demo:
+        """One demo. Raises NotFound."""
+
+    async def delete(self, demo_id: str) -> None:
+        """Remove a demo. Raises NotFound."""
+
+
+class DemoClient(ServiceClient):
+    """:class:`Demos` over HTTP."""
+
+    service = "demo_svc"
+
+    async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
+        """The demos most useful for a request."""
+        return await self._call("POST", "/select", SelectDemosResponse, body=request, timeout_s=timeout_s)
+
+    async def add(self, demo: Demo) -> Demo:
+        """Add a demo; adding it again changes nothing."""
+        return await self._call("POST", "/demos", Demo, body=demo)
+
+    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+        """Add many demos."""
+        return await self._call("POST", "/demos:import", ImportDemosReport, body=request, timeout_s=600)
+
+    async def list(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
+        """A page of demos."""
+        return await self._call("GET", "/demos", DemoPage, params={"api": api, "limit": limit, "offset": offset})
+
+    async def get(self, demo_id: str) -> Demo:
+        """One demo. Raises NotFound."""
+        return await self._call("GET", f"/demos/{quote(demo_id, safe='')}", Demo)
+
+    async def delete(self, demo_id: str) -> None:
+        """Remove a demo. Raises NotFound."""
+        await self._send("DELETE", f"/demos/{quote(demo_id, safe='')}")

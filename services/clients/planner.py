@@ -1,0 +1,40 @@
+"""Client of ``planner_svc``."""
+
+from typing import Protocol
+
+from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient
+from services.contracts.planning import CompileRequest, CompileResponse, PlannerBackends, PlanRequest, PlanResponse
+
+
+class Planner(Protocol):
+    """Turns a request, candidates and demos into a proved plan."""
+
+    async def ready(self) -> None:
+        """Raise unless ready."""
+
+    async def plan(self, request: PlanRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> PlanResponse:
+        """Plan and prove."""
+
+    async def compile(self, request: CompileRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> CompileResponse:
+        """Prove a given plan."""
+
+    async def backends(self) -> PlannerBackends:
+        """The backends there are."""
+
+
+class PlannerClient(ServiceClient):
+    """:class:`Planner` over HTTP."""
+
+    service = "planner_svc"
+
+    async def plan(self, request: PlanRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> PlanResponse:
+        """Plan and prove."""
+        return await self._call("POST", "/plan", PlanResponse, body=request, timeout_s=timeout_s)
+
+    async def compile(self, request: CompileRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> CompileResponse:
+        """Prove a given plan."""
+        return await self._call("POST", "/compile", CompileResponse, body=request, timeout_s=timeout_s)
+
+    async def backends(self) -> PlannerBackends:
+        """The backends there are."""
+        return await self._call("GET", "/backends", PlannerBackends)

@@ -1,0 +1,105 @@
+"""Client of ``retriever_svc``."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient
+from services.contracts.api import (
+    Api,
+    ApiSearchPage,
+    CatalogueStatus,
+    ImportEvent,
+    ImportRequest,
+    RetrieveRequest,
+    RetrieveResponse,
+)
+
+_IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
+
+
+class Retriever(Protocol):
+    """The API catalogue and the search in it."""
+
+    async def ready(self) -> None:
+        """Raise unless ready."""
+
+    async def retrieve(self, request: RetrieveRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> RetrieveResponse:
+        """The candidates for a request."""
+
+    async def search(
+        self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
+    ) -> ApiSearchPage:
+        """Search or list the catalogue."""
+
+    async def get(self, api_id: str) -> Api:
+        """One API. Raises NotFound."""
+
+    async def create(self, api: Api) -> Api:
+        """Add an API. Raises Conflict where the id is taken."""
+
+    async def update(self, api: Api) -> Api:
+        """Replace an API. Raises NotFound."""
+
+    async def delete(self, api_id: str) -> None:
+        """Remove an API. Raises NotFound."""
+
+    async def delete_provider(self, provider: str) -> None:
+        """Remove a provider with all its APIs. Raises NotFound."""
+
+    def import_document(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
+        """Import an API description: progress, then one report. Raises InvalidDocument."""
+
+    async def status(self) -> CatalogueStatus:
+        """Size and version of the catalogue."""
+
+
+class RetrieverClient(ServiceClient):
+    """:class:`Retriever` over HTTP."""
+
+    service = "retriever_svc"
+
+    async def retrieve(self, request: RetrieveRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> RetrieveResponse:
+        """The candidates for a request."""
+        return await self._call("POST", "/retrieve", RetrieveResponse, body=request, timeout_s=timeout_s)
+
+    async def search(
+        self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
+    ) -> ApiSearchPage:
+        """Search or list the catalogue."""
+        params = {"query": query, "provider": provider, "limit": limit, "offset": offset}
+        return await self._call("GET", "/apis", ApiSearchPage, params=params)
+
+    async def get(self, api_id: str) -> Api:
+        """One API. Raises NotFound."""
+        return await self._call("GET", _path(api_id), Api)
+
+    async def create(self, api: Api) -> Api:
+        """Add an API. Raises Conflict where the id is taken."""
+        return await self._call("POST", "/apis", Api, body=api)
+
+    async def update(self, api: Api) -> Api:
+        """Replace an API. Raises NotFound."""
+        return await self._call("PUT", _path(api.id), Api, body=api)
+
+    async def delete(self, api_id: str) -> None:
+        """Remove an API. Raises NotFound."""
+        await self._send("DELETE", _path(api_id))
+
+    async def delete_provider(self, provider: str) -> None:
+        """Remove a provider with all its APIs. Raises NotFound."""
+        await self._send("DELETE", f"/providers/{quote(provider, safe='')}")
+
+    def import_document(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
+        """Import an API description: progress, then one report. Raises InvalidDocument."""
+        return self._events("/imports", _IMPORT_EVENTS, request, timeout_s=600)
+
+    async def status(self) -> CatalogueStatus:
+        """Size and version of the catalogue."""
+        return await self._call("GET", "/status", CatalogueStatus)
+
+
+def _path(api_id: str) -> str:
+    return f"/apis/{quote(api_id, safe='')}"

@@ -1,0 +1,198 @@
+"""The edges of a service: strict reading of requests, and problem documents for everything that goes wrong."""
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.errors import InternalError, InvalidRequest, ServiceError, ValidationFailed, all_errors
+from services.telemetry import REQUEST_ID_HEADER, HttpMetrics, get_logger, new_request_id, request_id
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_log = get_logger(__name__)
+
+
+def loads_strict(body: bytes, *, max_depth: int) -> Any:
+    """Parse JSON as RFC 8259 means it.
+
+    Raises:
+        InvalidRequest: not UTF-8, not JSON, NaN or infinity, a lone surrogate, an integer beyond 64 bits, or nested
+            deeper than ``max_depth``.
+    """
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error.msg} at byte {error.pos}.") from None
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > max_depth:
+            raise InvalidRequest(f"The body is nested deeper than {max_depth} levels.")
+        level = [
+            child
+            for node in level
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, (dict, list))
+        ]
+    return value
+
+
+class StrictRequest(Request):
+    """A request whose JSON body is parsed strictly."""
+
+    async def json(self) -> Any:
+        """The parsed body; see :func:`loads_strict`."""
+        return loads_strict(await self.body(), max_depth=self.app.state.settings.max_json_depth)
+
+
+class StrictRoute(APIRoute):
+    """A route that reads its body through :class:`StrictRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap FastAPI's handler."""
+        handle = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+def problem_document(error: ServiceError) -> dict[str, Any]:
+    """The members of RFC 9457, then the error's own."""
+    document: dict[str, Any] = {
+        "type": error.type_uri(),
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "instance": f"urn:nestor:request:{request_id.get()}",
+    }
+    return document | {key: value for key, value in error.extensions.items() if value is not None}
+
+
+def problem_response(error: ServiceError) -> Response:
+    """Render an error as ``application/problem+json``."""
+    headers = {"Cache-Control": "no-store"}
+    retry_after = error.extensions.get("retry_after_s")
+    if retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(float(retry_after))))
+    if allow := error.extensions.pop("allow_header", None):
+        headers["Allow"] = str(allow)
+    body = orjson.dumps(problem_document(error), default=str)
+    return Response(body, status_code=error.status, media_type=PROBLEM_MEDIA_TYPE, headers=headers)
+
+
+def validation_problem(error: RequestValidationError) -> ServiceError:
+    """Name each bad field and why, without echoing what was sent (it may be huge, secret or not even JSON)."""
+    errors = [
+        {"field": ".".join(str(part) for part in item["loc"]), "message": item["msg"], "kind": item["type"]}
+        for item in error.errors()[:50]
+    ]
+    detail = "; ".join(f"{e['field']}: {e['message']}" for e in errors[:3])
+    return ValidationFailed(detail, errors=errors)
+
+
+def http_problem(error: HTTPException, limit_bytes: int) -> ServiceError:
+    """The problem for an error raised by the framework itself (unknown route, wrong method, body too large)."""
+    cls = next((c for c in all_errors() if c.status == error.status_code), None)
+    if cls is None:
+        cls = InvalidRequest if error.status_code < 500 else InternalError
+    if error.status_code == 413:
+        return cls(f"The body is larger than {limit_bytes} bytes.", limit_bytes=limit_bytes)
+    if error.status_code == 405:
+        return cls(str(error.detail), allow_header=(error.headers or {}).get("allow"))
+    return cls(str(error.detail))
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Make every error of this app a problem document."""
+
+    async def on_service_error(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, ServiceError)
+        return problem_response(error)
+
+    async def on_validation(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return problem_response(validation_problem(error))
+
+    async def on_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        limit = getattr(request.scope.get("route"), "max_body_size", None) or app.state.settings.max_body_bytes
+        return problem_response(http_problem(error, limit))
+
+    app.add_exception_handler(ServiceError, on_service_error)
+    app.add_exception_handler(RequestValidationError, on_validation)
+    app.add_exception_handler(HTTPException, on_http)
+
+
+class RequestScopeMiddleware:
+    """Outermost: request id, metrics, access log, and the last resort for bugs.
+
+    A bug is logged with its traceback and answered as ``internal-error``. Nothing is re-raised: the server above would
+    only log it a second time, and an in-process caller must see what a remote one sees.
+    """
+
+    def __init__(self, app: ASGIApp, *, service: str, metrics: HttpMetrics) -> None:
+        self.app, self.service, self.metrics = app, service, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+        given = dict(scope["headers"]).get(REQUEST_ID_HEADER.lower().encode(), b"").decode("latin-1")
+        current = given if _REQUEST_ID.fullmatch(given) else new_request_id()
+        token = request_id.set(current)
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], (b"x-request-id", current.encode())]}
+            await send(message)
+
+        self.metrics.in_flight.labels(self.service).inc()
+        try:
+            await self._guarded(scope, receive, send_with_id, lambda: status)
+        finally:
+            self.metrics.in_flight.labels(self.service).dec()
+            self._report(scope, status, started)
+            request_id.reset(token)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send, status: Callable[[], int]) -> None:
+        try:
+            await self.app(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - the last resort, see the class docstring
+            _log.error("bug", service=self.service, path=scope["path"], exc_info=error)
+            if not status():
+                await problem_response(InternalError("The request id is in `instance`."))(scope, receive, send)
+
+    def _report(self, scope: Scope, status: int, started: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        method = scope["method"] if scope["method"] in _KNOWN_METHODS else "OTHER"
+        self.metrics.observe(method=method, route=route, status=status, started=started)
+        level = _log.debug if route in {"/healthz", "/readyz", "/metrics"} else _log.info
+        level(
+            "request",
+            service=self.service,
+            method=method,
+            route=route,
+            status=status,
+            ms=round((time.perf_counter() - started) * 1000, 2),
+        )
+
+
+ReadinessCheck = Callable[[], Awaitable[None]]
+"""Raises a :class:`~services.errors.ServiceError` while the service cannot do its work."""

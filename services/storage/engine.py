@@ -1,0 +1,86 @@
+"""SQL engines. Every difference between SQLite and PostgreSQL that Nestor knows of lives here."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event, make_url, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from services.errors import ServiceUnavailable
+
+BUSY_TIMEOUT_MS = 5_000
+
+
+def create_engine(url: str) -> AsyncEngine:
+    """An engine for ``sqlite+aiosqlite:///FILE`` or ``postgresql+asyncpg://...``.
+
+    SQLite runs in WAL mode with ``synchronous=FULL``, so a committed transaction survives a crash, and readers do not
+    wait for the writer. The folder of the file is made when missing.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_async_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10)
+    if parsed.database and parsed.database != ":memory:":
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_async_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    event.listen(engine.sync_engine, "connect", _set_pragmas)
+    event.listen(engine.sync_engine, "begin", _begin_immediate)
+    return engine
+
+
+def _set_pragmas(connection: Any, _record: object) -> None:
+    # The driver's own transaction handling starts transactions late and read-only first; ours are explicit.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY_TIMEOUT_MS}"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_immediate(connection: Any) -> None:
+    # A deferred transaction that reads and then writes fails with SQLITE_BUSY at once, whatever the timeout.
+    options = connection.get_execution_options()
+    connection.exec_driver_sql("BEGIN" if options.get("read_only") else "BEGIN IMMEDIATE")
+
+
+@asynccontextmanager
+async def write(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A transaction that commits at the end or, on an error, changes nothing."""
+    async with _named(engine), engine.begin() as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def read(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """A connection for reading; on SQLite it never waits for a writer."""
+    async with _named(engine), engine.connect() as connection:
+        yield await connection.execution_options(read_only=True)
+
+
+@asynccontextmanager
+async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
+    """Turn a database that cannot be reached into the 503 that names it; other database errors are bugs."""
+    try:
+        yield
+    except DBAPIError as error:
+        if error.connection_invalidated or isinstance(error.orig, OSError):
+            raise _unavailable(engine) from error
+        raise
+    except OSError as error:
+        raise _unavailable(engine) from error
+
+
+def _unavailable(engine: AsyncEngine) -> ServiceUnavailable:
+    return ServiceUnavailable(f"The database ({engine.dialect.name}) cannot be reached.", service=engine.dialect.name)
+
+
+async def ping(engine: AsyncEngine) -> None:
+    """Raise ServiceUnavailable unless the database answers."""
+    try:
+        async with engine.connect() as connection:
+            await (await connection.execution_options(read_only=True)).execute(text("SELECT 1"))
+    except (SQLAlchemyError, OSError) as error:
+        raise _unavailable(engine) from error

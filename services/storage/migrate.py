@@ -1,0 +1,66 @@
+"""Alembic migrations, run by the service itself at start. Each service has its own ``migrations`` folder.
+
+A service's ``migrations/env.py`` is::
+
+    from my_svc.storage import METADATA
+    from services.storage.migrate import run_env
+
+    run_env(METADATA)
+"""
+
+import importlib.resources
+import zlib
+
+from alembic import command, context
+from alembic.config import Config
+from sqlalchemy import Connection, MetaData, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+
+def _config(package: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(importlib.resources.files(package) / "migrations"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+async def migrate(engine: AsyncEngine, package: str) -> None:
+    """Bring the database up to the newest revision of ``package``'s migrations.
+
+    Several replicas may start at once: on PostgreSQL an advisory lock lets one of them migrate while the others wait;
+    on SQLite the write transaction does.
+    """
+
+    def upgrade(connection: Connection) -> None:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": zlib.crc32(package.encode())})
+        config = _config(package)
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+    async with engine.begin() as connection:
+        await connection.run_sync(upgrade)
+
+
+def run_env(metadata: MetaData) -> None:
+    """The body of every ``migrations/env.py``."""
+    connection: Connection | None = context.config.attributes.get("connection")
+    if connection is not None:
+        _run(connection, metadata)
+        return
+    # Reached from the `alembic` command line, to write a new revision.
+    url = context.config.get_main_option("sqlalchemy.url") or "sqlite://"
+    with create_engine(url).begin() as own:
+        _run(own, metadata)
+
+
+def _run(connection: Connection, metadata: MetaData) -> None:
+    context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, transactional_ddl=False)
+    context.run_migrations()
+
+
+def revision(package: str, message: str, url: str) -> None:
+    """Write a new revision of ``package``'s migrations by comparing its tables with the database at ``url``."""
+    config = _config(package)
+    config.set_main_option("sqlalchemy.url", url)
+    command.revision(config, message=message, autogenerate=True)

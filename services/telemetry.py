@@ -1,0 +1,77 @@
+"""Logs and metrics: one request id through all services, and one metrics registry per app."""
+
+import contextvars
+import logging
+import sys
+import time
+import uuid
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from structlog.typing import FilteringBoundLogger, Processor
+
+REQUEST_ID_HEADER = "X-Request-ID"
+request_id: contextvars.ContextVar[str] = contextvars.ContextVar("nestor_request_id", default="")
+"""The id of the request being served; typed clients pass it on."""
+
+
+def new_request_id() -> str:
+    """A fresh request id."""
+    return uuid.uuid4().hex
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """A structured logger; events carry the current request id."""
+    logger: FilteringBoundLogger = structlog.get_logger(name)
+    return logger
+
+
+def _add_request_id(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    current = request_id.get()
+    if current:
+        event.setdefault("request_id", current)
+    return event
+
+
+def configure_logging(*, level: str, json: bool) -> None:
+    """Send structured logs to standard error. Called once by whatever starts a process, never by a library."""
+    renderer: Processor = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _add_request_id,
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(message)s")
+
+
+class HttpMetrics:
+    """The metrics every service has, by route template (never by raw path, which an outsider chooses)."""
+
+    def __init__(self, registry: CollectorRegistry, service: str) -> None:
+        self.requests = Counter(
+            "nestor_http_requests_total",
+            "Requests served.",
+            ["service", "method", "route", "status"],
+            registry=registry,
+        )
+        self.duration = Histogram(
+            "nestor_http_request_seconds",
+            "Seconds until the last byte of the answer.",
+            ["service", "method", "route"],
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+            registry=registry,
+        )
+        self.in_flight = Gauge("nestor_http_in_flight", "Requests being served.", ["service"], registry=registry)
+        self._service = service
+
+    def observe(self, *, method: str, route: str, status: int, started: float) -> None:
+        """Record one answered request; ``started`` is a ``time.perf_counter()`` reading."""
+        self.requests.labels(self._service, method, route, str(status)).inc()
+        self.duration.labels(self._service, method, route).observe(time.perf_counter() - started)
