@@ -1,0 +1,67 @@
+"""The Demo Selector of TPTU-v2 (section 3.4): which solved requests to show a planner.
+
+The paper, as built here:
+
+1. *Task level.* The request is embedded and compared by cosine with the requests in the knowledge base. Only demos
+   whose similarity *exceeds* the threshold count (0.8 by default; exactly 0.8 is not enough). Where more than k do, the
+   k most similar are taken, most similar first; of equally similar ones, the one added first.
+2. *API level.* Where only n < k are found, the k - n missing are API-level demos, taken in the order of the API
+   descriptions that come with the request. The paper does not say what happens when an API has several demos, or when
+   every API has been served and places are left. Here each API gives one demo in turn, its most similar first, and
+   the round is repeated until k are found or none is left. The threshold does not apply to them: they show how an API
+   is called, whatever the request.
+
+One rule is ours: a demo that uses an API which was not offered is left out before anything is counted, because planners
+pick up APIs they have seen only in an example. Where no APIs are offered nothing is left out, and step 2 finds nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demo_svc.models import Match, Snapshot
+from services.encoder import Vectors
+
+
+def select(snapshot: Snapshot, query: Vectors, apis: Sequence[str], k: int, threshold: float) -> list[Match]:
+    """Choose at most k demos: task-level ones by similarity, then API-level ones in the order of the APIs.
+
+    Args:
+        snapshot: the knowledge base.
+        query: (d,) L2-normalised vector of the request, from the encoder that made the snapshot's vectors.
+        apis: ids of the APIs offered, best first; empty: not known, so no demo is left out and none is filled in.
+        k: how many demos are wanted, at least 0.
+        threshold: cosine that a task-level demo must exceed.
+    """
+    if k <= 0 or not snapshot.entries:
+        return []
+    similarities = np.clip(snapshot.vectors @ query, -1.0, 1.0).astype(np.float64)
+    offered = dict.fromkeys(apis)
+    chosen = _task_level(snapshot, similarities, offered, k, threshold)
+    for row in _api_level(snapshot, similarities, list(offered)):
+        if len(chosen) == k:
+            break
+        chosen.append(Match(snapshot.entries[row], float(similarities[row]), "api"))
+    return chosen
+
+
+def _task_level(
+    snapshot: Snapshot, similarities: NDArray[np.float64], offered: dict[str, None], k: int, threshold: float
+) -> list[Match]:
+    near = snapshot.tasks[similarities[snapshot.tasks] > threshold]
+    chosen: list[Match] = []
+    for row in near[np.argsort(-similarities[near], kind="stable")]:
+        entry = snapshot.entries[row]
+        if not offered or entry.apis <= offered.keys():
+            chosen.append(Match(entry, float(similarities[row]), "task"))
+            if len(chosen) == k:
+                break
+    return chosen
+
+
+def _api_level(snapshot: Snapshot, similarities: NDArray[np.float64], offered: Sequence[str]) -> Iterator[int]:
+    """Rows of the API-level demos: one of each API in turn, each API's most similar first."""
+    queues = [sorted(snapshot.by_api.get(api, ()), key=lambda row: -similarities[row]) for api in offered]
+    for turn in range(max(map(len, queues), default=0)):
+        yield from (queue[turn] for queue in queues if turn < len(queue))

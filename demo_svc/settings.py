@@ -1,0 +1,36 @@
+"""Settings of the demo service; environment variables start with ``NESTOR_DEMO_``."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from services.encoder import DEFAULT_MODEL
+from services.settings import ServiceSettings, default_database_url
+
+
+class DemoSettings(ServiceSettings):
+    """Where the knowledge base lives, what reads its texts, and when a demo is similar enough."""
+
+    model_config = SettingsConfigDict(env_prefix="NESTOR_DEMO_")
+
+    database_url: str = Field(
+        default_factory=lambda: default_database_url("demos"),
+        description="The knowledge base: `sqlite+aiosqlite:///PATH` or `postgresql+asyncpg://USER:PASSWORD@HOST/NAME`.",
+    )
+    encoder: str = Field(
+        default=DEFAULT_MODEL,
+        description="The sentence encoder: a shipped model, an exported directory, or a sentence-transformers name.",
+    )
+    encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
+    compute_workers: int = Field(default=2, ge=1, le=64, description="Texts encoded at the same time.")
+    compute_waiting: int = Field(
+        default=64, ge=0, le=10_000, description="Encodings that may wait for a worker; one more is refused with 503."
+    )
+    similarity_threshold: float = Field(
+        default=0.8,
+        ge=-1,
+        le=1,
+        description="A task-level demo must be more similar (cosine) than this: TPTU-v2's 0.8.",
+    )
+    max_body_bytes: int = Field(
+        default=16 * 1_048_576, ge=1_024, description="Largest body accepted: room for an import of thousands of demos."
+    )

@@ -1,0 +1,195 @@
+"""The knowledge base in SQL: demos, the APIs they use, vectors of their requests, and a version that grows.
+
+Demos are kept as JSON in ASCII, so that any text a request may hold (NUL included) fits both databases unharmed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
+from sqlalchemy import (
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from demo_svc.models import Entry, Listing, Page, text_hash
+from services.contracts.demo import Demo
+from services.encoder import Vectors
+from services.storage.engine import ping, read, write
+
+METADATA = MetaData()
+
+DEMOS = Table(
+    "demos",
+    METADATA,
+    Column("position", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(64), nullable=False, unique=True),
+    Column("level", String(8), nullable=False),
+    Column("text_hash", String(64), nullable=False, index=True),
+    Column("document", Text, nullable=False),
+)
+DEMO_APIS = Table(
+    "demo_apis",
+    METADATA,
+    Column("demo", String(64), ForeignKey("demos.id", ondelete="CASCADE"), primary_key=True),
+    Column("api", String(400), primary_key=True, index=True),
+)
+EMBEDDINGS = Table(
+    "embeddings",
+    METADATA,
+    Column("text_hash", String(64), primary_key=True),
+    Column("encoder", String(400), primary_key=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+KNOWLEDGE = Table(
+    "knowledge",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+)
+
+_CHUNK = 1_000
+"""Values in one ``IN (...)``: well under what either database binds."""
+
+
+class DemoStorage:
+    """The tables above, as models. Writers take turns by locking the row of the version, so no insert can collide."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def ping(self) -> None:
+        """Raise ServiceUnavailable unless the database answers."""
+        await ping(self._engine)
+
+    async def version(self) -> int:
+        """The version of the knowledge base."""
+        async with read(self._engine) as connection:
+            return int(await connection.scalar(select(KNOWLEDGE.c.version)) or 0)
+
+    async def listing(self) -> Listing:
+        """Every demo without its plan, oldest first, and the version they are of: read in one statement."""
+        query = (
+            select(KNOWLEDGE.c.version, DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMO_APIS.c.api)
+            .select_from(KNOWLEDGE.outerjoin(DEMOS, true()).outerjoin(DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id))
+            .order_by(DEMOS.c.position)
+        )
+        async with read(self._engine) as connection:
+            rows = (await connection.execute(query)).all()
+        entries = tuple(
+            Entry(id=key[0], level=key[1], text_hash=key[2], apis=frozenset(row.api for row in group))
+            for key, group in groupby(rows, key=lambda row: (row.id, row.level, row.text_hash))
+            if key[0] is not None
+        )
+        return Listing(version=rows[0].version, entries=entries)
+
+    async def vectors(self, encoder: str) -> dict[str, Vectors]:
+        """The stored vectors of this encoder, each (d,) float32, by the hash of their text."""
+        query = select(EMBEDDINGS.c.text_hash, EMBEDDINGS.c.vector).where(EMBEDDINGS.c.encoder == encoder)
+        async with read(self._engine) as connection:
+            return {row.text_hash: np.frombuffer(row.vector, "<f4") for row in await connection.execute(query)}
+
+    async def embedded(self, encoder: str, hashes: Sequence[str]) -> set[str]:
+        """Those of the hashes that have a vector of this encoder."""
+        async with read(self._engine) as connection:
+            return await _embedded(connection, encoder, hashes)
+
+    async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
+        """Store vectors by the hash of their text. Those already there are left as they are."""
+        async with write(self._engine) as connection:
+            await _lock(connection, grow=0)
+            there = await _embedded(connection, encoder, list(vectors))
+            rows = [
+                {"text_hash": key, "encoder": encoder, "vector": np.asarray(vector, "<f4").tobytes()}
+                for key, vector in vectors.items()
+                if key not in there
+            ]
+            if rows:
+                await connection.execute(insert(EMBEDDINGS), rows)
+
+    async def add(self, demos: Iterable[Demo]) -> set[str]:
+        """Store demos, whose ids are set, and return the ids of those that were not there."""
+        wanted = {demo.id: demo for demo in demos}
+        async with write(self._engine) as connection:
+            await _lock(connection, grow=0)
+            there: set[str] = set()
+            for chunk in _chunks(list(wanted)):
+                there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(chunk))))
+            new = [demo for demo in wanted.values() if demo.id not in there]
+            if new:
+                await connection.execute(insert(DEMOS), [_row(demo) for demo in new])
+                links = [{"demo": demo.id, "api": api} for demo in new for api in demo.apis]
+                await connection.execute(insert(DEMO_APIS), links)
+                await _lock(connection, grow=1)
+        return {demo.id for demo in new}
+
+    async def get(self, ids: Sequence[str]) -> dict[str, Demo]:
+        """Those of the demos that exist, by id."""
+        async with read(self._engine) as connection:
+            documents = await connection.scalars(select(DEMOS.c.document).where(DEMOS.c.id.in_(ids)))
+            demos = [Demo.model_validate_json(document) for document in documents]
+        return {demo.id: demo for demo in demos}
+
+    async def page(self, limit: int, offset: int, api: str | None) -> Page:
+        """Demos oldest first, only those using ``api`` where one is given."""
+        query = select(DEMOS.c.document)
+        count = select(func.count()).select_from(DEMOS)
+        if api is not None:
+            uses = exists().where(DEMO_APIS.c.demo == DEMOS.c.id, DEMO_APIS.c.api == api)
+            query, count = query.where(uses), count.where(uses)
+        query = query.order_by(DEMOS.c.position).limit(limit).offset(offset)
+        async with read(self._engine) as connection:
+            total = await connection.scalar(count)
+            demos = tuple(Demo.model_validate_json(document) for document in await connection.scalars(query))
+        return Page(demos=demos, total=total or 0)
+
+    async def delete(self, demo_id: str) -> bool:
+        """Remove a demo, and its vectors where no other demo has the same request. False where there is none."""
+        async with write(self._engine) as connection:
+            await _lock(connection, grow=0)
+            hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == demo_id))
+            if hashed is None:
+                return False
+            await connection.execute(delete(DEMO_APIS).where(DEMO_APIS.c.demo == demo_id))
+            await connection.execute(delete(DEMOS).where(DEMOS.c.id == demo_id))
+            still_used = exists().where(DEMOS.c.text_hash == hashed)
+            await connection.execute(delete(EMBEDDINGS).where(EMBEDDINGS.c.text_hash == hashed, ~still_used))
+            await _lock(connection, grow=1)
+            return True
+
+
+async def _lock(connection: AsyncConnection, grow: int) -> None:
+    """Let the version grow; until the transaction ends no other writer gets past this (SQLite has only one anyway)."""
+    await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
+
+
+async def _embedded(connection: AsyncConnection, encoder: str, hashes: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for chunk in _chunks(hashes):
+        wanted = EMBEDDINGS.c.text_hash.in_(chunk)
+        query = select(EMBEDDINGS.c.text_hash).where(EMBEDDINGS.c.encoder == encoder, wanted)
+        found.update(await connection.scalars(query))
+    return found
+
+
+def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
+
+
+def _row(demo: Demo) -> dict[str, str]:
+    document = demo.model_dump_json(ensure_ascii=True)
+    return {"id": demo.id, "level": demo.level, "text_hash": text_hash(demo.query), "document": document}

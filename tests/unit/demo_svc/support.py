@@ -1,0 +1,41 @@
+"""Small parts the tests of the demo service share."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from services.contracts.demo import Demo
+from services.contracts.plan import LiteralValue, Plan, Step
+from services.encoder import TokenEncoding, Vectors
+
+
+class HashEncoder:
+    """A real if simple encoder: hashed bags of words, so equal words mean near vectors. Counts what it encodes."""
+
+    def __init__(self, name: str = "hash-words@1", dimension: int = 64) -> None:
+        self.name = name
+        self.dimension = dimension
+        self.encoded: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        self.encoded.extend(texts)
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in enumerate(texts):
+            for word in text.lower().split():
+                digest = hashlib.sha256(word.encode()).digest()
+                vectors[row, digest[0] % self.dimension] += 1 if digest[1] % 2 else -1
+            vectors[row, 0] += 1e-3  # never all zeros
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def encode_tokens(self, text: str) -> TokenEncoding:
+        raise NotImplementedError("demos are compared as whole texts")
+
+
+def demo(query: str, *apis: str, level: str = "task", argument: object = 1) -> Demo:
+    """A demo whose plan calls the APIs one after the other."""
+    steps = tuple(
+        Step.model_validate({"id": f"var{n}", "api": api, "arguments": {"x": LiteralValue(value=argument)}})
+        for n, api in enumerate(apis or ("p.a",), start=1)
+    )
+    return Demo.model_validate({"level": level, "query": query, "plan": Plan(steps=steps)})
