@@ -83,7 +83,6 @@ def create_service(
         description=description,
         version=version(),
         lifespan=with_state,
-        max_body_size=settings.max_body_bytes,
         responses=PROBLEM_RESPONSES,
         generate_unique_id_function=lambda route: route.name,
     )

@@ -13,7 +13,14 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.errors import InternalError, InvalidRequest, ServiceError, ValidationFailed, all_errors
+from services.errors import (
+    InternalError,
+    InvalidRequest,
+    PayloadTooLarge,
+    ServiceError,
+    ValidationFailed,
+    all_errors,
+)
 from services.telemetry import REQUEST_ID_HEADER, HttpMetrics, get_logger, new_request_id, request_id
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
@@ -48,12 +55,47 @@ def loads_strict(body: bytes, *, max_depth: int) -> Any:
     return value
 
 
+BODY_LIMIT = "x-body-limit-setting"
+"""``openapi_extra`` key of a route that takes larger bodies: the name of the setting that holds its limit in bytes."""
+
+
 class StrictRequest(Request):
-    """A request whose JSON body is parsed strictly."""
+    """A request whose body is read within its route's limit, and whose JSON is parsed strictly."""
+
+    async def body(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            PayloadTooLarge: it is longer than the route accepts; the rest is not read.
+        """
+        if not hasattr(self, "_body"):
+            limit = self._limit()
+            declared = self.headers.get("content-length", "")
+            if declared.isdecimal() and int(declared) > limit:
+                raise _too_large(limit)
+            chunks, size = [], 0
+            async for chunk in self.stream():
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(limit)
+                chunks.append(chunk)
+            self._body = b"".join(chunks)
+        return self._body
 
     async def json(self) -> Any:
         """The parsed body; see :func:`loads_strict`."""
-        return loads_strict(await self.body(), max_depth=self.app.state.settings.max_json_depth)
+        if not hasattr(self, "_json"):
+            self._json = loads_strict(await self.body(), max_depth=self.app.state.settings.max_json_depth)
+        return self._json
+
+    def _limit(self) -> int:
+        extra = getattr(self.scope.get("route"), "openapi_extra", None) or {}
+        limit: int = getattr(self.app.state.settings, extra.get(BODY_LIMIT, "max_body_bytes"))
+        return limit
+
+
+def _too_large(limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"The body is larger than {limit} bytes.", limit_bytes=limit)
 
 
 class StrictRoute(APIRoute):
@@ -64,7 +106,11 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
-            return await handle(StrictRequest(request.scope, request.receive))
+            own = StrictRequest(request.scope, request.receive)
+            # Read here, not by FastAPI: it would turn our errors into one that says nothing.
+            if await own.body() and "json" in own.headers.get("content-type", ""):
+                await own.json()
+            return await handle(own)
 
         return strict
 
@@ -103,16 +149,22 @@ def validation_problem(error: RequestValidationError) -> ServiceError:
     return ValidationFailed(detail, errors=errors)
 
 
-def http_problem(error: HTTPException, limit_bytes: int) -> ServiceError:
-    """The problem for an error raised by the framework itself (unknown route, wrong method, body too large)."""
+def http_problem(error: HTTPException) -> ServiceError:
+    """The problem for an error raised by the framework itself (unknown route, wrong method)."""
     cls = next((c for c in all_errors() if c.status == error.status_code), None)
     if cls is None:
         cls = InvalidRequest if error.status_code < 500 else InternalError
-    if error.status_code == 413:
-        return cls(f"The body is larger than {limit_bytes} bytes.", limit_bytes=limit_bytes)
-    if error.status_code == 405:
-        return cls(str(error.detail), allow_header=(error.headers or {}).get("allow"))
     return cls(str(error.detail))
+
+
+def _allowed_methods(app: FastAPI, request: Request) -> list[str]:
+    """The methods this path does have (RFC 9110 wants them named in a 405)."""
+    methods: set[str] = set()
+    for path, operations in app.openapi().get("paths", {}).items():
+        pattern = re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(path))
+        if re.fullmatch(pattern, request.url.path):
+            methods |= {method.upper() for method in operations}
+    return sorted(methods)
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -128,8 +180,10 @@ def install_error_handlers(app: FastAPI) -> None:
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        limit = getattr(request.scope.get("route"), "max_body_size", None) or app.state.settings.max_body_bytes
-        return problem_response(http_problem(error, limit))
+        problem = http_problem(error)
+        if error.status_code == 405:
+            problem.extensions["allow_header"] = ", ".join(_allowed_methods(app, request))
+        return problem_response(problem)
 
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_validation)

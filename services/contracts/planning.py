@@ -88,7 +88,9 @@ class Proof(Contract):
     """What was proved of a plan, and against which APIs."""
 
     checks: int = Field(ge=0, description="How many single facts were checked.")
-    stages: tuple[tuple[str, ...], ...] = Field(default=(), description="Steps by depth; one stage can run in parallel.")
+    stages: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="Steps by depth; one stage can run in parallel."
+    )
     api_hashes: dict[str, str] = Field(default_factory=dict)
     mutating: tuple[str, ...] = Field(default=(), description="Steps that may change state upstream.")
     approvals: tuple[str, ...] = Field(default=(), description="Steps that need an approval before anything is sent.")

@@ -15,4 +15,6 @@ class Problem(BaseModel):
     status: int = Field(ge=400, le=599)
     detail: str = ""
     instance: str | None = Field(default=None, description="The request's id, to find it in the logs.")
-    errors: list[dict[str, Any]] | None = Field(default=None, description="For validation problems: each field and why.")
+    errors: list[dict[str, Any]] | None = Field(
+        default=None, description="For validation problems: each field and why."
+    )
