@@ -11,8 +11,12 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
 
 from services.errors import Overloaded
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ComputePool:
@@ -42,7 +46,7 @@ class ComputePool:
         """Number of calls now running or waiting."""
         return self._in_flight
 
-    async def run[**P, T](self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn(*args, **kwargs)`` on a worker thread, in a copy of the caller's context, and return its result.
 
         When the awaiting task is cancelled, a call that still waits is dropped; one that already runs cannot be
@@ -59,32 +63,35 @@ class ComputePool:
             # close() cancels waiting calls. Their callers were not cancelled themselves: tell them what happened.
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():
-                raise Overloaded(f"the {self._name} pool is shutting down") from None
+                raise Overloaded(f"the {self._name} pool is shutting down", retry_after_s=1) from None
             raise
 
     async def close(self) -> None:
         """Refuse new calls, drop the waiting ones (their callers get ``Overloaded``) and wait for the running ones."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         await asyncio.to_thread(self._executor.shutdown, wait=True, cancel_futures=True)
 
-    def _submit[T](self, context: contextvars.Context, call: Callable[[], T]) -> Future[T]:
+    def _submit(self, context: contextvars.Context, call: Callable[[], T]) -> Future[T]:
         with self._lock:
             if self._closed:
-                raise Overloaded(f"the {self._name} pool is shutting down")
+                raise Overloaded(f"the {self._name} pool is shutting down", retry_after_s=1)
             if self._in_flight >= self._capacity:
-                raise Overloaded(f"the {self._name} pool is full: {self._in_flight} calls are running or waiting")
+                raise Overloaded(
+                    f"the {self._name} pool is full: {self._in_flight} calls are running or waiting", retry_after_s=1
+                )
             future = self._executor.submit(context.run, _without_stop_iteration, call)
             self._in_flight += 1
         # Outside the lock: for a finished future the callback runs here and now, and it takes the lock itself.
         future.add_done_callback(self._release)
         return future
 
-    def _release(self, _: Future[object]) -> None:
+    def _release(self, _: Future[Any]) -> None:
         with self._lock:
             self._in_flight -= 1
 
 
-def _without_stop_iteration[T](call: Callable[[], T]) -> T:
+def _without_stop_iteration(call: Callable[[], T]) -> T:
     """Asyncio futures cannot carry a StopIteration: the awaiting task would hang for ever."""
     try:
         return call()

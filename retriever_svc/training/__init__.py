@@ -1,0 +1,1 @@
+"""Training, export and measuring of the models the retriever serves; needs the ``train`` requirements."""

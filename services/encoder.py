@@ -1,0 +1,300 @@
+"""Text in, vectors out: one seam, two implementations.
+
+``OnnxEncoder`` serves: onnxruntime and tokenizers, no torch. ``SentenceTransformersEncoder`` is the optional door to
+any sentence-transformers model. Both import their libraries only when one is created.
+
+Vectors are float32, L2-normalised, so that an inner product is a cosine similarity. An encoder's ``name`` changes
+whenever its vectors could: store it beside every vector and embed again when it differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+Vectors = NDArray[np.float32]
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+MAX_TOKENS = 256
+"""What all-MiniLM-L6-v2 declares as its maximum sequence length; later tokens are cut off."""
+MAX_CHARS = 8192
+"""Characters read of one text: far more than ``MAX_TOKENS`` tokens of prose, few enough to tokenise in milliseconds."""
+
+_SHIPPED = Path(__file__).parent / "models"
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEncoding:
+    """One text, token by token, for late interaction and for pooling parts of it.
+
+    Attributes:
+        vectors: (t, d) contextual token vectors as the model gives them, not normalised; without the special tokens.
+        offsets: t pairs (start, end), half-open, in characters of the text given.
+        pooled: (d,) the same normalised vector that ``encode`` gives for this text.
+    """
+
+    vectors: Vectors
+    offsets: list[tuple[int, int]]
+    pooled: Vectors
+
+
+class Encoder(Protocol):
+    """Turns text into vectors. Safe to call from several threads; never fails on the content of a text."""
+
+    @property
+    def name(self) -> str:
+        """Identity of the vectors: model name and a hash of its content."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a vector."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Encode texts into an (n, d) array with L2-normalised rows, (0, d) for no texts.
+
+        A text's vector does not depend on the texts encoded with it.
+        """
+        ...
+
+    def encode_tokens(self, text: str) -> TokenEncoding:
+        """Encode one text token by token."""
+        ...
+
+
+class EncoderError(RuntimeError):
+    """A model cannot be loaded; the message says what to do about it."""
+
+
+class OnnxEncoder:
+    """Runs a sentence encoder exported to ONNX.
+
+    The directory holds ``tokenizer.json`` and ``model.onnx`` with inputs ``input_ids``, ``attention_mask`` and perhaps
+    ``token_type_ids`` (int64, (n, t)) and outputs ``token_embeddings`` (n, t, d) and ``sentence_embedding`` (n, d),
+    pooled and normalised: the names sentence-transformers uses. ``retriever_svc.training.export_encoder`` writes one.
+
+    Args:
+        directory: where the two files are.
+        threads: texts encoded at once in one call of ``encode``.
+
+    Raises:
+        EncoderError: a file is missing or is not such a model.
+    """
+
+    def __init__(self, directory: Path, threads: int = 1) -> None:
+        model, tokenizer = directory / "model.onnx", directory / "tokenizer.json"
+        for path in (model, tokenizer):
+            if not path.is_file():
+                raise EncoderError(f"the encoder directory {directory} has no {path.name}")
+        self._name = f"{directory.name}@{_hash(model.read_bytes(), tokenizer.read_bytes(), str(MAX_TOKENS).encode())}"
+        self._tokenizer = _load_tokenizer(tokenizer)
+        self._session = _load_session(model)
+        self._threads = threads
+        self._inputs = frozenset(node.name for node in self._session.get_inputs())
+        shapes = {node.name: node.shape for node in self._session.get_outputs()}
+        if not shapes.keys() >= {"token_embeddings", "sentence_embedding"}:
+            raise EncoderError(
+                f"{model} has outputs {sorted(shapes)}, not token_embeddings and sentence_embedding;"
+                " export it with python -m retriever_svc.training.export_encoder"
+            )
+        self._dimension = int(shapes["sentence_embedding"][-1])
+
+    @property
+    def name(self) -> str:
+        """Model name and hash of its content."""
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a vector."""
+        return self._dimension
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Encode texts into (n, d), rows normalised."""
+        # One text a run: batches pad, are no faster on a CPU, and let neighbours change the last bits of a vector.
+        vectors = np.empty((len(texts), self._dimension), dtype=np.float32)
+        workers = min(self._threads, len(texts))
+
+        def fill(first: int) -> None:
+            for row in range(first, len(texts), workers):
+                vectors[row] = self._run(self._tokenize(texts[row]), "sentence_embedding")[0][0]
+
+        if workers == 1:
+            fill(0)
+        elif workers:
+            with ThreadPoolExecutor(workers, thread_name_prefix="encoder") as pool:
+                list(pool.map(fill, range(workers)))
+        return vectors
+
+    def encode_tokens(self, text: str) -> TokenEncoding:
+        """Encode one text token by token."""
+        encoding = self._tokenize(text)
+        tokens, pooled = self._run(encoding, "token_embeddings", "sentence_embedding")
+        real = np.asarray(encoding.special_tokens_mask) == 0
+        offsets = [offset for offset, keep in zip(encoding.offsets, real, strict=True) if keep]
+        return TokenEncoding(vectors=tokens[0][real], offsets=offsets, pooled=pooled[0])
+
+    def _tokenize(self, text: str) -> Encoding:
+        return self._tokenizer.encode(_sanitise(text))
+
+    def _run(self, encoding: Encoding, *outputs: str) -> list[Vectors]:
+        feed = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
+        arrays = {name: np.asarray([row], dtype=np.int64) for name, row in feed.items() if name in self._inputs}
+        result: list[Vectors] = self._session.run(outputs, arrays)
+        return result
+
+
+class SentenceTransformersEncoder:
+    """Any sentence-transformers model, by hub name or directory. Needs torch; not part of the default install.
+
+    Args:
+        name_or_path: what ``SentenceTransformer`` takes.
+
+    Raises:
+        EncoderError: sentence-transformers is not installed, or it cannot load the model.
+    """
+
+    def __init__(self, name_or_path: str) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise EncoderError(
+                f"{name_or_path!r} is neither a model that ships with Nestor nor a directory with model.onnx and"
+                " tokenizer.json; to load it with sentence-transformers: pip install sentence-transformers"
+            ) from error
+        try:
+            self._model: Any = SentenceTransformer(name_or_path)
+        except (OSError, ValueError) as error:  # what transformers raises for a missing or foreign model
+            raise EncoderError(f"sentence-transformers cannot load {name_or_path!r}: {error}") from error
+        self._dimension = int(self._model.get_embedding_dimension())
+        self._name = f"{Path(name_or_path).name}@{_hash(*_torch_content(self._model))}"
+        # transformers sets truncation and padding on the shared tokenizer at each call: not safe in parallel.
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """Model name and hash of its content."""
+        return self._name
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a vector."""
+        return self._dimension
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Encode texts into (n, d), rows normalised."""
+        if not texts:
+            return np.empty((0, self._dimension), dtype=np.float32)
+        with self._lock:
+            vectors = self._model.encode(
+                [_sanitise(text) for text in texts], normalize_embeddings=True, show_progress_bar=False
+            )
+        return np.asarray(vectors, dtype=np.float32)
+
+    def encode_tokens(self, text: str) -> TokenEncoding:
+        """Encode one text token by token."""
+        import torch
+
+        with self._lock, torch.inference_mode():
+            features = self._model.tokenizer(
+                _sanitise(text),
+                truncation=True,
+                max_length=self._model.max_seq_length,
+                return_offsets_mapping=True,
+                return_special_tokens_mask=True,
+                return_tensors="pt",
+            ).to(self._model.device)
+            offsets, special = features.pop("offset_mapping")[0], features.pop("special_tokens_mask")[0]
+            output = self._model(dict(features))
+        real = (special == 0).cpu()
+        tokens = output["token_embeddings"][0].float().cpu()[real].numpy()
+        pooled = torch.nn.functional.normalize(output["sentence_embedding"][0].float(), dim=0).cpu().numpy()
+        spans = [(int(start), int(end)) for start, end in offsets.cpu()[real].tolist()]
+        return TokenEncoding(vectors=tokens, offsets=spans, pooled=pooled)
+
+
+def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder:
+    """Load the shipped model by name, an exported one by directory, or anything else with sentence-transformers.
+
+    Args:
+        name_or_path: ``all-MiniLM-L6-v2``; a directory with ``model.onnx`` and ``tokenizer.json``; or what
+            ``SentenceTransformer`` takes.
+        threads: texts that an ONNX model encodes at once in one call of ``encode``.
+
+    Raises:
+        EncoderError: the model cannot be loaded.
+    """
+    if name_or_path in {path.name for path in _SHIPPED.iterdir()}:
+        return OnnxEncoder(_SHIPPED / name_or_path, threads)
+    directory = Path(name_or_path)
+    if (directory / "model.onnx").is_file():
+        return OnnxEncoder(directory, threads)
+    return SentenceTransformersEncoder(name_or_path)
+
+
+def _sanitise(text: str) -> str:
+    """Bound the length and replace lone surrogates, which tokenizers refuses; every other character keeps its place."""
+    return _SURROGATES.sub("\ufffd", text[:MAX_CHARS])
+
+
+def _hash(*parts: bytes) -> str:
+    """12 hex digits of the SHA-256 of the parts, each preceded by its length."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.hexdigest()[:12]
+
+
+def _load_tokenizer(path: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises plain Exception, and nothing narrower, for a file it cannot read
+        raise EncoderError(f"{path} is not a tokenizer: {error}") from error
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
+    return tokenizer
+
+
+def _load_session(path: Path) -> Any:
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    options = onnxruntime.SessionOptions()
+    # One thread a run, several runs at once: onnxruntime's own threads spin, and lose most where cores are shared.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    # The arena keeps the largest buffers it ever gave out; plain malloc costs nothing measurable at these sizes.
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except (errors.Fail, errors.InvalidArgument, errors.InvalidGraph, errors.InvalidProtobuf) as error:
+        raise EncoderError(f"{path} is not a model that onnxruntime can run: {error}") from error
+
+
+def _torch_content(model: Any) -> list[bytes]:
+    """What decides the vectors of a sentence-transformers model: weights, modules and length limit."""
+    parts = [str(model).encode(), str(model.max_seq_length).encode()]
+    for key, tensor in sorted(model.state_dict().items()):
+        parts += [key.encode(), tensor.detach().float().cpu().contiguous().numpy().tobytes()]
+    return parts

@@ -1,0 +1,134 @@
+"""The bounded thread pool."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+
+import pytest
+
+from services.compute import ComputePool
+from services.errors import Overloaded
+
+TIMEOUT_S = 10
+
+
+async def _until(pool: ComputePool, in_flight: int) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while pool.in_flight != in_flight:  # noqa: ASYNC110 - a counter of the pool, no event to wait for
+            await asyncio.sleep(0.001)
+
+
+async def test_runs_on_another_thread_with_arguments() -> None:
+    pool = ComputePool()
+    assert await pool.run(divmod, 17, 5) == (3, 2)
+    assert await pool.run(sorted, [1, 3, 2], reverse=True) == [3, 2, 1]
+    assert await pool.run(threading.get_ident) != threading.get_ident()
+    await pool.close()
+
+
+async def test_exceptions_come_back_and_free_the_slot() -> None:
+    pool = ComputePool(max_workers=1, max_waiting=0)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            await pool.run(divmod, 1, 0)
+        await _until(pool, 0)
+    await pool.close()
+
+
+async def test_stop_iteration_does_not_hang() -> None:
+    pool = ComputePool()
+    async with asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await pool.run(next, iter(()))
+    await pool.close()
+
+
+async def test_context_is_carried_over() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("request_id")
+    variable.set("r-1")
+    pool = ComputePool()
+    assert await pool.run(variable.get) == "r-1"
+    await pool.close()
+
+
+async def test_refuses_beyond_the_bound() -> None:
+    gate = threading.Event()
+    pool = ComputePool(max_workers=1, max_waiting=2)
+    tasks = [asyncio.create_task(pool.run(gate.wait, TIMEOUT_S)) for _ in range(3)]
+    await _until(pool, 3)
+    with pytest.raises(Overloaded):
+        await pool.run(gate.wait, TIMEOUT_S)
+    gate.set()
+    assert await asyncio.gather(*tasks) == [True] * 3
+    await _until(pool, 0)
+    assert await pool.run(abs, -1) == 1
+    await pool.close()
+
+
+async def test_cancelling_a_waiting_call_drops_it() -> None:
+    gate, ran = threading.Event(), threading.Event()
+    pool = ComputePool(max_workers=1, max_waiting=1)
+    running = asyncio.create_task(pool.run(gate.wait, TIMEOUT_S))
+    await _until(pool, 1)
+    waiting = asyncio.create_task(pool.run(ran.set))
+    await _until(pool, 2)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert pool.in_flight == 1
+    gate.set()
+    await running
+    await pool.close()
+    assert not ran.is_set()
+
+
+async def test_cancelling_a_running_call_keeps_its_slot_until_it_ends() -> None:
+    gate, started = threading.Event(), threading.Event()
+    pool = ComputePool(max_workers=1, max_waiting=0)
+
+    def work() -> None:
+        started.set()
+        gate.wait(TIMEOUT_S)
+
+    task = asyncio.create_task(pool.run(work))
+    await asyncio.to_thread(started.wait, TIMEOUT_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with pytest.raises(Overloaded):
+        await pool.run(abs, -1)
+    gate.set()
+    await _until(pool, 0)
+    assert await pool.run(abs, -1) == 1
+    await pool.close()
+
+
+async def test_close_finishes_running_calls_and_refuses_waiting_and_new_ones() -> None:
+    gate, started = threading.Event(), threading.Event()
+    pool = ComputePool(max_workers=1, max_waiting=5)
+
+    def work() -> str:
+        started.set()
+        gate.wait(TIMEOUT_S)
+        return "done"
+
+    running = asyncio.create_task(pool.run(work))
+    await asyncio.to_thread(started.wait, TIMEOUT_S)
+    waiting = asyncio.create_task(pool.run(abs, -1))
+    await _until(pool, 2)
+    closing = asyncio.create_task(pool.close())
+    with pytest.raises(Overloaded, match="shutting down"):
+        await waiting
+    gate.set()
+    assert await running == "done"
+    await closing
+    with pytest.raises(Overloaded, match="shutting down"):
+        await pool.run(abs, -1)
+
+
+@pytest.mark.parametrize(("workers", "waiting"), [(0, 1), (1, -1)])
+def test_bounds_are_checked(workers: int, waiting: int) -> None:
+    with pytest.raises(ValueError, match="max_w"):
+        ComputePool(workers, waiting)
