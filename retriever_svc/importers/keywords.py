@@ -1,0 +1,151 @@
+"""One schema object in the dialects of OpenAPI 3.0 and Swagger 2.0, read as JSON Schema 2020-12 keyword by keyword.
+
+What is no JSON Schema (``discriminator``, ``xml``, ``x-...``), or a keyword whose value has the wrong type, is dropped:
+the schema then allows more than its author meant, never something else.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import jsonschema_rs
+import orjson
+from pydantic import JsonValue
+
+from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
+from retriever_svc.importers.refs import JsonObject, as_list, as_text
+
+SUBSCHEMA = frozenset(
+    {
+        "items",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "contains",
+        "propertyNames",
+        "not",
+        "if",
+        "then",
+        "else",
+    }
+)
+SUBSCHEMA_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+SUBSCHEMA_MAP = frozenset({"properties", "patternProperties", "dependentSchemas"})
+IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
+"""Keywords that apply to the same value, not to a part of it: references round in a circle through them never end."""
+
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_NUMBERS = ("minimum", "maximum")
+_COUNTS = frozenset(
+    {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"}
+)
+_FLAGS = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
+_MAX_ENUM = 1_000
+_MAX_EXAMPLES = 3
+_MAX_VALUE_BYTES = 1_000
+_MAX_PATTERN = 1_000
+
+
+def plain_keywords(schema: JsonObject) -> JsonObject:
+    """Every keyword that holds no further schema, in its 2020-12 form."""
+    out: JsonObject = {}
+    _copy_type(schema, out)
+    _copy_bounds(schema, out)
+    _copy_values(schema, out)
+    for key in _COUNTS & schema.keys():
+        value = schema[key]
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            out[key] = value
+    for key in _FLAGS & schema.keys():
+        if schema[key] is True:
+            out[key] = True
+    title, description = (
+        as_text(schema.get("title"), MAX_NAME),
+        as_text(schema.get("description"), MAX_FIELD_DESCRIPTION),
+    )
+    out |= {key: text for key, text in (("title", title), ("description", description)) if text}
+    for key in ("format", "contentMediaType", "contentEncoding"):
+        if text := as_text(schema.get(key), MAX_NAME):
+            out[key] = text
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and is_pattern(pattern):
+        out["pattern"] = pattern
+    return out
+
+
+def make_nullable(schema: JsonObject) -> JsonObject:
+    """What OpenAPI 3.0 means by ``nullable: true``: the same, or null."""
+    if "enum" in schema and None not in as_list(schema["enum"]):
+        schema = {**schema, "enum": [*as_list(schema["enum"]), None]}
+    kind = schema.get("type")
+    if isinstance(kind, str) and not (IN_PLACE & schema.keys()):
+        return schema if kind == "null" else {**schema, "type": [kind, "null"]}
+    if isinstance(kind, list) and not (IN_PLACE & schema.keys()):
+        return schema if "null" in kind else {**schema, "type": [*kind, "null"]}
+    if kind is None and not ((IN_PLACE | {"$ref", "const"}) & schema.keys()):
+        return schema
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+@lru_cache(maxsize=4_096)
+def is_pattern(pattern: str) -> bool:
+    """Whether a validator can compile this regular expression."""
+    if len(pattern) > _MAX_PATTERN:
+        return False
+    try:
+        jsonschema_rs.Draft202012Validator({"pattern": pattern})
+    except (ValueError, jsonschema_rs.ValidationError):
+        return False
+    return True
+
+
+def _copy_type(schema: JsonObject, out: JsonObject) -> None:
+    kind = schema.get("type")
+    if kind == "file":  # Swagger 2.0
+        out |= {"type": "string", "format": "binary"}
+    elif isinstance(kind, str) and kind in _TYPES:
+        out["type"] = kind
+    elif isinstance(kind, list):
+        known: list[JsonValue] = [
+            name for name in dict.fromkeys(k for k in kind if isinstance(k, str)) if name in _TYPES
+        ]
+        if known:
+            out["type"] = known[0] if len(known) == 1 else known
+
+
+def _copy_bounds(schema: JsonObject, out: JsonObject) -> None:
+    """Ranges; in OpenAPI 3.0 ``exclusiveMinimum`` is a flag on ``minimum``."""
+    for key in _NUMBERS:
+        exclusive = f"exclusive{key.capitalize()}"
+        bound, flag = schema.get(key), schema.get(exclusive)
+        if _is_number(bound):
+            out[exclusive if flag is True else key] = bound
+        if _is_number(flag):
+            out[exclusive] = flag
+    step = schema.get("multipleOf")
+    if isinstance(step, (int, float)) and not isinstance(step, bool) and step > 0:
+        out["multipleOf"] = step
+
+
+def _copy_values(schema: JsonObject, out: JsonObject) -> None:
+    """``enum``, ``const``, ``default`` and examples, where they are of a sensible size."""
+    enum = schema.get("enum")
+    if isinstance(enum, list) and 0 < len(enum) <= _MAX_ENUM and all(map(_is_small, enum)):
+        out["enum"] = [value for at, value in enumerate(enum) if value not in enum[:at]] if len(enum) < 100 else enum
+    for key in ("const", "default"):
+        if key in schema and _is_small(schema[key]):
+            out[key] = schema[key]
+    examples = schema.get("examples")
+    examples = [*as_list(examples), *([schema["example"]] if "example" in schema else [])]
+    if small := [value for value in examples if _is_small(value)][:_MAX_EXAMPLES]:
+        out["examples"] = small
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_small(value: JsonValue) -> bool:
+    if isinstance(value, (str, bool, int, float)) or value is None:
+        return not isinstance(value, str) or len(value) <= _MAX_VALUE_BYTES
+    return len(orjson.dumps(value)) <= _MAX_VALUE_BYTES

@@ -1,0 +1,138 @@
+"""One operation of a document becomes one :class:`Api`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+
+import orjson
+from pydantic import JsonValue
+
+from retriever_svc.importers.bodies import read_body, read_response
+from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
+from retriever_svc.importers.parameters import Argument, Reading, name_arguments, read_parameters
+from retriever_svc.importers.refs import Document, JsonObject, SkipOperation, as_list, as_text
+from retriever_svc.importers.schemas import Key, Schemas
+from retriever_svc.importers.security import Alternatives, read_security
+from retriever_svc.importers.servers import choose_server
+from retriever_svc.importers.swagger import upgrade_operation, upgrade_servers
+from services.contracts.api import Api
+
+_MAX_PATH = 1_000
+_MAX_TAGS = 20
+
+
+@dataclass(slots=True)
+class Source:
+    """A document being imported, and what was met in it so far."""
+
+    document: Document
+    schemas: Schemas
+    notes: Notes
+    limits: Limits
+    provider: str
+    given_server: str | None
+    is_swagger: bool
+    servers: list[JsonValue]
+    names: set[str] = field(default_factory=set)
+
+    @classmethod
+    def open(cls, root: JsonObject, provider: str, server: str | None, is_swagger: bool, limits: Limits) -> Source:
+        """Prepare a parsed document for reading its operations."""
+        document, notes = Document(root), Notes()
+        raw = orjson.dumps(root)
+        directional = b'"readOnly":true' in raw or b'"writeOnly":true' in raw
+        servers = upgrade_servers(root) if is_swagger else as_list(root.get("servers"))
+        schemas = Schemas(document, directional, limits, notes)
+        return cls(document, schemas, notes, limits, provider, server, is_swagger, servers)
+
+
+def read_operation(source: Source, path: str, method: str, item: JsonObject, operation: JsonObject) -> Api:
+    """Read one operation of a path item.
+
+    Raises:
+        SkipOperation: it cannot be imported; the message says why.
+    """
+    if not path.startswith("/"):
+        raise SkipOperation("the path does not begin with a slash")
+    if len(path) > _MAX_PATH or re.search(r"[\s\x00-\x1f]", path):
+        raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
+    label = f"{method} {path}"[:MAX_SUMMARY]
+    path = path.replace(
+        "{+", "{"
+    )  # a template of RFC 6570, as Google writes them: its parameter is named without the +
+    shared = item.get("parameters")
+    if source.is_swagger:
+        operation, shared = upgrade_operation(source.document, source.notes, shared, operation), None
+    reading = Reading(source.document, source.schemas, source.notes, label)
+    arguments, idempotency = read_parameters(reading, shared, operation.get("parameters"), path)
+    body, properties = read_body(reading, operation.get("requestBody"))
+    response, response_refs = read_response(reading, operation.get("responses"))
+    arguments += properties
+    server = choose_server([operation.get("servers"), item.get("servers"), source.servers], source.given_server)
+    name = _name(source, operation.get("operationId"), method, path)
+    api = Api(
+        id=f"{source.provider}.{name}",
+        provider=source.provider,
+        name=name,
+        summary=as_text(operation.get("summary"), MAX_SUMMARY) or as_text(item.get("summary"), MAX_SUMMARY),
+        description=as_text(operation.get("description"), MAX_DESCRIPTION),
+        tags=_tags(operation),
+        deprecated=operation.get("deprecated") is True,
+        method=method,
+        server=server,
+        path=path,
+        parameters=name_arguments(arguments),
+        body=body,
+        response=response,
+        definitions=_definitions(source, arguments, response_refs, label),
+        security=_security(source, operation, server),
+        idempotency_header=idempotency,
+    )
+    return sealed(api)
+
+
+def sealed(api: Api) -> Api:
+    """The same API with the hash of its content: SHA-256 of its JSON with sorted keys, the hash itself left out."""
+    content = api.model_dump(mode="json", exclude={"content_hash"})
+    digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return api.model_copy(update={"content_hash": digest})
+
+
+def _definitions(
+    source: Source, arguments: list[Argument], response_refs: frozenset[Key], label: str
+) -> dict[str, JsonObject]:
+    asked = [key for argument in arguments for key in sorted(argument.refs)]
+    return source.schemas.collect(dict.fromkeys([*asked, *sorted(response_refs)]), label)
+
+
+def _security(source: Source, operation: JsonObject, server: str) -> Alternatives:
+    declared = operation["security"] if "security" in operation else source.document.root.get("security")
+    return read_security(source.document, declared, source.provider, server)
+
+
+def _tags(operation: JsonObject) -> tuple[str, ...]:
+    texts = (as_text(tag, MAX_NAME) for tag in as_list(operation.get("tags"))[:_MAX_TAGS])
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _name(source: Source, declared: JsonValue, method: str, path: str) -> str:
+    """A name unique in the document: the operationId; where it is missing or taken, method and path."""
+    name = slug(declared) if isinstance(declared, str) else ""
+    if not name or name in source.names:
+        derived = slug(f"{method.lower()}_{path}")
+        if name:
+            source.notes.warn(f"the operationId {name!r} occurs twice; {method} {path} is imported as {derived!r}")
+        name = derived
+    unique, number = name, 1
+    while unique in source.names:
+        number += 1
+        unique = f"{name[: MAX_NAME - 7]}_{number}"
+    source.names.add(unique)
+    return unique
+
+
+def slug(text: str) -> str:
+    """Letters, digits, dots, dashes and underscores; everything else becomes one underscore."""
+    return re.sub(r"[^\w.-]+", "_", text).strip("_")[:MAX_NAME]

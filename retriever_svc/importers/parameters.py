@@ -1,0 +1,193 @@
+"""Parameters and bodies, as OpenAPI 3 writes them, become one flat list of arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME, Notes
+from retriever_svc.importers.refs import (
+    DanglingReference,
+    Document,
+    JsonObject,
+    SkipOperation,
+    as_list,
+    as_object,
+    as_text,
+)
+from retriever_svc.importers.schemas import Direction, Key, Schemas
+from services.contracts.api import Location, Parameter, Style
+
+IDEMPOTENCY_KEY = "idempotency-key"
+_NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
+"""Header parameters OpenAPI 3.1, section 4.8.12.1 tells readers to ignore."""
+
+_STYLES = {
+    Location.PATH: (Style.SIMPLE, Style.LABEL, Style.MATRIX),
+    Location.QUERY: (Style.FORM, Style.SPACE_DELIMITED, Style.PIPE_DELIMITED, Style.DEEP_OBJECT),
+    Location.HEADER: (Style.SIMPLE,),
+    Location.COOKIE: (Style.FORM,),
+    Location.BODY: (Style.FORM, Style.SPACE_DELIMITED, Style.PIPE_DELIMITED, Style.DEEP_OBJECT),
+}
+"""The styles each location allows, its default first (OpenAPI 3.1, section 4.8.12.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A parameter before it has a name of its own in the API, and the definitions its schema refers to."""
+
+    wire_name: str
+    location: Location
+    required: bool
+    description: str
+    schema: JsonObject
+    refs: frozenset[Key]
+    style: Style
+    explode: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What reading one operation needs of its document."""
+
+    document: Document
+    schemas: Schemas
+    notes: Notes
+    operation: str
+
+    def warn(self, message: str) -> None:
+        """Note something about this operation."""
+        self.notes.warn(f"{self.operation}: {message}")
+
+
+def read_parameters(
+    reading: Reading, shared: JsonValue, own: JsonValue, path: str
+) -> tuple[list[Argument], str | None]:
+    """The parameters of a path item and of its operation, merged, and the name of the idempotency header if any.
+
+    Raises:
+        SkipOperation: a required parameter cannot be expressed, or a reference leaves the document.
+    """
+    merged: dict[tuple[str, str], JsonObject] = {}
+    for item in [*as_list(shared), *as_list(own)]:
+        declared = _declared(reading, item)
+        if declared is not None:
+            name, place = str(declared["name"]), str(declared["in"])
+            merged[place, name.lower() if place == "header" else name] = declared
+    arguments, idempotency = [], None
+    for (place, name), declared in merged.items():
+        if place == "header" and name == IDEMPOTENCY_KEY:
+            idempotency = str(declared["name"])
+        elif not (place == "header" and name in _NOT_PARAMETERS):
+            argument = _read_parameter(reading, declared)
+            if argument is not None:
+                arguments.append(argument)
+    return _match_path(reading, arguments, path), idempotency
+
+
+def style_of(declared: JsonObject, location: Location, reading: Reading) -> tuple[Style, bool]:
+    """How a value is serialised: the declared style where the location allows it, else the location's default."""
+    allowed = _STYLES[location]
+    wanted = declared.get("style")
+    style = next((style for style in allowed if style == wanted), allowed[0])
+    if wanted is not None and style != wanted:
+        reading.warn(f"style {str(wanted)[:40]!r} is unknown in a {location}; {style} is used")
+    explode = declared.get("explode")
+    return style, explode if isinstance(explode, bool) else style in (Style.FORM, Style.DEEP_OBJECT)
+
+
+def name_arguments(arguments: Iterable[Argument]) -> tuple[Parameter, ...]:
+    """Give every argument a name unique within its API: the wire name, or ``body_id`` where a path has its own ``id``.
+
+    Body properties give way to the others, whatever the order in which they stand.
+    """
+    ordered = sorted(arguments, key=lambda argument: argument.location is Location.BODY)
+    taken = set[str]()
+    parameters = []
+    for argument in ordered:
+        name, number = argument.wire_name, 1
+        while name in taken:
+            stem = f"{argument.location}_{argument.wire_name}"[: MAX_NAME - 5]
+            name = stem if number == 1 else f"{stem}_{number}"
+            number += 1
+        taken.add(name)
+        parameters.append(
+            Parameter(
+                name=name,
+                wire_name=argument.wire_name,
+                location=argument.location,
+                required=argument.required,
+                description=argument.description,
+                json_schema=argument.schema,
+                style=argument.style,
+                explode=argument.explode,
+            )
+        )
+    return tuple(parameters)
+
+
+def _declared(reading: Reading, item: JsonValue) -> JsonObject | None:
+    """One parameter object with a name and a place, or None where it can be done without."""
+    try:
+        declared = as_object(reading.document.deref(item))
+    except DanglingReference as error:
+        raise SkipOperation(f"a parameter cannot be read: {error}") from error
+    name, place = declared.get("name"), declared.get("in")
+    if isinstance(name, str) and 0 < len(name) <= MAX_NAME and place in ("path", "query", "header", "cookie"):
+        return declared
+    if declared.get("required") is True:
+        raise SkipOperation(
+            f"a required parameter has no usable name or place: {str(name)[:60]!r} in {str(place)[:40]!r}"
+        )
+    reading.warn(f"a parameter without a usable name or place is left out: {str(name)[:60]!r} in {str(place)[:40]!r}")
+    return None
+
+
+def _read_parameter(reading: Reading, declared: JsonObject) -> Argument | None:
+    name, location = str(declared["name"]), Location(str(declared["in"]))
+    required = declared.get("required") is True or location is Location.PATH
+    if "schema" not in declared and as_object(declared.get("content")):
+        # The value would travel as a document of its own (usually JSON inside a query string).
+        if required:
+            raise SkipOperation(
+                f"the required parameter {name!r} is a document of its own (`content`), which is unsupported"
+            )
+        reading.warn(f"the parameter {name!r} is a document of its own (`content`) and is left out")
+        return None
+    schema = reading.schemas.normalise(declared.get("schema", {}), Direction.REQUEST)
+    style, explode = style_of(declared, location, reading)
+    own = as_text(declared.get("description"), MAX_FIELD_DESCRIPTION)
+    body = schema.schema
+    if "examples" not in body and "example" in declared:
+        sample = reading.schemas.normalise({"example": declared["example"]}, Direction.REQUEST)
+        body = {**body, **sample.schema}
+    return Argument(
+        wire_name=name,
+        location=location,
+        required=required,
+        description=own or str(body.get("description", "")),
+        schema=body,
+        refs=schema.refs,
+        style=style,
+        explode=explode,
+    )
+
+
+def _match_path(reading: Reading, arguments: list[Argument], path: str) -> list[Argument]:
+    """Path parameters are exactly those the path names: undeclared ones are added, unused ones left out."""
+    named = dict.fromkeys(re.findall(r"\{([^{}]+)\}", path))
+    declared = {a.wire_name: a for a in arguments if a.location is Location.PATH}
+    for name in (name for name in declared if name not in named):
+        reading.warn(f"the path has no place for the path parameter {name!r}, which is left out")
+    kept = [a for a in arguments if a.location is not Location.PATH or a.wire_name in named]
+    for name in (name for name in named if name not in declared):
+        if len(name) > MAX_NAME:
+            raise SkipOperation("the path names a parameter of more than 200 characters")
+        reading.warn(f"the path parameter {name!r} is not declared; it is taken as a string")
+        kept.append(Argument(name, Location.PATH, True, "", {"type": "string"}, frozenset(), Style.SIMPLE, False))
+    position = {name: at for at, name in enumerate(named)}
+    paths = sorted((a for a in kept if a.location is Location.PATH), key=lambda a: position[a.wire_name])
+    return [*paths, *(a for a in kept if a.location is not Location.PATH)]

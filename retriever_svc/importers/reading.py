@@ -1,0 +1,175 @@
+"""Text to a JSON object, within limits: the only place that parses a document.
+
+JSON is read by orjson. YAML is read as JSON-compatible YAML 1.2 (what OpenAPI 3.1, section 4.3 asks for): ``no`` is a
+string, ``0644`` is a decimal number, a date stays text, keys become strings. Merge keys (``<<``) are understood.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, ClassVar
+
+import orjson
+import yaml
+from pydantic import JsonValue
+
+from retriever_svc.importers.limits import Limits
+from services.errors import InvalidDocument
+
+try:  # libyaml is ten times faster; wheels for every common platform carry it
+    from yaml import CSafeLoader as _BaseLoader
+except ImportError:  # pragma: no cover
+    from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_INT64 = 2**63
+
+
+def read_document(text: str, limits: Limits) -> dict[str, JsonValue]:
+    """Parse JSON or YAML text into an object that holds JSON values only.
+
+    Raises:
+        InvalidDocument: too large, too deep, neither JSON nor YAML, or not an object.
+    """
+    size = len(text.encode("utf-8", "replace"))
+    if size > limits.document_bytes:
+        raise InvalidDocument(f"the document has {size:,} bytes; at most {limits.document_bytes:,} are read")
+    text = text.removeprefix("\ufeff")
+    raw = _read_json(text) if text.lstrip()[:1] in ("{", "[") else _read_yaml(text, limits)
+    value = _Cleaner(limits).clean(raw, 0)
+    if not isinstance(value, dict):
+        raise InvalidDocument("the document is not an object")
+    return value
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return orjson.loads(text.encode("utf-8", "replace"))
+    except orjson.JSONDecodeError as error:
+        raise InvalidDocument(f"the document is not valid JSON: {error}") from error
+
+
+def _read_yaml(text: str, limits: Limits) -> Any:
+    try:
+        _measure_yaml(text, limits)
+        return yaml.load(text, Loader=_Yaml12Loader)  # noqa: S506 - a subclass of the safe loader
+    except yaml.YAMLError as error:
+        raise InvalidDocument(f"the document is neither JSON nor valid YAML: {_one_line(error)}") from error
+    except (ValueError, TypeError, RecursionError) as error:  # a number of 5,000 digits, a list as a key, "? ? ? ?"
+        raise InvalidDocument(f"the document is YAML that JSON cannot express: {_one_line(error)}") from error
+
+
+def _measure_yaml(text: str, limits: Limits) -> None:
+    """Refuse alias bombs and deep nesting from the events alone, before any node is built.
+
+    Counts nodes as if every alias were expanded. ``open`` holds, for each collection still open, its anchor and the
+    count when it began.
+    """
+    total, opened, sizes = 0, list[tuple[str | None, int]](), dict[str, int]()
+    for event in yaml.parse(text, Loader=_BaseLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, total))
+            total += 1
+            if len(opened) > limits.depth:
+                raise InvalidDocument(f"the document is nested more than {limits.depth} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor is not None:
+                sizes[anchor] = total - before
+        elif isinstance(event, yaml.AliasEvent):
+            # An alias inside its own anchor is a loop: it has no size yet, and no JSON form.
+            if event.anchor not in sizes:
+                raise InvalidDocument(f"the YAML alias *{event.anchor} is undefined or contains itself")
+            total += sizes[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            if event.anchor is not None:
+                sizes[event.anchor] = 1
+        if total > limits.nodes:
+            raise InvalidDocument(f"the document has more than {limits.nodes:,} values once YAML aliases are expanded")
+
+
+class _Yaml12Loader(_BaseLoader):
+    """The safe loader with the core schema of YAML 1.2, section 10.3."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+
+def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
+    text = loader.construct_scalar(node)
+    bases = {"0x": 16, "0o": 8}
+    return int(text, bases.get(text[:2], 10))
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+    ("merge", r"<<", "<"),
+):
+    # An empty scalar is looked up under the key "".
+    _keys = [character.replace("\0", "") for character in _first]
+    _Yaml12Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _keys)
+_Yaml12Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+
+
+class _Cleaner:
+    """Copies parsed values into plain JSON: string keys, finite numbers of 64 bits, no NUL or surrogates in text."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._nodes = 0
+
+    def clean(self, value: Any, depth: int) -> JsonValue:
+        """Copy one value.
+
+        Raises:
+            InvalidDocument: deeper or larger than the limits allow.
+        """
+        self._nodes += 1
+        if depth > self._limits.depth:
+            raise InvalidDocument(f"the document is nested more than {self._limits.depth} levels deep")
+        if self._nodes > self._limits.nodes:
+            raise InvalidDocument(f"the document has more than {self._limits.nodes:,} values")
+        if isinstance(value, str):
+            return _clean_text(value)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return value if -_INT64 <= value < _INT64 else self.clean(_to_float(value), depth)
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None
+        if isinstance(value, dict):
+            return {_clean_key(key): self.clean(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, (list, tuple, set)):
+            return [self.clean(item, depth + 1) for item in value]
+        return _clean_text(str(value))
+
+
+def _clean_text(text: str) -> str:
+    return text if text.isascii() and "\x00" not in text else _UNSTORABLE.sub("\ufffd", text)
+
+
+def _clean_key(key: Any) -> str:
+    if isinstance(key, str):
+        return _clean_text(key)
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)
+
+
+def _to_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,98 @@
+"""References inside one document. Nothing is ever fetched: what points elsewhere cannot be used, and is said so."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from pydantic import JsonValue
+
+JsonObject = dict[str, JsonValue]
+
+_MAX_HOPS = 50
+
+
+class SkipOperation(Exception):
+    """An operation cannot be imported; the message says why."""
+
+
+class DanglingReference(Exception):
+    """A local reference leads nowhere, or round in a circle."""
+
+
+class Document:
+    """A parsed document and the walk of its local references (JSON pointers, RFC 6901, in URI fragments)."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self.root = root
+
+    def resolve(self, reference: JsonValue) -> tuple[str, JsonValue]:
+        """Follow a ``$ref`` to what is not a mere ``$ref`` any more: its pointer and the value there.
+
+        Raises:
+            SkipOperation: the reference leaves the document.
+            DanglingReference: nothing is there, or the references form a circle.
+        """
+        seen = set[str]()
+        while True:
+            pointer = self._pointer(reference)
+            if pointer in seen or len(seen) > _MAX_HOPS:
+                raise DanglingReference(f"{pointer} refers to itself")
+            seen.add(pointer)
+            value = self._walk(pointer)
+            if not (isinstance(value, dict) and "$ref" in value and _is_bare(value)):
+                return pointer, value
+            reference = value["$ref"]
+
+    def deref(self, value: JsonValue) -> JsonValue:
+        """The value itself, or what its ``$ref`` leads to.
+
+        Raises:
+            SkipOperation, DanglingReference: see :meth:`resolve`.
+        """
+        if not (isinstance(value, dict) and "$ref" in value):
+            return value
+        target = self.resolve(value["$ref"])[1]
+        if isinstance(target, dict) and "$ref" in target:  # siblings made it more than a mere reference
+            return self.resolve(target["$ref"])[1]
+        return target
+
+    @staticmethod
+    def _pointer(reference: JsonValue) -> str:
+        if not isinstance(reference, str):
+            raise DanglingReference("a $ref is not a string")
+        if reference != "#" and not reference.startswith("#/"):
+            raise SkipOperation(f"refers to another document, which is never fetched: {reference[:200]}")
+        return reference
+
+    def _walk(self, pointer: str) -> JsonValue:
+        value: JsonValue = self.root
+        for token in pointer.split("/")[1:]:
+            key = unquote(token).replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict) and key in value:
+                value = value[key]
+            elif isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(value):
+                value = value[int(key)]
+            else:
+                raise DanglingReference(f"{pointer[:200]} does not exist")
+        return value
+
+
+def _is_bare(value: JsonObject) -> bool:
+    """Whether nothing beside the reference says anything about validation."""
+    return value.keys() <= {"$ref", "description", "summary", "title"}
+
+
+def as_object(value: JsonValue) -> JsonObject:
+    """The value where it is an object, else an empty one: authors write all kinds of things."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: JsonValue) -> list[JsonValue]:
+    """The value where it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: JsonValue, limit: int) -> str:
+    """The value where it is text, without outer blanks, cut to ``limit`` characters; else the empty text."""
+    text = value.strip() if isinstance(value, str) else ""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

@@ -1,0 +1,79 @@
+"""Security schemes and requirements become the names of the secrets a call needs. No value is ever read here."""
+
+from __future__ import annotations
+
+from urllib.parse import urljoin, urlsplit
+
+from pydantic import JsonValue
+
+from retriever_svc.importers.limits import MAX_NAME
+from retriever_svc.importers.refs import DanglingReference, Document, JsonObject, SkipOperation, as_list, as_object
+from services.contracts.api import Location, SecretKind, SecurityRequirement
+
+_PLACES = {"header": Location.HEADER, "query": Location.QUERY, "cookie": Location.COOKIE}
+_MAX_ALTERNATIVES = 20
+
+Alternatives = tuple[tuple[SecurityRequirement, ...], ...]
+
+
+def read_security(document: Document, requirement: JsonValue, provider: str, server: str) -> Alternatives:
+    """The alternatives of a ``security`` list, each a set of credentials needed together; ``{}`` is the empty set.
+
+    Args:
+        document: where the schemes are declared.
+        requirement: the list of the operation, or the document's own.
+        provider: first part of the secrets' names.
+        server: completes relative token URLs.
+    """
+    alternatives = []
+    for item in as_list(requirement)[:_MAX_ALTERNATIVES]:
+        if isinstance(item, dict):
+            needed = (_requirement(document, name, scopes, provider, server) for name, scopes in item.items())
+            alternatives.append(tuple(needed))
+    # One empty alternative and nothing else: the operation needs no credential.
+    return () if alternatives == [()] else tuple(alternatives)
+
+
+def _requirement(document: Document, name: str, scopes: JsonValue, provider: str, server: str) -> SecurityRequirement:
+    asked = tuple(scope[:MAX_NAME] for scope in as_list(scopes) if isinstance(scope, str))
+    scheme = _scheme(document, name)
+    fields = _fields(scheme, server)
+    return SecurityRequirement(scheme=name, secret=f"{provider}.{name}", scopes=asked, **fields)
+
+
+def _scheme(document: Document, name: str) -> JsonObject:
+    components = as_object(as_object(document.root.get("components")).get("securitySchemes"))
+    schemes = components or as_object(document.root.get("securityDefinitions"))
+    try:
+        return as_object(document.deref(schemes.get(name)))
+    except (DanglingReference, SkipOperation):  # an unknown scheme is an unsupported one, and the compiler says so
+        return {}
+
+
+def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Location | None]:
+    """What is particular to the kind of the scheme."""
+    kind, place, key = scheme.get("type"), scheme.get("in"), scheme.get("name")
+    if kind == "apiKey" and isinstance(key, str) and key and isinstance(place, str) and place in _PLACES:
+        return {"kind": SecretKind.API_KEY, "location": _PLACES[place], "parameter": key[:MAX_NAME]}
+    http = str(scheme.get("scheme")).lower() if kind == "http" else None
+    if kind == "basic" or http == "basic":
+        return {"kind": SecretKind.BASIC}
+    if http == "bearer":
+        return {"kind": SecretKind.BEARER}
+    if kind == "oauth2":
+        flow = as_object(as_object(scheme.get("flows")).get("clientCredentials"))
+        token = scheme.get("tokenUrl") if scheme.get("flow") == "application" else flow.get("tokenUrl")
+        if url := _token_url(token, server):
+            return {"kind": SecretKind.OAUTH2_CLIENT_CREDENTIALS, "token_url": url}
+    return {"kind": SecretKind.UNSUPPORTED}
+
+
+def _token_url(declared: JsonValue, server: str) -> str | None:
+    if not isinstance(declared, str) or not declared.strip():
+        return None
+    try:
+        url = urljoin(f"{server}/" if server else "", declared.strip())
+        parts = urlsplit(url)
+        return url if parts.scheme in ("http", "https") and parts.hostname else None
+    except ValueError:  # "http://[": no URL at all
+        return None
