@@ -123,6 +123,7 @@ class ExecutionFinished(Contract):
     status: Literal["succeeded", "failed", "in_doubt", "cancelled"]
     records: tuple[StepRecord, ...]
     answer: tuple[AnswerValue, ...] = ()
+    problem: str = Field(default="", description="Why it failed where no step did: an answer its step does not hold.")
     duration_ms: float = Field(ge=0)
 
 

@@ -1,0 +1,138 @@
+"""Request bodies: JSON, form, multipart, text and binary, from the arguments located in the body."""
+
+import base64
+import binascii
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, to_json
+
+from executor_svc.adapters.http.serialise import Unserialisable, encode, query_pairs, scalar
+from services.contracts.api import Api, Location, Parameter, Style
+
+FORM: Final = "application/x-www-form-urlencoded"
+BINARY_MEMBERS: Final = frozenset({"media_type", "base64"})
+"""The members of an object that stands for bytes: what a binary answer is decoded to, and an upload is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body ready to send, and the same as a JSON value for the record."""
+
+    content: bytes
+    media_type: str
+    recorded: JsonValue
+
+
+def is_json(media_type: str) -> bool:
+    """Whether this is JSON: ``application/json`` or a type with the ``+json`` suffix (RFC 6839)."""
+    return media_type == "application/json" or media_type.endswith("+json")
+
+
+def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
+    """The body of a request, or None where the operation has none or it is optional and nothing was given.
+
+    Raises:
+        Unserialisable: a value cannot be sent in this media type.
+    """
+    if api.body is None:
+        return None
+    given = [(p, arguments[p.name]) for p in api.parameters if p.location is Location.BODY and p.name in arguments]
+    if not given and (api.body.whole or not api.body.required):
+        return None
+    media_type = api.body.media_type.partition(";")[0].strip().lower()
+    value = given[0][1] if api.body.whole else {parameter.wire_name: value for parameter, value in given}
+    if is_json(media_type):
+        return Body(_json(value), media_type, value)
+    if media_type == FORM:
+        return Body("&".join(_form_pairs(given, value, api.body.whole)).encode(), FORM, value)
+    if media_type == "multipart/form-data":
+        return _multipart(_fields(value), value)
+    return _raw(value, media_type)
+
+
+def _json(value: JsonValue) -> bytes:
+    try:
+        return to_json(value, inf_nan_mode="constants")
+    except PydanticSerializationError:
+        raise Unserialisable("the text holds a lone surrogate, which UTF-8 cannot carry") from None
+
+
+def _fields(value: JsonValue) -> dict[str, JsonValue]:
+    if not isinstance(value, dict):
+        raise Unserialisable("a form body must be an object")
+    return value
+
+
+def _form_pairs(given: list[tuple[Parameter, JsonValue]], value: JsonValue, whole: bool) -> list[str]:
+    styled = {} if whole else {parameter.wire_name: parameter for parameter, _ in given}
+    pairs: list[str] = []
+    for name, field in _fields(value).items():
+        parameter = styled.get(name)
+        if parameter is not None and parameter.style is not Style.SIMPLE:
+            pairs += query_pairs(name, field, parameter.style, parameter.explode)
+        else:
+            pairs += [f"{encode(name)}={encode(_text(part))}" for part in _repeated(field)]
+    return pairs
+
+
+def _repeated(value: JsonValue) -> list[JsonValue]:
+    """A list is sent as one field for each element, null as none."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _text(value: JsonValue) -> str:
+    return _json(value).decode() if isinstance(value, (dict, list)) or value is None else scalar(value)
+
+
+def _multipart(fields: dict[str, JsonValue], recorded: JsonValue) -> Body:
+    """RFC 7578: text as text/plain, objects as JSON, bytes as files; a list as one part for each element."""
+    boundary = "nestor-" + secrets.token_hex(16)
+    parts: list[bytes] = []
+    for name, field in fields.items():
+        for value in _repeated(field):
+            disposition = f'Content-Disposition: form-data; name="{_quoted(scalar(name))}"'
+            binary = _binary(value)
+            if binary is not None:
+                media_type, content = binary
+                disposition += f'; filename="{_quoted(name)}"'
+            elif isinstance(value, (dict, list)):
+                media_type, content = "application/json", _json(value)
+            else:
+                media_type, content = "text/plain; charset=utf-8", _text(value).encode()
+            head = f"--{boundary}\r\n{disposition}\r\nContent-Type: {media_type}\r\n\r\n"
+            parts += [head.encode(), content, b"\r\n"]
+    parts.append(f"--{boundary}--\r\n".encode())
+    return Body(b"".join(parts), f"multipart/form-data; boundary={boundary}", recorded)
+
+
+def _quoted(name: str) -> str:
+    """A field name as browsers write it (HTML, "multipart/form-data encoding algorithm")."""
+    return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _raw(value: JsonValue, media_type: str) -> Body:
+    binary = _binary(value)
+    if binary is not None:
+        return Body(binary[1], media_type, value)
+    if isinstance(value, str):
+        return Body(scalar(value).encode(), media_type, value)
+    raise Unserialisable(f"{media_type} takes text, or an object of media_type and base64")
+
+
+def _binary(value: JsonValue) -> tuple[str, bytes] | None:
+    """The bytes that an object of ``media_type`` and ``base64`` stands for."""
+    if not isinstance(value, dict) or value.keys() != BINARY_MEMBERS:
+        return None
+    media_type, text = value["media_type"], value["base64"]
+    if not isinstance(media_type, str) or not isinstance(text, str) or not media_type.isprintable():
+        raise Unserialisable("media_type and base64 must be plain strings")
+    try:
+        return media_type, base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Unserialisable("base64 is not valid base64") from None

@@ -1,0 +1,200 @@
+"""An API operation and its arguments as an HTTP request. Credentials are added where it is sent, never here."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, unquote
+
+from pydantic import JsonValue
+from yarl import URL
+
+from executor_svc.adapters.http.body import Body, build_body
+from executor_svc.adapters.http.serialise import Unserialisable, cookie_pairs, header_text, path_text, query_pairs
+from services.contracts.api import Api, Location, Parameter
+from services.contracts.run import RequestRecord
+
+MAX_URL_CHARS: Final = 64 * 1024
+MAX_RECORDED_BYTES: Final = 64 * 1024
+_EXPRESSION = re.compile(r"\{([^{}]+)\}")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
+_BY_THE_SPECIFICATION_IGNORED: Final = frozenset({"accept", "content-type", "authorization"})
+_OURS: Final = frozenset(
+    "host content-length transfer-encoding connection upgrade te trailer keep-alive expect proxy-authorization "
+    "proxy-connection accept-encoding".split()
+)
+
+
+class BadRequest(ValueError):
+    """The request cannot be built from these arguments. The message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a call presents: values that must never be recorded. ``token`` where it is an OAuth2 access token."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+    def hidden(self) -> "Credentials":
+        """The same with every value masked."""
+        return Credentials(*({name: "***" for name in part} for part in (self.headers, self.query, self.cookies)))
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request without its credentials. ``query`` and ``cookies`` are encoded ``name=value`` pairs."""
+
+    method: str
+    origin: URL
+    path: str
+    query: tuple[str, ...]
+    headers: Mapping[str, str]
+    cookies: tuple[str, ...]
+    body: Body | None
+
+    def url(self, credentials: Credentials) -> URL:
+        """The whole URL, exactly as it goes out."""
+        pairs = [*self.query, *(f"{quote(k, safe='')}={quote(v, safe='*')}" for k, v in credentials.query.items())]
+        query = "?" + "&".join(pairs) if pairs else ""
+        return URL(f"{str(self.origin).rstrip('/')}{self.path}{query}", encoded=True)
+
+    def all_headers(self, credentials: Credentials) -> dict[str, str]:
+        """All headers, with cookies and the body's type; a credential replaces an argument of the same name."""
+        replaced = {name.lower() for name in credentials.headers}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in replaced}
+        headers |= credentials.headers
+        cookies = [*self.cookies, *(f"{name}={value}" for name, value in credentials.cookies.items())]
+        if cookies:
+            headers["Cookie"] = "; ".join(cookies)
+        if self.body is not None:
+            headers["Content-Type"] = self.body.media_type
+        return headers
+
+    def record(self, credentials: Credentials) -> RequestRecord:
+        """The request for people to read, with its credentials masked."""
+        hidden = credentials.hidden()
+        body = self.body.recorded if self.body is not None else None
+        if self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:
+            body = f"({len(self.body.content)} bytes, not kept)"
+        return RequestRecord.model_construct(
+            method=self.method, url=str(self.url(hidden)), headers=self.all_headers(hidden), body=body
+        )
+
+
+def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key: str) -> HttpRequest:
+    """Build the request. An argument of null counts as not given, except inside a body.
+
+    Raises:
+        BadRequest: an argument is unknown, missing, or cannot travel where it has to; or the server is no HTTP origin.
+    """
+    _check_names(api, arguments)
+    origin, prefix = _server(api.server)
+    path, fixed_query = _path(api, arguments)
+    query, headers, cookies = list(fixed_query), _accept(api), list[str]()
+    for parameter in api.parameters:
+        value = arguments.get(parameter.name)
+        if value is None or parameter.location in (Location.PATH, Location.BODY):
+            continue
+        with _naming(parameter):
+            if parameter.location is Location.QUERY:
+                query += query_pairs(parameter.wire_name, value, parameter.style, parameter.explode)
+            elif parameter.location is Location.COOKIE:
+                cookies += cookie_pairs(parameter.wire_name, value, parameter.explode)
+            else:
+                _add_header(headers, parameter, value)
+    if api.idempotency_header:
+        headers[_header_name(api.idempotency_header)] = idempotency_key
+    try:
+        body = build_body(api, arguments)
+    except Unserialisable as error:
+        raise BadRequest(f"the body cannot be sent: {error}") from None
+    request = HttpRequest(api.method, origin, prefix + path, tuple(query), headers, tuple(cookies), body)
+    if len(str(request.url(Credentials()))) > MAX_URL_CHARS:
+        raise BadRequest(f"the URL would be longer than {MAX_URL_CHARS} characters")
+    return request
+
+
+class _naming:
+    """Turns what a serialiser raises into a BadRequest that names the argument."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        self._name = parameter.name
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Unserialisable):
+            raise BadRequest(f"argument {self._name!r} cannot be sent: {error}") from None
+
+
+def _check_names(api: Api, arguments: Mapping[str, JsonValue]) -> None:
+    known = {parameter.name for parameter in api.parameters}
+    if unknown := sorted(arguments.keys() - known):
+        raise BadRequest(f"{api.id} takes no argument {unknown[0]!r}")
+    for parameter in api.parameters:
+        if parameter.required and parameter.name not in arguments:
+            raise BadRequest(f"{api.id} needs the argument {parameter.name!r}")
+
+
+def _server(server: str) -> tuple[URL, str]:
+    try:
+        url = URL(server)
+        port = url.port
+    except ValueError:
+        raise BadRequest("the API's server is not a URL") from None
+    if url.scheme not in ("http", "https") or not url.host or not port:
+        raise BadRequest("the API's server is not an http or https URL")
+    if url.user is not None or url.password is not None or url.query_string or url.fragment:
+        raise BadRequest("the API's server must not hold a user, a query or a fragment")
+    return url.origin(), url.raw_path.rstrip("/")
+
+
+def _path(api: Api, arguments: Mapping[str, JsonValue]) -> tuple[str, list[str]]:
+    """The path with its parameters, and the query that the path of the document itself carries."""
+    parameters = {p.wire_name: p for p in api.parameters if p.location is Location.PATH}
+    template, _, query = api.path.partition("#")[0].partition("?")
+    segments = [_segment(segment, parameters, arguments) for segment in template.split("/")]
+    return "/".join(segments), [quote(pair, safe=_PATH_SAFE) for pair in query.split("&") if pair]
+
+
+def _segment(template: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue]) -> str:
+    """One segment. Whatever its arguments are, it stays one: neither empty, nor split, nor a way up."""
+
+    def expand(match: re.Match[str]) -> str:
+        parameter = parameters.get(match[1])
+        if parameter is None:
+            raise BadRequest(f"the path needs {match[1]!r}, which the API does not declare")
+        value = arguments.get(parameter.name)
+        if value is None or value == "" or value == [] or value == {}:
+            raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
+        with _naming(parameter):
+            return path_text(parameter.wire_name, value, parameter.style, parameter.explode)
+
+    literal_ends = [quote(part, safe=_PATH_SAFE) for part in _EXPRESSION.split(template)[::2]]
+    expansions = [expand(match) for match in _EXPRESSION.finditer(template)]
+    text = literal_ends[0] + "".join(e + literal for e, literal in zip(expansions, literal_ends[1:], strict=True))
+    # Encoded or not, many servers and proxies act on dot segments: RFC 3986, section 5.2.4, after decoding.
+    if any(part in (".", "..") for part in re.split(r"[/\\]", unquote(text))):
+        raise BadRequest("an argument in the path must not hold the segments '.' or '..'")
+    return text
+
+
+def _accept(api: Api) -> dict[str, str]:
+    wanted = api.response.media_type
+    return {"Accept": f"{wanted}, */*;q=0.1" if wanted and wanted.isprintable() and wanted != "*/*" else "*/*"}
+
+
+def _header_name(name: str) -> str:
+    if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
+        raise BadRequest(f"{name!r} cannot be set as a header")
+    return name
+
+
+def _add_header(headers: dict[str, str], parameter: Parameter, value: JsonValue) -> None:
+    if parameter.wire_name.lower() not in _BY_THE_SPECIFICATION_IGNORED:  # OpenAPI 3.1, section 4.8.12.2.1
+        headers[_header_name(parameter.wire_name)] = header_text(value, parameter.explode)

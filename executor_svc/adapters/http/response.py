@@ -1,0 +1,143 @@
+"""Answers as JSON values, or the reason why they are not what the API promised."""
+
+import base64
+import codecs
+import re
+from typing import Final
+
+import orjson
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from executor_svc.adapters.http.body import is_json
+from services.contracts.api import Api
+
+MAX_DEPTH: Final = 100
+"""Deepest nesting of an answer: it travels on inside events, which have a limit too."""
+_HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{300}")
+_CHARSETS: Final = frozenset(
+    "utf-8 utf-8-sig ascii iso8859-1 iso8859-2 iso8859-5 iso8859-7 iso8859-9 iso8859-15 cp1250 cp1251 cp1252 cp1253 "
+    "cp1254 utf-16 utf-16-le utf-16-be koi8-r shift_jis euc_jp euc_kr gb2312 gbk gb18030 big5".split()
+)
+_TEXT_TYPES: Final = frozenset(
+    {"application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson"}
+)
+_NO_CONTENT: Final = frozenset({204, 205, 304})
+
+
+class BadResponse(ValueError):
+    """The answer is not what it claims to be, or not what the API promised."""
+
+
+def decode(api: Api, status: int, content_type: str, body: bytes) -> JsonValue:
+    """The value of a successful answer: JSON as it is, text as a string, other bytes as ``{media_type, base64}``.
+
+    Raises:
+        BadResponse: the wrong media type, bad JSON, a wrong or unknown charset.
+    """
+    if api.method == "HEAD" or status in _NO_CONTENT:
+        return None
+    promised, received = _essence(api.response.media_type or ""), _essence(content_type)
+    if not body and (not promised or not received):
+        return None
+    if not _fits(promised, received):
+        raise BadResponse(f"expected {promised}, got {received or 'no media type'}")
+    if is_json(received) or (is_json(promised) and received in ("", "text/plain")):
+        return parse_json(body)
+    if _is_text(received or promised):
+        return _text(body, content_type)
+    return {"media_type": received or "application/octet-stream", "base64": base64.b64encode(body).decode()}
+
+
+def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValue:
+    """An error's body as far as it can be understood; it never raises."""
+    if not body:
+        return None
+    received = _essence(content_type)
+    if is_json(received) and not truncated:
+        try:
+            return parse_json(body)
+        except BadResponse:
+            pass
+    if is_json(received) or _is_text(received) or not received:
+        text = body.decode("utf-8", "replace")
+        return text + " [...]" if truncated else text
+    return f"({'more than ' if truncated else ''}{len(body)} bytes of {received})"
+
+
+def parse_json(body: bytes) -> JsonValue:
+    """Strict JSON with integers of any size. Duplicate names: the last one counts, as nearly everywhere.
+
+    Raises:
+        BadResponse: empty, not UTF-8, not JSON, NaN or infinite numbers, lone surrogates, nested too deep.
+    """
+    body = body.removeprefix(codecs.BOM_UTF8)
+    try:
+        value: JsonValue = from_json(body, allow_inf_nan=False)
+        if _HUGE_NUMBER.search(body):
+            orjson.loads(body)  # the parser above reads 1e400 as infinity; this one refuses it
+    except ValueError as error:
+        raise BadResponse(f"the answer is not valid JSON: {_without_input(error)}") from None
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise BadResponse(f"the answer is nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def _without_input(error: ValueError) -> str:
+    return str(error)[:200] if body_safe(error) else type(error).__name__
+
+
+def body_safe(error: ValueError) -> bool:
+    """Whether the parser's message speaks of positions only (Unicode errors quote what they choke on)."""
+    return not isinstance(error, UnicodeError)
+
+
+def _deeper_than(value: JsonValue, limit: int) -> bool:
+    level: list[JsonValue] = [value]
+    for _ in range(limit + 1):
+        level = [
+            child
+            for node in level
+            if isinstance(node, (dict, list))
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _essence(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _is_text(media_type: str) -> bool:
+    return media_type.startswith("text/") or media_type in _TEXT_TYPES or media_type.endswith(("+xml", "+yaml"))
+
+
+def _fits(promised: str, received: str) -> bool:
+    """Whether what came can stand for what was promised: the same family, not the same letter."""
+    if promised in ("", "*/*", received) or not received:
+        return True
+    if is_json(promised):
+        return is_json(received) or received == "text/plain"
+    if promised.endswith("/*"):
+        return received.startswith(promised[:-1])
+    if _is_text(promised):
+        return _is_text(received)
+    return not is_json(received) and not _is_text(received)
+
+
+def _text(body: bytes, content_type: str) -> str:
+    match = re.search(r"charset\s*=\s*\"?([A-Za-z0-9_.:-]{1,40})", content_type, re.IGNORECASE)
+    name = match[1] if match else "utf-8"
+    try:
+        codec = codecs.lookup(name).name
+    except LookupError:
+        codec = ""
+    if codec not in _CHARSETS:
+        raise BadResponse(f"the answer's charset {name!r} is not known")
+    try:
+        return body.decode("utf-8-sig" if codec == "utf-8" else codec)
+    except UnicodeDecodeError:
+        raise BadResponse(f"the answer is not {name}, as it claims to be") from None

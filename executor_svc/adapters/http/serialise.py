@@ -1,0 +1,150 @@
+"""Parameter values as text: the styles of OpenAPI 3.1 (section 4.8.12), which are RFC 6570's and four more.
+
+Everything is percent-encoded in full (RFC 6570, simple expansion: only unreserved characters stay as they are), so no
+value can change the shape of a URL.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote
+
+import orjson
+from pydantic import JsonValue
+
+from services.contracts.api import Location, Style
+
+Scalar = str | int | float | bool
+
+_PATH_STYLES: Final = frozenset({Style.SIMPLE, Style.LABEL, Style.MATRIX})
+_QUERY_STYLES: Final = frozenset({Style.FORM, Style.SPACE_DELIMITED, Style.PIPE_DELIMITED, Style.DEEP_OBJECT})
+_DELIMITERS: Final = {Style.SPACE_DELIMITED: " ", Style.PIPE_DELIMITED: "|"}
+
+
+class Unserialisable(ValueError):
+    """The value has no text in this style. The message says why."""
+
+
+def encode(text: str) -> str:
+    """Percent-encode all but the unreserved characters of RFC 3986."""
+    return quote(text, safe="")
+
+
+def scalar(value: JsonValue) -> str:
+    """A string, number or boolean as text; numbers and booleans as in JSON.
+
+    Raises:
+        Unserialisable: null, a list, an object, or a string with a lone surrogate.
+    """
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            raise Unserialisable("the text holds a lone surrogate, which UTF-8 cannot carry")
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return orjson.dumps(value).decode()
+    kind = "null" if value is None else "a list" if isinstance(value, list) else "an object"
+    raise Unserialisable(f"{kind} inside a parameter has no text")
+
+
+def effective_style(location: Location, style: Style) -> Style:
+    """The style asked for if it exists for this location, else the location's default."""
+    if location is Location.PATH:
+        return style if style in _PATH_STYLES else Style.SIMPLE
+    if location is Location.QUERY:
+        return style if style in _QUERY_STYLES else Style.FORM
+    return Style.FORM if location is Location.COOKIE else Style.SIMPLE
+
+
+def path_text(name: str, value: JsonValue, style: Style, explode: bool) -> str:
+    """A path parameter, percent-encoded: `simple`, `label` or `matrix`."""
+    match effective_style(Location.PATH, style):
+        case Style.LABEL:
+            return "." + _expand(value, "." if explode else ",", explode, encoded=True)
+        case Style.MATRIX:
+            return _matrix(encode(name), value, explode)
+        case _:
+            return _expand(value, ",", explode, encoded=True)
+
+
+def header_text(value: JsonValue, explode: bool) -> str:
+    """A header parameter: `simple`, not percent-encoded (OpenAPI 3.1.1, appendix D).
+
+    Raises:
+        Unserialisable: it holds a control character, such as the end of a line.
+    """
+    text = _expand(value, ",", explode, encoded=False)
+    if any(char < " " and char != "\t" or char == "\x7f" for char in text):
+        raise Unserialisable("a header cannot hold control characters or line ends")
+    return text
+
+
+def query_pairs(name: str, value: JsonValue, style: Style, explode: bool) -> list[str]:
+    """A query parameter as ``name=value`` pairs, percent-encoded. An empty list or object gives none."""
+    style = effective_style(Location.QUERY, style)
+    key = encode(name)
+    if style is Style.DEEP_OBJECT and isinstance(value, (dict, list)):
+        return list(_deep(name, value))
+    if not isinstance(value, (dict, list)):
+        return [f"{key}={encode(scalar(value))}"]
+    if not value:
+        return []
+    if isinstance(value, list) and explode:
+        return [f"{key}={encode(scalar(element))}" for element in value]
+    if isinstance(value, dict) and explode:
+        return [f"{encode(member)}={encode(scalar(element))}" for member, element in value.items()]
+    return [f"{key}={_delimited(value, style)}"]
+
+
+def cookie_pairs(name: str, value: JsonValue, explode: bool) -> list[str]:
+    """A cookie parameter: `form`, each pair a cookie of its own."""
+    return query_pairs(name, value, Style.FORM, explode)
+
+
+def _delimited(value: list[JsonValue] | dict[str, JsonValue], style: Style) -> str:
+    delimiter = _DELIMITERS.get(style)
+    parts = list(_flat(value))
+    if delimiter is None:
+        return ",".join(map(encode, parts))
+    if any(delimiter in part for part in parts):
+        raise Unserialisable(f"{style} cannot carry a value that holds {delimiter!r} itself")
+    return encode(delimiter).join(map(encode, parts))
+
+
+def _expand(value: JsonValue, delimiter: str, explode: bool, *, encoded: bool) -> str:
+    text = encode if encoded else str
+    if isinstance(value, dict) and explode:
+        return delimiter.join(f"{text(name)}={text(scalar(member))}" for name, member in value.items())
+    if isinstance(value, (dict, list)):
+        return delimiter.join(text(part) for part in _flat(value))
+    return text(scalar(value))
+
+
+def _matrix(name: str, value: JsonValue, explode: bool) -> str:
+    if isinstance(value, dict) and explode:
+        pairs = [(encode(member), encode(scalar(element))) for member, element in value.items()]
+    elif isinstance(value, list) and explode:
+        pairs = [(name, encode(scalar(element))) for element in value]
+    else:
+        pairs = [(name, _expand(value, ",", explode, encoded=True))]
+    return "".join(f";{key}={text}" if text else f";{key}" for key, text in pairs)
+
+
+def _flat(value: list[JsonValue] | dict[str, JsonValue]) -> Iterable[str]:
+    if isinstance(value, list):
+        return [scalar(element) for element in value]
+    return [text for name, element in value.items() for text in (scalar(name), scalar(element))]
+
+
+def _deep(name: str, value: JsonValue) -> Iterable[str]:
+    """``name[member]=value``. The specification ends at one level; deeper ones nest the brackets, as servers expect."""
+    if isinstance(value, dict):
+        for member, element in value.items():
+            yield from _deep(f"{name}[{member}]", element)
+    elif isinstance(value, list):
+        for index, element in enumerate(value):
+            yield from _deep(f"{name}[{index}]", element)
+    else:
+        yield f"{encode(name)}={encode(scalar(value))}"

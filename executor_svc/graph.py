@@ -1,0 +1,56 @@
+"""Which step waits for which. Built once per run in time linear in steps and references."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from services.contracts.plan import Plan, Step, dependencies, step_references
+
+
+class NotAGraph(ValueError):
+    """The plan refers to a step it does not have, or to itself in a circle. The message names the steps."""
+
+
+class Graph:
+    """A plan's steps and their dependants.
+
+    Raises:
+        NotAGraph: for a dangling reference or a cycle.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.steps = {step.id: step for step in plan.steps}
+        self.dependants: dict[str, list[str]] = defaultdict(list)
+        self.waiting = {step.id: 0 for step in plan.steps}
+        self._values = {step.id: frozenset(ref.step for ref in step_references(step)) for step in plan.steps}
+        for step in plan.steps:
+            self._connect(step)
+        self._check_acyclic()
+
+    def _connect(self, step: Step) -> None:
+        for needed in dependencies(step):
+            if needed not in self.steps:
+                raise NotAGraph(f"step {step.id} depends on {needed}, which the plan does not have")
+            self.dependants[needed].append(step.id)
+            self.waiting[step.id] += 1
+
+    def _check_acyclic(self) -> None:
+        waiting = dict(self.waiting)
+        ready = [step for step, count in waiting.items() if count == 0]
+        done = 0
+        while ready:
+            done += 1
+            for dependant in self.dependants.get(ready.pop(), ()):
+                waiting[dependant] -= 1
+                if waiting[dependant] == 0:
+                    ready.append(dependant)
+        if done < len(waiting):
+            raise NotAGraph(f"the plan has a cycle through {_some(s for s, count in waiting.items() if count)}")
+
+    def needs_value(self, step: str, needed: str) -> bool:
+        """Whether ``step`` refers to the output of ``needed``, and does not merely come after it."""
+        return needed in self._values[step]
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")

@@ -1,0 +1,139 @@
+"""Values of a plan against the outputs of earlier steps: native JSON types in, native JSON types out.
+
+Nothing is rendered into strings and nothing is substituted twice. Outputs are shared, not copied, and never changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from services.contracts.base import JsonPath
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Value, When
+
+
+class Unresolved(Exception):
+    """A reference points at nothing. The message names the step and the path."""
+
+
+class Incomparable(Exception):
+    """A `when` compares values that have no order, for example a string with a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The current element of a `foreach`."""
+
+    value: JsonValue
+
+
+_ORDERINGS: Final = {
+    "lt": lambda left, right: left < right,
+    "le": lambda left, right: left <= right,
+    "gt": lambda left, right: left > right,
+    "ge": lambda left, right: left >= right,
+}
+
+
+def resolve(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None) -> JsonValue:
+    """The JSON value that ``value`` stands for.
+
+    Raises:
+        Unresolved: a step gave no output, a path leads nowhere, or there is no current item.
+    """
+    match value:
+        case LiteralValue():
+            return value.value
+        case Reference():
+            if value.step not in outputs:
+                raise Unresolved(f"step {value.step} gave no output")
+            return walk(outputs[value.step], value.path, f"the output of {value.step}")
+        case ItemReference():
+            if item is None:
+                raise Unresolved("there is no current item outside a foreach")
+            return walk(item.value, value.path, "the current item")
+        case ListValue():
+            return [resolve(element, outputs, item) for element in value.items]
+        case ObjectValue():
+            return {name: resolve(field, outputs, item) for name, field in value.fields.items()}
+
+
+def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:
+    """Follow a path: strings name members of objects, integers (from 0) elements of lists.
+
+    Raises:
+        Unresolved: naming ``what`` was walked, the whole path, and where it ended.
+    """
+    current = value
+    for depth, key in enumerate(path):
+        if isinstance(key, str) and isinstance(current, dict) and key in current:
+            current = current[key]
+        elif isinstance(key, int) and isinstance(current, list) and 0 <= key < len(current):
+            current = current[key]
+        else:
+            found = f"{type_name(current)} of {len(current)}" if isinstance(current, list) else type_name(current)
+            raise Unresolved(
+                f"{what} has no {render(path)}: {render(path[:depth]) or 'it'} is {found}, which has no {key!r}"
+            )
+    return current
+
+
+def render(path: JsonPath) -> str:
+    """A path for people: ``items[0].name``."""
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".")
+
+
+def type_name(value: JsonValue) -> str:
+    """The JSON type of a value, with its article."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, (int, float)):
+        return "a number"
+    return {str: "a string", list: "a list", dict: "an object"}[type(value)]
+
+
+def holds(when: When, outputs: Mapping[str, JsonValue], item: Item | None = None) -> bool:
+    """Whether the condition holds. ``exists`` asks for a value that is there and not null.
+
+    Raises:
+        Unresolved: a side points at nothing (for ``exists``: never because of a path).
+        Incomparable: an ordering between values that have none.
+    """
+    if when.op == "exists":
+        try:
+            return resolve(when.left, outputs, item) is not None
+        except Unresolved:
+            return False
+    left, right = resolve(when.left, outputs, item), resolve(when.right, outputs, item)
+    if when.op in ("eq", "ne"):
+        return equal(left, right) is (when.op == "eq")
+    if when.op == "in":
+        return _contains(right, left)
+    if not (_both_numbers(left, right) or (isinstance(left, str) and isinstance(right, str))):
+        raise Incomparable(f"`when` cannot order {type_name(left)} and {type_name(right)}")
+    return bool(_ORDERINGS[when.op](left, right))
+
+
+def equal(left: JsonValue, right: JsonValue) -> bool:
+    """Equality of JSON values: unlike Python's, true is not 1."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(left[key], right[key]) for key in left)
+    return isinstance(left, bool) is isinstance(right, bool) and left == right
+
+
+def _contains(container: JsonValue, element: JsonValue) -> bool:
+    if isinstance(container, list):
+        return any(equal(element, other) for other in container)
+    if isinstance(container, (str, dict)) and isinstance(element, str):
+        return element in container
+    raise Incomparable(f"`when` cannot look for {type_name(element)} in {type_name(container)}")
+
+
+def _both_numbers(left: JsonValue, right: JsonValue) -> bool:
+    return all(isinstance(side, (int, float)) and not isinstance(side, bool) for side in (left, right))

@@ -1,0 +1,173 @@
+"""The parallel runner: a step starts the moment *its* inputs are ready, never when a layer is.
+
+Step outcomes are data. A step that gives no value keeps only its dependants from running. The deadline of the run needs
+no machinery of its own: no step's deadline is later, so at that moment what runs times out and what waits is skipped.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from pydantic import JsonValue
+
+from executor_svc.graph import Graph
+from executor_svc.models import Adapter, Limits
+from executor_svc.references import Unresolved, resolve
+from executor_svc.steps import Prepared, StepResult, perform, prepare
+from services.contracts.plan import Step
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import (
+    AnswerValue,
+    ExecutionEvent,
+    ExecutionFinished,
+    Failed,
+    InDoubt,
+    Skipped,
+    StepFinished,
+    StepOutcome,
+    StepRecord,
+    StepStarted,
+    Succeeded,
+)
+
+
+class Run:
+    """One execution of a proved plan. Use it once: ``async for event in Run(...).events()``.
+
+    Args:
+        compiled: the plan and the APIs it calls.
+        graph: the plan's graph.
+        adapter: makes the calls.
+        run_id: identifies the run; part of every idempotency key.
+        limits: deadlines, counted from the first event asked for, and bounds.
+    """
+
+    def __init__(self, compiled: CompiledPlan, graph: Graph, adapter: Adapter, run_id: str, limits: Limits) -> None:
+        self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
+        self._limits = limits
+        self._waiting = dict(graph.waiting)
+        self._blocked: dict[str, str] = {}
+        self._outputs: dict[str, JsonValue] = {}
+        self._records: dict[str, StepRecord] = {}
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._began = 0.0
+        self._queue: asyncio.Queue[ExecutionEvent | None] = asyncio.Queue()
+
+    async def events(self) -> AsyncIterator[ExecutionEvent]:
+        """Run the plan and yield what happens; the last event is ``ExecutionFinished``.
+
+        Closing the iterator cancels the run: open requests are dropped, and nothing more is sent.
+        """
+        self._began = self._clock()
+        driver = asyncio.create_task(self._drive())
+        driver.add_done_callback(lambda _: self._queue.put_nowait(None))
+        try:
+            while (event := await self._queue.get()) is not None:
+                yield event
+            await driver  # a bug inside a step is raised here
+            yield self._finished()
+        finally:
+            driver.cancel()
+            await asyncio.gather(driver, return_exceptions=True)
+
+    async def _drive(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            ready = [step for step, count in self._waiting.items() if count == 0]
+            self._start(ready, group)
+
+    def _start(self, ready: list[str], group: asyncio.TaskGroup) -> None:
+        """Start these steps. A step that makes no call ends at once and may free others: hence the stack."""
+        stack = ready[::-1]
+        while stack:
+            step = self._graph.steps[stack.pop()]
+            prepared = self._prepare(step)
+            if isinstance(prepared, Prepared):
+                self._queue.put_nowait(StepStarted(step=step.id, api=step.api, at_ms=self._now_ms()))
+                group.create_task(self._execute(prepared, group))
+            else:
+                stack.extend(reversed(self._finish(step, StepResult(prepared), self._now_ms())))
+
+    def _prepare(self, step: Step) -> Prepared | Failed | Skipped:
+        if step.id in self._blocked:
+            return Skipped(because=self._blocked[step.id])
+        return prepare(step, self._compiled.apis[step.api], self._outputs, self._limits)
+
+    async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
+        started_ms = self._now_ms()
+        deadline = min(self._began + self._limits.run_s, self._clock() + self._limits.step_s)
+        result = await perform(prepared, self._adapter, self._run_id, deadline)
+        self._start(self._finish(prepared.step, result, started_ms), group)
+
+    def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
+        """Record a step's outcome and return the steps that waited for it alone."""
+        record = StepRecord.model_construct(
+            step=step.id,
+            api=step.api,
+            requests=result.requests,
+            outcome=result.outcome,
+            started_ms=started_ms,
+            duration_ms=max(0.0, self._now_ms() - started_ms),
+            attempts=result.attempts,
+        )
+        self._records[step.id] = record
+        self._queue.put_nowait(StepFinished.model_construct(record=record))
+        if isinstance(result.outcome, Succeeded):
+            self._outputs[step.id] = result.outcome.value
+        return self._release(step.id, result.outcome)
+
+    def _release(self, finished: str, outcome: StepOutcome) -> list[str]:
+        freed = []
+        for dependant in self._graph.dependants.get(finished, ()):
+            if self._blocks(finished, outcome, dependant):
+                self._blocked.setdefault(dependant, self._cause(finished, outcome))
+            self._waiting[dependant] -= 1
+            if self._waiting[dependant] == 0:
+                freed.append(dependant)
+        return freed
+
+    def _blocks(self, finished: str, outcome: StepOutcome, dependant: str) -> bool:
+        """A condition that does not hold takes a value away, but what merely comes after can go on."""
+        if isinstance(outcome, Succeeded):
+            return False
+        by_condition = isinstance(outcome, Skipped) and finished not in self._blocked
+        return self._graph.needs_value(dependant, finished) or not by_condition
+
+    def _cause(self, finished: str, outcome: StepOutcome) -> str:
+        """The step at the root: of a chain of skipped steps, the one that failed."""
+        inherited = isinstance(outcome, Skipped) and finished in self._blocked
+        return self._blocked[finished] if inherited else finished
+
+    def _finished(self) -> ExecutionFinished:
+        outcomes = [record.outcome for record in self._records.values()]
+        answer, problem = self._answer()
+        failed = any(isinstance(outcome, Failed) for outcome in outcomes) or bool(problem)
+        doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
+        return ExecutionFinished.model_construct(
+            status="in_doubt" if doubtful else "failed" if failed else "succeeded",
+            records=tuple(self._records[step.id] for step in self._compiled.plan.steps),
+            answer=answer,
+            problem=problem,
+            duration_ms=self._now_ms(),
+        )
+
+    def _answer(self) -> tuple[tuple[AnswerValue, ...], str]:
+        """The answer values there are, and what is wrong with those of steps that did succeed."""
+        values, missing = [], []
+        for output in self._compiled.plan.answer:
+            reference = output.value
+            if reference.step not in self._outputs:
+                continue  # its step's own record says why
+            try:
+                value = resolve(reference, self._outputs)
+            except Unresolved as error:
+                missing.append(f"answer {output.name!r}: {error}")
+            else:
+                values.append(
+                    AnswerValue.model_construct(
+                        name=output.name, value=value, step=reference.step, path=reference.path
+                    )
+                )
+        return tuple(values), "; ".join(missing)
+
+    def _now_ms(self) -> float:
+        return round((self._clock() - self._began) * 1000, 3)
+

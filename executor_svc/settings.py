@@ -1,0 +1,51 @@
+"""Settings of the executor, from ``NESTOR_EXECUTOR_*`` environment variables."""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from services.settings import ServiceSettings
+
+
+class ExecutorSettings(ServiceSettings):
+    """How plans are run, which credentials there are, and where requests may go."""
+
+    model_config = SettingsConfigDict(env_prefix="NESTOR_EXECUTOR_")
+
+    max_body_bytes: int = Field(
+        default=64 * 1024 * 1024, ge=1, description="Largest plan accepted, with its APIs, in bytes."
+    )
+    secrets_file: Path | None = Field(
+        default=None, description="JSON file of credentials by name; see the page on credentials for its form."
+    )
+    secrets: SecretStr | None = Field(
+        default=None, description="The same JSON, given directly; its entries win over the file's."
+    )
+    allowed_private_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Hosts (`host` or `host:port`) that may be called although their addresses are not public.",
+    )
+    step_deadline_ms: int = Field(
+        default=30_000, ge=1, le=3_600_000, description="Deadline of a step where the request sets none."
+    )
+    max_concurrent_runs: int = Field(default=1_000, ge=1, description="Runs at a time; the next one is refused.")
+    max_items: int = Field(
+        default=1_000, ge=1, le=1_000_000, description="Most elements one `foreach` may call its API for."
+    )
+    max_attempts: int = Field(default=3, ge=1, le=10, description="Most times one call is sent where it may be resent.")
+    retry_base_s: float = Field(
+        default=0.1, gt=0, le=60, description="Longest first pause before a retry; doubles each time, with full jitter."
+    )
+    connect_timeout_s: float = Field(default=5.0, gt=0, description="How long opening a connection may take.")
+    max_connections: int = Field(default=256, ge=1, description="Open connections to all upstreams together.")
+    max_connections_per_host: int = Field(default=128, ge=1, description="Open connections to one upstream.")
+    max_response_bytes: int = Field(
+        default=10 * 1024 * 1024, ge=1, description="Largest answer read from an upstream, counted after decompression."
+    )
+    max_error_bytes: int = Field(
+        default=16 * 1024, ge=1, description="How much of an upstream's error answer is kept, after decompression."
+    )
+    oauth_skew_s: float = Field(
+        default=30.0, ge=0, description="How long before its expiry an OAuth2 access token is replaced."
+    )

@@ -1,0 +1,149 @@
+"""One step: its condition, its arguments, its call, or with `foreach` its calls. Knows neither the graph nor HTTP."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from executor_svc.models import Adapter, Call, CallResult, Limits
+from executor_svc.references import Incomparable, Item, Unresolved, holds, resolve, type_name
+from services.contracts.api import Api
+from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
+from services.contracts.run import Failed, InDoubt, RequestRecord, Skipped, StepOutcome, Succeeded
+
+CONDITION = "when"
+"""What a step skipped by its own condition is skipped because of."""
+
+GRACE_S = 0.5
+"""How long after its deadline an adapter may still report, before it is cancelled and taken to have failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A step with its inputs resolved: the arguments of each call it makes. ``mapped`` where a `foreach` makes them."""
+
+    step: Step
+    api: Api
+    arguments: tuple[dict[str, JsonValue], ...]
+    mapped: bool
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What a step did: its outcome, the requests in the items' order, and how many were sent or tried."""
+
+    outcome: StepOutcome
+    requests: tuple[RequestRecord, ...] = ()
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The items of a `foreach` under way."""
+
+    pending: Iterator[tuple[int, dict[str, JsonValue]]]
+    results: dict[int, CallResult] = field(default_factory=dict)
+    stopped: bool = False
+
+
+def prepare(step: Step, api: Api, outputs: Mapping[str, JsonValue], limits: Limits) -> Prepared | Failed | Skipped:
+    """Resolve a step's inputs, or say why there is nothing to call.
+
+    A condition that speaks of the current item filters the items; any other decides over the whole step.
+    """
+    filtering = step.foreach is not None and step.when is not None and _of_item(step.when.left, step.when.right)
+    try:
+        if step.when is not None and not filtering and not holds(step.when, outputs):
+            return Skipped(because=CONDITION)
+        if step.foreach is None:
+            return Prepared(step, api, (_arguments(step, outputs, None),), mapped=False)
+        elements = resolve(step.foreach.items, outputs)
+        if not isinstance(elements, list):
+            return Failed(reason="reference", message=f"foreach needs a list, not {type_name(elements)}")
+        items = [Item(element) for element in elements]
+        if filtering and step.when is not None:
+            items = [item for item in items if holds(step.when, outputs, item)]
+        if len(items) > limits.items:
+            return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
+        return Prepared(step, api, tuple(_arguments(step, outputs, item) for item in items), mapped=True)
+    except Unresolved as error:
+        return Failed(reason="reference", message=f"{step.id}: {error}")
+    except Incomparable as error:
+        return Failed(reason="bad_request", message=f"{step.id}: {error}")
+
+
+async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float) -> StepResult:
+    """Make the step's call, or its calls with bounded parallelism; ``deadline`` is a reading of the loop's clock."""
+    step = prepared.step
+    if not prepared.mapped:
+        result = await _call(prepared, adapter, f"{run_id}/{step.id}", prepared.arguments[0], deadline)
+        return StepResult(result.outcome, (result.request,) if result.request else (), result.attempts)
+    assert step.foreach is not None
+    progress = _Progress(iter(enumerate(prepared.arguments)))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(step.foreach.parallel, len(prepared.arguments))):
+            group.create_task(_work(prepared, adapter, run_id, deadline, progress))
+    return _joined(progress.results)
+
+
+async def _work(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, progress: _Progress) -> None:
+    """Take items until none is left or one has failed. What is in flight then ends by itself: cutting a mutating call
+    short would only put it in doubt.
+    """
+    for index, arguments in progress.pending:
+        result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", arguments, deadline)
+        progress.results[index] = result
+        if not isinstance(result.outcome, Succeeded):
+            progress.stopped = True
+        if progress.stopped:
+            return
+
+
+async def _call(
+    prepared: Prepared, adapter: Adapter, key: str, arguments: dict[str, JsonValue], deadline: float
+) -> CallResult:
+    """Make one call. The adapter keeps the deadline itself, since it alone knows whether anything was sent."""
+    try:
+        async with asyncio.timeout_at(deadline + GRACE_S):
+            return await adapter.call(Call(prepared.api, arguments, key, deadline))
+    except TimeoutError:
+        message = "the call did not end within its deadline"
+        if prepared.api.mutating:
+            return CallResult(InDoubt(message=message), None, 1)
+        return CallResult(Failed(reason="timeout", message=message), None, 1)
+
+
+def _joined(results: Mapping[int, CallResult]) -> StepResult:
+    """The outcome of a `foreach`. An item in doubt weighs more than one that failed: somebody has to look at it."""
+    ordered = sorted(results.items())
+    requests = tuple(result.request for _, result in ordered if result.request is not None)
+    attempts = sum(result.attempts for _, result in ordered)
+    doubtful = [(index, r.outcome) for index, r in ordered if isinstance(r.outcome, InDoubt)]
+    failed = [(index, r.outcome) for index, r in ordered if isinstance(r.outcome, Failed)]
+    outcome: StepOutcome
+    if doubtful:
+        outcome = InDoubt(message="; ".join(f"item {index}: {o.message}" for index, o in doubtful))
+    elif failed:
+        index, first = failed[0]
+        outcome = first.model_copy(update={"message": f"item {index}: {first.message}"})
+    else:
+        values = [r.outcome.value for _, r in ordered if isinstance(r.outcome, Succeeded)]
+        outcome = Succeeded.model_construct(value=values)
+    return StepResult(outcome, requests, attempts)
+
+
+def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None) -> dict[str, JsonValue]:
+    return {name: resolve(value, outputs, item) for name, value in step.arguments.items()}
+
+
+def _of_item(*values: Value) -> bool:
+    """Whether any of the values speaks of the current item."""
+    for value in values:
+        if isinstance(value, ItemReference):
+            return True
+        if isinstance(value, ListValue) and _of_item(*value.items):
+            return True
+        if isinstance(value, ObjectValue) and _of_item(*value.fields.values()):
+            return True
+    return False
