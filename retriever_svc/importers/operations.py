@@ -59,9 +59,8 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
     if len(path) > _MAX_PATH or re.search(r"[\s\x00-\x1f]", path):
         raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
     label = f"{method} {path}"[:MAX_SUMMARY]
-    path = path.replace(
-        "{+", "{"
-    )  # a template of RFC 6570, as Google writes them: its parameter is named without the +
+    # RFC 6570 as Google writes it; the parameter itself is named without the plus sign.
+    path = path.replace("{+", "{")
     shared = item.get("parameters")
     if source.is_swagger:
         operation, shared = upgrade_operation(source.document, source.notes, shared, operation), None

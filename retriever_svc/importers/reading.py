@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import orjson
 import yaml
@@ -93,7 +93,8 @@ def _measure_yaml(text: str, limits: Limits) -> None:
 class _Yaml12Loader(_BaseLoader):
     """The safe loader with the core schema of YAML 1.2, section 10.3."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+    # PyYAML looks for it in this very class, and would extend the base class otherwise.
+    yaml_implicit_resolvers = {}  # noqa: RUF012
 
 
 def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
