@@ -1,0 +1,50 @@
+"""The four services behind the gateway, as typed clients."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx2
+
+from gateway.settings import GatewaySettings
+from services.clients import (
+    DemoClient,
+    Demos,
+    Executor,
+    ExecutorClient,
+    Planner,
+    PlannerClient,
+    Retriever,
+    RetrieverClient,
+    open_http,
+)
+
+Transports = Mapping[str, httpx2.AsyncBaseTransport]
+"""A transport per service name; a service without one is reached over sockets."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Who the gateway can ask."""
+
+    retriever: Retriever
+    demos: Demos
+    planner: Planner
+    executor: Executor
+
+
+def open_peers(settings: GatewaySettings, transports: Transports) -> tuple[Peers, list[httpx2.AsyncClient]]:
+    """Typed clients for all peers, and the HTTP clients under them, to be closed at the end."""
+    urls = {
+        "retriever_svc": settings.retriever_url,
+        "demo_svc": settings.demo_url,
+        "planner_svc": settings.planner_url,
+        "executor_svc": settings.executor_url,
+    }
+    http = {name: open_http(url, transports.get(name)) for name, url in urls.items()}
+    peers = Peers(
+        retriever=RetrieverClient(http["retriever_svc"]),
+        demos=DemoClient(http["demo_svc"]),
+        planner=PlannerClient(http["planner_svc"]),
+        executor=ExecutorClient(http["executor_svc"]),
+    )
+    return peers, list(http.values())

@@ -1,0 +1,161 @@
+"""The whole road of one request, read from top to bottom: retrieve, demos, plan and prove, execute, answer."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from gateway.peers import Peers
+from gateway.rendering import render
+from services.contracts.api import RetrieveRequest, RetrieveResponse
+from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
+from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Policy
+from services.contracts.run import (
+    Answer,
+    CandidateSummary,
+    DemoSummary,
+    ExecuteRequest,
+    ExecutionFinished,
+    Run,
+    RunPlanned,
+    RunStatus,
+    SolveEvent,
+    SolveOptions,
+    SolveRequest,
+    Timings,
+)
+from services.errors import DeadlineExceeded, ServiceUnavailable
+
+Emit = Callable[[SolveEvent], None]
+
+
+class Clock:
+    """Measures the parts of a request, and how much of its deadline is left."""
+
+    def __init__(self, deadline_ms: int) -> None:
+        self._start = time.perf_counter()
+        self._deadline_s = deadline_ms / 1000
+        self.parts: dict[str, float] = {}
+
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the request began."""
+        return round((time.perf_counter() - self._start) * 1000, 3)
+
+    def left_s(self) -> float:
+        """Seconds left of the deadline. Raises DeadlineExceeded when there are none."""
+        left = self._deadline_s - (time.perf_counter() - self._start)
+        if left <= 0:
+            raise DeadlineExceeded(f"The request's deadline of {self._deadline_s:g} s has passed.")
+        return left
+
+    def lap(self, part: str, since_ms: float) -> None:
+        """Note how long a part took."""
+        self.parts[part] = round(self.elapsed_ms() - since_ms, 3)
+
+    def timings(self) -> Timings:
+        """All parts and the total."""
+        return Timings(**self.parts, total_ms=self.elapsed_ms())
+
+
+async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, clock: Clock) -> tuple[Run, PlanResponse]:
+    """From words to a proved plan. Nothing is sent to any API."""
+    options = request.options
+    mark = clock.elapsed_ms()
+    ask = RetrieveRequest(query=request.query, k=options.top_k, providers=options.providers)
+    # Which credentials exist is asked meanwhile: a plan that cannot authenticate is refused before it runs.
+    retrieved, credentials = await asyncio.gather(
+        peers.retriever.retrieve(ask, timeout_s=clock.left_s()), peers.executor.credentials()
+    )
+    clock.lap("retrieve_ms", mark)
+
+    mark = clock.elapsed_ms()
+    demos = await select_demos(peers, request.query, retrieved, options, clock)
+    clock.lap("demos_ms", mark)
+
+    mark = clock.elapsed_ms()
+    planned = await peers.planner.plan(
+        PlanRequest(
+            query=request.query,
+            context=request.context.model_copy(update={"now": request.context.now or datetime.now(UTC)}),
+            clauses=retrieved.clauses,
+            candidates=retrieved.candidates,
+            demos=demos.demos,
+            backend=options.backend,
+            policy=policy,
+            credentials=credentials.secrets,
+        ),
+        timeout_s=clock.left_s(),
+    )
+    clock.lap("plan_ms", mark)
+    return describe(run, retrieved, demos, planned, clock), planned
+
+
+async def select_demos(
+    peers: Peers, query: str, retrieved: RetrieveResponse, options: SolveOptions, clock: Clock
+) -> SelectDemosResponse:
+    """The demonstrations to show the planner; the candidates' order is the order of API-level fallback."""
+    if not options.demos or not retrieved.candidates:
+        return SelectDemosResponse()
+    apis = tuple(ApiDescription(id=c.api.id, description=c.api.summary) for c in retrieved.candidates)
+    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos)
+    return await peers.demos.select(ask, timeout_s=clock.left_s())
+
+
+def describe(
+    run: Run, retrieved: RetrieveResponse, demos: SelectDemosResponse, planned: PlanResponse, clock: Clock
+) -> Run:
+    """The run with everything a person needs to see why this plan."""
+    proof = planned.compiled.proof if planned.compiled else None
+    status = RunStatus(planned.status)
+    if proof and proof.approvals:
+        status = RunStatus.NEEDS_APPROVAL
+    return run.model_copy(
+        update={
+            "status": status,
+            "plan": planned.compiled.plan if planned.compiled else planned.plan,
+            "proof": proof,
+            "questions": planned.questions,
+            "diagnostics": planned.diagnostics,
+            "reason": planned.reason,
+            "clauses": retrieved.clauses,
+            "candidates": tuple(
+                CandidateSummary(api=c.api.id, summary=c.api.summary, score=c.score, signals=c.signals, clause=c.clause)
+                for c in retrieved.candidates
+            ),
+            "demos": tuple(
+                DemoSummary(id=d.demo.id, query=d.demo.query, similarity=d.similarity, level=d.level)
+                for d in demos.demos
+            ),
+            "confidence": planned.confidence,
+            "backend": planned.backend,
+            "catalogue_version": retrieved.catalogue_version,
+            "timings": clock.timings(),
+        }
+    )
+
+
+async def execute(
+    peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock, emit: Emit, *, approved: str | None = None
+) -> Run:
+    """Run a proved plan and read its answer."""
+    mark = clock.elapsed_ms()
+    emit(RunPlanned(run=run))
+    left_ms = max(1, int(clock.left_s() * 1000))
+    ask = ExecuteRequest(run_id=run.id, compiled=compiled, approved=approved, deadline_ms=left_ms)
+    finished: ExecutionFinished | None = None
+    async for event in peers.executor.execute(ask):
+        if isinstance(event, ExecutionFinished):
+            finished = event
+        else:
+            emit(event)
+    if finished is None:
+        raise ServiceUnavailable("executor_svc ended its answer early.", service="executor_svc")
+    clock.lap("execute_ms", mark)
+    return run.model_copy(
+        update={
+            "status": RunStatus(finished.status),
+            "steps": finished.records,
+            "answer": Answer(values=finished.answer, text=render(finished.answer)),
+            "timings": clock.timings(),
+        }
+    )
