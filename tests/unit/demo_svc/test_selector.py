@@ -27,7 +27,10 @@ def ids(matches: list[Match]) -> list[str]:
 
 def test_the_most_similar_task_level_demos_come_first() -> None:
     base = snapshot(
-        ("low", "task", {"a"}, 0.81), ("none", "task", {"a"}, 0.5), ("high", "task", {"a"}, 0.95), ("mid", "task", {"a"}, 0.9)
+        ("low", "task", {"a"}, 0.81),
+        ("none", "task", {"a"}, 0.5),
+        ("high", "task", {"a"}, 0.95),
+        ("mid", "task", {"a"}, 0.9),
     )
     assert ids(select(base, QUERY, ["a"], 2, 0.8)) == ["high", "mid"]
     assert ids(select(base, QUERY, ["a"], 5, 0.8)) == ["high", "mid", "low"]
@@ -46,7 +49,10 @@ def test_the_threshold_must_be_exceeded(threshold: float, found: list[str]) -> N
 
 def test_missing_places_are_filled_in_the_order_of_the_apis() -> None:
     base = snapshot(
-        ("task", "task", {"b"}, 0.9), ("of_a", "api", {"a"}, 0.99), ("of_b", "api", {"b"}, 0.1), ("of_c", "api", {"c"}, 0.2)
+        ("task", "task", {"b"}, 0.9),
+        ("of_a", "api", {"a"}, 0.99),
+        ("of_b", "api", {"b"}, 0.1),
+        ("of_c", "api", {"c"}, 0.2),
     )
     chosen = select(base, QUERY, ["c", "b", "a"], 3, 0.8)
     assert [(m.entry.id, m.level) for m in chosen] == [("task", "task"), ("of_c", "api"), ("of_b", "api")]
@@ -54,7 +60,10 @@ def test_missing_places_are_filled_in_the_order_of_the_apis() -> None:
 
 def test_an_api_gives_a_second_demo_only_when_every_api_has_given_one() -> None:
     base = snapshot(
-        ("a_far", "api", {"a"}, 0.1), ("a_near", "api", {"a"}, 0.7), ("b_only", "api", {"b"}, 0.3), ("a_mid", "api", {"a"}, 0.4)
+        ("a_far", "api", {"a"}, 0.1),
+        ("a_near", "api", {"a"}, 0.7),
+        ("b_only", "api", {"b"}, 0.3),
+        ("a_mid", "api", {"a"}, 0.4),
     )
     assert ids(select(base, QUERY, ["a", "b"], 10, 0.8)) == ["a_near", "b_only", "a_mid", "a_far"]
     assert ids(select(base, QUERY, ["b", "a", "b"], 2, 0.8)) == ["b_only", "a_near"]

@@ -1,0 +1,161 @@
+"""The demo service over HTTP: its routes as the typed client sees them, and what it says to bad input."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from demo_svc.main import create_app
+from demo_svc.settings import DemoSettings
+from services.clients.base import open_http
+from services.clients.demo import DemoClient
+from services.clients.transport import InProcessTransport
+from services.contracts.demo import ApiDescription, Demo, ImportDemosRequest, SelectDemosRequest
+from services.contracts.plan import Plan, Step
+from services.encoder import load_encoder
+from services.errors import NotFound, ValidationFailed
+
+
+def demo(query: str, *apis: str, level: str = "task") -> Demo:
+    steps = tuple(Step(id=f"var{n}", api=api) for n, api in enumerate(apis, start=1))
+    return Demo.model_validate({"level": level, "query": query, "plan": Plan(steps=steps)})
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[FastAPI]:
+    settings = DemoSettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/demos.db", max_body_bytes=200_000)
+    app = create_app(settings, encoder=load_encoder())
+    async with app.router.lifespan_context(app):
+        yield app
+
+
+@pytest.fixture
+async def http(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    async with open_http("http://demos", InProcessTransport(app)) as client:
+        yield client
+
+
+async def test_the_road_of_a_demo(http: httpx2.AsyncClient) -> None:
+    client = DemoClient(http)
+    await client.ready()
+    first = await client.add(demo("Which holidays does Norway have in May?", "s.holidays"))
+    report = await client.import_demos(
+        ImportDemosRequest(demos=(first, demo("Show when the sun rises", "s.sun", level="api")))
+    )
+    assert (report.added, report.unchanged) == (1, 1)
+
+    apis = (ApiDescription(id="s.sun"), ApiDescription(id="s.holidays"))
+    asked = SelectDemosRequest(query="Which holidays does Norway have in June?", apis=apis)
+    chosen = (await client.select(asked)).demos
+    assert [(c.demo.query, c.level) for c in chosen] == [
+        ("Which holidays does Norway have in May?", "task"),
+        ("Show when the sun rises", "api"),
+    ]
+    assert 0.8 < chosen[0].similarity < 1
+    strict = asked.model_copy(update={"threshold": 0.999})
+    assert [c.level for c in (await client.select(strict)).demos] == ["api"]
+
+    assert (await client.list(api="s.sun")).total == 1
+    assert await client.get(first.id) == first
+    await client.delete(first.id)
+    with pytest.raises(NotFound):
+        await client.get(first.id)
+    assert (await client.list()).total == 1
+
+
+async def test_adding_answers_201_then_200(http: httpx2.AsyncClient) -> None:
+    body = demo("Is it raining?", "s.rain").model_dump(mode="json")
+    first, second = await http.post("/demos", json=body), await http.post("/demos", json=body)
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json() == second.json()
+    assert first.json()["id"]
+
+
+async def test_a_demo_survives_a_restart(tmp_path: Path) -> None:
+    settings = DemoSettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/demos.db")
+    encoder = load_encoder()
+    for expected in (0, 1):
+        app = create_app(settings, encoder=encoder)
+        async with app.router.lifespan_context(app), open_http("http://d", InProcessTransport(app)) as http:
+            assert (await DemoClient(http).list()).total == expected
+            await DemoClient(http).add(demo("Is it raining?", "s.rain"))
+
+
+async def test_an_invalid_demo_is_explained(http: httpx2.AsyncClient) -> None:
+    client = DemoClient(http)
+    with pytest.raises(ValidationFailed) as caught:
+        await client.import_demos(
+            ImportDemosRequest(demos=(demo("fine", "s.a"), demo("calls two", "s.a", "s.b", level="api")))
+        )
+    assert caught.value.extensions["errors"][0]["field"] == "body.demos.1.plan"
+    assert (await client.list()).total == 0
+
+
+DEMO = demo("Is it raining?", "s.rain").model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/select", b"", 422),
+        ("/select", b"{", 400),
+        ("/select", b'{"query": "x", "threshold": NaN}', 400),
+        ("/select", b'{"query": "\xff"}', 400),
+        ("/select", b'{"query": "\\ud800"}', 400),
+        ("/select", b'{"query": " "}', 422),
+        ("/select", b'{"query": "x", "k": 21}', 422),
+        ("/select", b'{"query": "x", "threshold": 1.5}', 422),
+        ("/select", b'{"query": "x", "why": 1}', 422),
+        ("/select", b'{"query": "x", "apis": [{"id": "a b"}]}', 422),
+        ("/select", b'{"query": ' + b"[" * 500 + b"]" * 500 + b"}", 400),
+        ("/select", json.dumps({"query": "x" * 10_001}).encode(), 422),
+        ("/select", json.dumps({"query": "x" * 300_000}).encode(), 413),
+        ("/demos", json.dumps(DEMO | {"level": "both"}).encode(), 422),
+        ("/demos", json.dumps(DEMO | {"id": "0" * 64}).encode(), 422),
+        ("/demos", json.dumps(DEMO | {"plan": {**DEMO["plan"], "id": "0" * 64}}).encode(), 422),
+        ("/demos:import", b'{"demos": []}', 422),
+    ],
+)
+async def test_bad_input_is_a_clear_problem(http: httpx2.AsyncClient, path: str, body: bytes, status: int) -> None:
+    response = await http.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
+    assert response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/demos/nonsense", "/demos/%00", "/demos?limit=0", "/demos?offset=-1", "/demos?api=%00", "/demos?offset=1e99"],
+)
+async def test_bad_addresses_are_clear_problems(http: httpx2.AsyncClient, path: str) -> None:
+    response = await http.get(path)
+    assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json")
+
+
+async def test_a_query_of_odd_characters_is_just_a_query(http: httpx2.AsyncClient) -> None:
+    await http.post("/demos", json=DEMO)
+    for query in ("\x00", "\U0001f600" * 3_000, "a" * 10_000, "\ufeff%s{}--", "؀" * 100):
+        response = await http.post("/select", json={"query": query})
+        assert response.status_code == 200, query
+
+
+async def test_health_readiness_and_metrics(http: httpx2.AsyncClient) -> None:
+    await http.post("/demos", json=DEMO)
+    assert (await http.get("/healthz")).status_code == 200
+    assert set((await http.get("/readyz")).json()["checks"]) == {"database", "snapshot"}
+    assert "nestor_demos 1.0" in (await http.get("/metrics")).text
+
+
+async def test_a_database_that_is_gone_is_a_503_that_names_it(tmp_path: Path, postgres_server: Any) -> None:
+    postgres_server.psql("CREATE DATABASE gone;")
+    url = postgres_server.get_uri(database="gone").replace("postgresql://", "postgresql+asyncpg://", 1)
+    app = create_app(DemoSettings(database_url=url), encoder=load_encoder())
+    async with app.router.lifespan_context(app), open_http("http://d", InProcessTransport(app)) as http:
+        assert (await http.get("/readyz")).status_code == 200
+        postgres_server.psql("DROP DATABASE gone WITH (FORCE);")
+        for response in (await http.get("/readyz"), await http.post("/select", json={"query": "x"})):
+            assert response.status_code == 503
+            assert "postgresql" in response.text
