@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came of a call. ``request`` is None where none could be built; ``attempts`` counts what was sent or tried."""
+    """What came of a call. ``request`` is None where none could be built; ``attempts`` counts sends, tried or done."""
 
     outcome: CallOutcome
     request: RequestRecord | None

@@ -67,15 +67,15 @@ def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:
     """
     current = value
     for depth, key in enumerate(path):
-        if isinstance(key, str) and isinstance(current, dict) and key in current:
+        if isinstance(current, dict) and isinstance(key, str) and key in current:
             current = current[key]
-        elif isinstance(key, int) and isinstance(current, list) and 0 <= key < len(current):
+            continue
+        if isinstance(current, list) and isinstance(key, int) and 0 <= key < len(current):
             current = current[key]
-        else:
-            found = f"{type_name(current)} of {len(current)}" if isinstance(current, list) else type_name(current)
-            raise Unresolved(
-                f"{what} has no {render(path)}: {render(path[:depth]) or 'it'} is {found}, which has no {key!r}"
-            )
+            continue
+        found = f"{type_name(current)} of {len(current)}" if isinstance(current, list) else type_name(current)
+        where = render(path[:depth]) or "it"
+        raise Unresolved(f"{what} has no {render(path)}: {where} is {found}, which has no {key!r}")
     return current
 
 

@@ -5,7 +5,7 @@ no machinery of its own: no step's deadline is later, so at that moment what run
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from pydantic import JsonValue
 
@@ -52,7 +52,7 @@ class Run:
         self._began = 0.0
         self._queue: asyncio.Queue[ExecutionEvent | None] = asyncio.Queue()
 
-    async def events(self) -> AsyncIterator[ExecutionEvent]:
+    async def events(self) -> AsyncGenerator[ExecutionEvent, None]:
         """Run the plan and yield what happens; the last event is ``ExecutionFinished``.
 
         Closing the iterator cancels the run: open requests are dropped, and nothing more is sent.
@@ -162,12 +162,9 @@ class Run:
                 missing.append(f"answer {output.name!r}: {error}")
             else:
                 values.append(
-                    AnswerValue.model_construct(
-                        name=output.name, value=value, step=reference.step, path=reference.path
-                    )
+                    AnswerValue.model_construct(name=output.name, value=value, step=reference.step, path=reference.path)
                 )
         return tuple(values), "; ".join(missing)
 
     def _now_ms(self) -> float:
         return round((self._clock() - self._began) * 1000, 3)
-

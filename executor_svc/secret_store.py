@@ -217,7 +217,10 @@ class Masker:
             return masked if any(a is not b for a, b in zip(masked, value, strict=True)) else value
         if isinstance(value, dict):
             pairs = {self.text(name): self.json(member) for name, member in value.items()}
-            same = all(a is b for a, b in zip(pairs.values(), value.values(), strict=False)) and pairs.keys() == value.keys()
+            same = (
+                all(a is b for a, b in zip(pairs.values(), value.values(), strict=False))
+                and pairs.keys() == value.keys()
+            )
             return value if same else pairs
         return value
 

@@ -88,8 +88,9 @@ async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: f
 
 
 async def _work(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, progress: _Progress) -> None:
-    """Take items until none is left or one has failed. What is in flight then ends by itself: cutting a mutating call
-    short would only put it in doubt.
+    """Take items until none is left or one has failed.
+
+    What is in flight then ends by itself: cutting a mutating call short would only put it in doubt.
     """
     for index, arguments in progress.pending:
         result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", arguments, deadline)

@@ -21,8 +21,10 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
 _BY_THE_SPECIFICATION_IGNORED: Final = frozenset({"accept", "content-type", "authorization"})
 _OURS: Final = frozenset(
-    "host content-length transfer-encoding connection upgrade te trailer keep-alive expect proxy-authorization "
-    "proxy-connection accept-encoding".split()
+    {
+        *("host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive"),
+        *("expect", "proxy-authorization", "proxy-connection", "accept-encoding"),
+    }
 )
 
 
@@ -41,7 +43,8 @@ class Credentials:
 
     def hidden(self) -> "Credentials":
         """The same with every value masked."""
-        return Credentials(*({name: "***" for name in part} for part in (self.headers, self.query, self.cookies)))
+        headers, query, cookies = (dict.fromkeys(part, "***") for part in (self.headers, self.query, self.cookies))
+        return Credentials(headers, query, cookies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key:
         value = arguments.get(parameter.name)
         if value is None or parameter.location in (Location.PATH, Location.BODY):
             continue
-        with _naming(parameter):
+        with _Naming(parameter):
             if parameter.location is Location.QUERY:
                 query += query_pairs(parameter.wire_name, value, parameter.style, parameter.explode)
             elif parameter.location is Location.COOKIE:
@@ -118,7 +121,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key:
     return request
 
 
-class _naming:
+class _Naming:
     """Turns what a serialiser raises into a BadRequest that names the argument."""
 
     def __init__(self, parameter: Parameter) -> None:
@@ -172,7 +175,7 @@ def _segment(template: str, parameters: Mapping[str, Parameter], arguments: Mapp
         value = arguments.get(parameter.name)
         if value is None or value == "" or value == [] or value == {}:
             raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
-        with _naming(parameter):
+        with _Naming(parameter):
             return path_text(parameter.wire_name, value, parameter.style, parameter.explode)
 
     literal_ends = [quote(part, safe=_PATH_SAFE) for part in _EXPRESSION.split(template)[::2]]
@@ -189,8 +192,13 @@ def _accept(api: Api) -> dict[str, str]:
     return {"Accept": f"{wanted}, */*;q=0.1" if wanted and wanted.isprintable() and wanted != "*/*" else "*/*"}
 
 
+def is_settable_header(name: str) -> bool:
+    """Whether a request may set this header: a token (RFC 9110, section 5.6.2), and none of the connection's own."""
+    return _TOKEN.fullmatch(name) is not None and name.lower() not in _OURS
+
+
 def _header_name(name: str) -> str:
-    if not _TOKEN.fullmatch(name) or name.lower() in _OURS:
+    if not is_settable_header(name):
         raise BadRequest(f"{name!r} cannot be set as a header")
     return name
 

@@ -16,8 +16,12 @@ MAX_DEPTH: Final = 100
 """Deepest nesting of an answer: it travels on inside events, which have a limit too."""
 _HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{300}")
 _CHARSETS: Final = frozenset(
-    "utf-8 utf-8-sig ascii iso8859-1 iso8859-2 iso8859-5 iso8859-7 iso8859-9 iso8859-15 cp1250 cp1251 cp1252 cp1253 "
-    "cp1254 utf-16 utf-16-le utf-16-be koi8-r shift_jis euc_jp euc_kr gb2312 gbk gb18030 big5".split()
+    {
+        *("utf-8", "utf-8-sig", "ascii", "utf-16", "utf-16-le", "utf-16-be", "koi8-r"),
+        *("iso8859-1", "iso8859-2", "iso8859-5", "iso8859-7", "iso8859-9", "iso8859-15"),
+        *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254"),
+        *("shift_jis", "euc_jp", "euc_kr", "gb2312", "gbk", "gb18030", "big5"),
+    }
 )
 _TEXT_TYPES: Final = frozenset(
     {"application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson"}
@@ -77,19 +81,12 @@ def parse_json(body: bytes) -> JsonValue:
         if _HUGE_NUMBER.search(body):
             orjson.loads(body)  # the parser above reads 1e400 as infinity; this one refuses it
     except ValueError as error:
-        raise BadResponse(f"the answer is not valid JSON: {_without_input(error)}") from None
+        # A Unicode error would quote the bytes it chokes on; the parsers' own messages speak of positions only.
+        why = "not UTF-8" if isinstance(error, UnicodeError) else str(error)[:200]
+        raise BadResponse(f"the answer is not valid JSON: {why}") from None
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise BadResponse(f"the answer is nested deeper than {MAX_DEPTH} levels")
     return value
-
-
-def _without_input(error: ValueError) -> str:
-    return str(error)[:200] if body_safe(error) else type(error).__name__
-
-
-def body_safe(error: ValueError) -> bool:
-    """Whether the parser's message speaks of positions only (Unicode errors quote what they choke on)."""
-    return not isinstance(error, UnicodeError)
 
 
 def _deeper_than(value: JsonValue, limit: int) -> bool:

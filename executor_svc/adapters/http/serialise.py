@@ -76,7 +76,7 @@ def header_text(value: JsonValue, explode: bool) -> str:
         Unserialisable: it holds a control character, such as the end of a line.
     """
     text = _expand(value, ",", explode, encoded=False)
-    if any(char < " " and char != "\t" or char == "\x7f" for char in text):
+    if any((char < " " and char != "\t") or char == "\x7f" for char in text):
         raise Unserialisable("a header cannot hold control characters or line ends")
     return text
 

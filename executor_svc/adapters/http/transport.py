@@ -1,0 +1,210 @@
+"""Sends one request and reads one answer, within a deadline and a size. Knows no API, no credential and no retry."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Final, Literal
+
+import aiohttp
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
+from executor_svc.settings import ExecutorSettings
+
+USER_AGENT: Final = "nestor"
+_STREAMED_FROM: Final = 1024 * 1024
+
+
+class SendFailed(Exception):
+    """No complete answer.
+
+    Attributes:
+        reason: `refused` by the guard; `connection`; `timeout`; `bad_response` for one that is no HTTP or too large.
+        sent: whether the upstream may have seen the request.
+        status: the answer's status where that much arrived.
+    """
+
+    def __init__(
+        self,
+        reason: Literal["refused", "connection", "timeout", "bad_response"],
+        message: str,
+        *,
+        sent: bool,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason, self.message, self.sent, self.status = reason, message, sent, status
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer. ``truncated`` where an error's body was longer than what is kept."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+    truncated: bool
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type header, or nothing."""
+        return self.headers.get("Content-Type", "")
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """How far a request got."""
+
+    sent: bool = False
+    status: int | None = None
+
+
+class Transport:
+    """aiohttp behind the address guard: no redirects, no cookies kept, no proxies or logins from the environment."""
+
+    def __init__(
+        self,
+        pooled: aiohttp.ClientSession,
+        fresh: aiohttp.ClientSession,
+        guard: AddressGuard,
+        settings: ExecutorSettings,
+    ) -> None:
+        self._pooled, self._fresh, self._guard = pooled, fresh, guard
+        self._max_bytes, self._max_error_bytes = settings.max_response_bytes, settings.max_error_bytes
+
+    async def send(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        deadline: float,
+        once: bool = False,
+    ) -> Reply:
+        """Send and read. ``deadline`` is a reading of the loop's clock.
+
+        With ``once`` the request gets a connection of its own: on a kept one that the upstream closes meanwhile, nobody
+        could tell whether the request was seen, and the client would send it again by itself.
+
+        Raises:
+            SendFailed: there is no complete answer; it says whether the request may have been seen.
+        """
+        exchange = _Exchange()
+        try:
+            self._guard.check_literal(url)
+            async with asyncio.timeout_at(deadline):
+                return await self._exchange(method, url, headers, body, once, exchange)
+        except (aiohttp.ClientError, OSError) as error:
+            raise _failure(error, exchange) from error
+
+    async def _exchange(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, once: bool, exchange: _Exchange
+    ) -> Reply:
+        session = self._fresh if once else self._pooled
+        data = io.BytesIO(body) if body is not None and len(body) > _STREAMED_FROM else body
+        async with session.request(
+            method, url, headers=headers, data=data, allow_redirects=False, trace_request_ctx=exchange
+        ) as response:
+            exchange.status = response.status
+            succeeded = 200 <= response.status < 300
+            limit = self._max_bytes if succeeded else self._max_error_bytes
+            content = await _read(response, limit)
+            truncated = len(content) > limit
+            if truncated:
+                response.close()
+            if truncated and succeeded:
+                message = f"the answer is larger than {limit} bytes"
+                raise SendFailed("bad_response", message, sent=True, status=response.status)
+            return Reply(response.status, response.headers, content[:limit], truncated)
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """At most a little more than ``limit`` bytes, counted after decompression, which the client does in pieces."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            break
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _failure(error: aiohttp.ClientError | OSError, exchange: _Exchange) -> SendFailed:
+    """What went wrong, by type. Texts of the client are not passed on: they quote URLs, which may hold secrets."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, AddressRefused):
+        return SendFailed("refused", str(cause), sent=False)
+    if isinstance(error, aiohttp.InvalidURL):
+        return SendFailed("refused", "the URL is not valid", sent=False)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return SendFailed("connection", "no connection was established in time", sent=False)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return SendFailed("connection", _connecting(error), sent=False)
+    if isinstance(error, TimeoutError):
+        return SendFailed(
+            "timeout", "no complete answer before the deadline", sent=exchange.sent, status=exchange.status
+        )
+    if isinstance(error, (aiohttp.ClientResponseError, aiohttp.ClientPayloadError)):
+        return SendFailed("bad_response", _malformed(error), sent=True, status=exchange.status)
+    return SendFailed("connection", "the connection was lost", sent=exchange.sent, status=exchange.status)
+
+
+def _connecting(error: aiohttp.ClientConnectorError) -> str:
+    where = f"{error.host}:{error.port}"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the name of {where} cannot be resolved"
+    if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError)):
+        return f"no secure connection to {where}: {type(error.os_error).__name__}"
+    return f"no connection to {where}: {error.os_error.strerror or type(error.os_error).__name__}"
+
+
+def _malformed(error: aiohttp.ClientResponseError | aiohttp.ClientPayloadError) -> str:
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return f"the answer's body is broken or cut off: {type(error.__cause__ or error).__name__}"
+    return "the answer is not valid HTTP"
+
+
+@asynccontextmanager
+async def open_transport(settings: ExecutorSettings) -> AsyncIterator[Transport]:
+    """A transport with its connection pools, closed at the end."""
+    guard = AddressGuard(settings.allowed_private_hosts)
+    async with _session(settings, guard, fresh=False) as pooled, _session(settings, guard, fresh=True) as fresh:
+        yield Transport(pooled, fresh, guard, settings)
+
+
+def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(
+        resolver=guard,
+        socket_factory=guard.open_socket,
+        limit=settings.max_connections,
+        limit_per_host=settings.max_connections_per_host,
+        force_close=fresh,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s),
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate"},
+        skip_auto_headers=("Content-Type",),
+        trace_configs=[_sent_trace()],
+        trust_env=False,
+        auto_decompress=True,
+    )
+
+
+def _sent_trace() -> aiohttp.TraceConfig:
+    """Notes on the exchange that a connection was handed out: from then on the upstream may see the request."""
+
+    async def connected(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
+        context.trace_request_ctx.sent = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(connected)
+    trace.on_connection_reuseconn.append(connected)
+    return trace

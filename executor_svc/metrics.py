@@ -1,0 +1,53 @@
+"""What the executor counts. Providers come from imported documents: only the first hundred get their own label."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from services.contracts.run import ExecutionFinished, StepRecord
+
+_MAX_PROVIDERS: Final = 100
+_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class ExecutorMetrics:
+    """Counters and histograms of runs and steps, in the app's own registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._providers: set[str] = set()
+        self.active = Gauge("nestor_runs_active", "Runs being executed.", registry=registry)
+        self._runs = Counter("nestor_runs_total", "Runs executed, by final status.", ["status"], registry=registry)
+        self._steps = Counter(
+            "nestor_steps_total", "Steps finished, by provider and outcome.", ["provider", "outcome"], registry=registry
+        )
+        self._attempts = Counter("nestor_step_attempts_total", "Calls tried or sent.", ["provider"], registry=registry)
+        self._seconds = Histogram(
+            "nestor_step_seconds",
+            "Duration of steps that made a call.",
+            ["provider"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+    def step(self, record: StepRecord, provider: str) -> None:
+        """Count a finished step."""
+        label = self._label(provider)
+        outcome = record.outcome.reason if record.outcome.kind == "failed" else record.outcome.kind
+        self._steps.labels(label, outcome).inc()
+        if record.attempts:
+            self._attempts.labels(label).inc(record.attempts)
+            self._seconds.labels(label).observe(record.duration_ms / 1000)
+
+    def run(self, finished: ExecutionFinished) -> None:
+        """Count a finished run."""
+        self._runs.labels(finished.status).inc()
+
+    def abandoned(self) -> None:
+        """Count a run whose caller went away."""
+        self._runs.labels("cancelled").inc()
+
+    def _label(self, provider: str) -> str:
+        if provider not in self._providers and len(self._providers) >= _MAX_PROVIDERS:
+            return "other"
+        self._providers.add(provider)
+        return provider
