@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m sandbox",
         description="Serve the offline API estate. Its OpenAPI document is at /openapi.json.",
-        epilog="Every setting is an environment variable NESTOR_SANDBOX_*; credentials left unset are random per start.",
+        epilog="Settings are environment variables NESTOR_SANDBOX_*; credentials left unset are random per start.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8090, help="port to listen on (default: %(default)s)")

@@ -34,6 +34,7 @@ def build_document(app: FastAPI) -> dict[str, Any]:
     schemas |= problem.pop("$defs")
     schemas["Problem"] = problem
     for operation in _operations(document):
+        operation["description"] = " ".join(operation["description"].split())
         _document_problems(operation)
         for parameter in operation.get("parameters", ()):
             _tidy_parameter(parameter)

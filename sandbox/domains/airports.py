@@ -93,8 +93,9 @@ def search_airports(
     limit: LimitQuery = 10,
     offset: OffsetQuery = 0,
 ) -> AirportList:
-    """Search airports by city or name and get their IATA codes. Airports of exactly that city come first, international
-    ones before others.
+    """Search airports by city or name and get their IATA codes.
+
+    Airports of exactly that city come first, international ones before others.
     """
     if country_code is not None:
         reference.country(country_code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from astral import Observer, moon, sun
@@ -20,9 +20,18 @@ from sandbox.zones import find_zone
 router = APIRouter()
 
 OptionalDay = Annotated[Day | None, Query(description="Day; today if left out.")]
-MoonPhaseName = Literal["new moon", "first quarter", "full moon", "last quarter"]
-_LUNAR_QUARTER_DAYS = 7
-_PHASES: tuple[MoonPhaseName, ...] = ("new moon", "first quarter", "full moon", "last quarter")
+MoonPhaseName = Literal[
+    "new moon",
+    "waxing crescent",
+    "first quarter",
+    "waxing gibbous",
+    "full moon",
+    "waning gibbous",
+    "last quarter",
+    "waning crescent",
+]
+_PHASES: tuple[MoonPhaseName, ...] = get_args(MoonPhaseName)
+_DAYS_A_PHASE = 28 / len(_PHASES)  # astral counts a lunation as 28 days
 
 
 class SunTimes(Answer):
@@ -43,7 +52,7 @@ class MoonPhase(Answer):
 
     date: datetime.date = Field(description="Day.")
     age_days: float = Field(description="Phase from 0 (new moon) over 14 (full moon) up to 28.")
-    phase: MoonPhaseName = Field(description="Quarter the moon is in or has begun.")
+    phase: MoonPhaseName = Field(description="Name of the nearest of eight phases.")
 
 
 def _event(calculate: Callable[..., datetime.datetime | None], *arguments: object) -> datetime.datetime | None:
@@ -64,8 +73,9 @@ def get_sun_times(
     date: OptionalDay = None,
     timezone: ZoneQuery = "UTC",
 ) -> SunTimes:
-    """Get dawn, sunrise, solar noon, sunset, dusk and day length for coordinates on a day. Give the place's time zone to
-    get local times; they are in UTC otherwise.
+    """Get dawn, sunrise, solar noon, sunset, dusk and day length for coordinates on a day.
+
+    Give the place's time zone to get local times; they are in UTC otherwise.
     """
     zone = find_zone(reference, timezone)
     day = date or state.now().astimezone(zone).date()
@@ -107,4 +117,4 @@ def get_moon_phase(state: State, date: OptionalDay = None) -> MoonPhase:
     """Get the phase of the moon on a day; it is the same everywhere on earth."""
     day = date or state.now().date()
     age = round(moon.phase(day), 2)
-    return MoonPhase(date=day, age_days=age, phase=_PHASES[int(age // _LUNAR_QUARTER_DAYS) % 4])
+    return MoonPhase(date=day, age_days=age, phase=_PHASES[round(age / _DAYS_A_PHASE) % len(_PHASES)])

@@ -176,6 +176,9 @@ async def update_booking(
 
 @router.post("/bookings/{booking_id}/cancel", responses=problems(404))
 async def cancel_booking(state: State, booking_id: BookingPath) -> Booking:
-    """Cancel a booking; it stays in the list as cancelled and the room is free again. Cancelling twice changes nothing."""
+    """Cancel a booking.
+
+    It stays in the list as cancelled and the room is free again. Cancelling twice changes nothing.
+    """
     bookings = _bookings(state)
     return bookings.replace(booking_id, bookings.get(booking_id).model_copy(update={"status": "cancelled"}))

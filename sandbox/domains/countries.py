@@ -102,8 +102,10 @@ def search_countries(
     page: PageQuery = 1,
     size: SizeQuery = 20,
 ) -> CountryPage:
-    """Search countries by name and get their ISO codes. Use it to turn a country name into the country code that most
-    other endpoints ask for; the best match comes first.
+    """Search countries by name and get their ISO codes.
+
+    Use it to turn a country name into the country code that most other endpoints ask for; the best match comes
+    first.
     """
     found = list(reference.countries.values())
     if name is not None:
@@ -167,12 +169,12 @@ def list_subdivisions(
     limit: LimitQuery = 50,
     offset: OffsetQuery = 0,
 ) -> list[Subdivision]:
-    """List the states, provinces or other subdivisions of a country, ordered by code. The `Link` header leads to the
-    next page and `X-Total-Count` tells how many there are.
+    """List the states, provinces or other subdivisions of a country, ordered by code.
+
+    The `Link` header leads to the next page and `X-Total-Count` tells how many there are.
     """
     reference.country(country_code)
-    entries = sorted(pycountry.subdivisions.get(country_code=country_code) or (), key=lambda entry: str(entry.code))
-    found = [entry for entry in entries if type is None or fold(entry.type) == fold(type)]
+    found = [entry for entry in _subdivisions(country_code) if type is None or fold(entry.type) == fold(type)]
     response.headers["X-Total-Count"] = str(len(found))
     if link := link_header(request.url, limit, offset, len(found)):
         response.headers["Link"] = link
@@ -194,12 +196,17 @@ def find_subdivision(
     query = fold(name)
     ranked = [
         (rank, str(entry.code), entry)
-        for entry in pycountry.subdivisions.get(country_code=country_code) or ()
+        for entry in _subdivisions(country_code)
         if (rank := match_rank(query, fold(entry.name))) is not None
     ]
     if not ranked:
         raise NotFound(f"no subdivision of {country_code} has such a name")
     return _subdivision(min(ranked, key=lambda item: item[:2])[2])
+
+
+def _subdivisions(country_code: str) -> list[pycountry.db.Data]:
+    entries = pycountry.subdivisions.get(country_code=country_code) or ()  # type: ignore[no-untyped-call]
+    return sorted(entries, key=lambda entry: str(entry.code))
 
 
 def _subdivision(entry: pycountry.db.Data) -> Subdivision:

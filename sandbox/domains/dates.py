@@ -74,8 +74,9 @@ async def get_date_difference(
     start_date: Annotated[Day, Query(description="First date.", examples=["2026-10-03"])],
     end_date: Annotated[Day, Query(description="Second date.", examples=["2026-12-25"])],
 ) -> DateDifference:
-    """Count the days between two dates, also in years, months and days. For an age, give the birthday and the day of
-    interest. Working days have an endpoint of their own.
+    """Count the days between two dates, also in years, months and days.
+
+    For an age, give the birthday and the day of interest. Working days have an endpoint of their own.
     """
     parts = relativedelta(end_date, start_date)
     return DateDifference(
@@ -96,8 +97,9 @@ async def add_to_date(
     weeks: Annotated[int, Query(ge=-10_000, le=10_000, description="Weeks to add; negative to go back.")] = 0,
     days: Annotated[int, Query(ge=-73_000, le=73_000, description="Days to add; negative to go back.")] = 0,
 ) -> ShiftedDate:
-    """Add years, months, weeks and days to a date, or subtract them, and get the resulting date and weekday. A day beyond
-    the end of the month becomes its last day.
+    """Add years, months, weeks and days to a date, or subtract them, and get the resulting date and weekday.
+
+    A day beyond the end of the month becomes its last day.
     """
     try:
         moved = date + relativedelta(years=years, months=months, weeks=weeks, days=days)

@@ -70,8 +70,9 @@ def parse_phone_number(
         ),
     ] = None,
 ) -> PhoneNumber:
-    """Take a telephone number apart: its country, calling code, kind, possible time zones, standard forms and whether it
-    is valid.
+    """Take a telephone number apart and check it.
+
+    Tells its country, calling code, kind, possible time zones, standard forms and whether it is valid.
     """
     if country_code is not None:
         reference.country(country_code)

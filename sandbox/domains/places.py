@@ -64,8 +64,9 @@ def search_cities(
     country_code: OptionalCountryQuery = None,
     limit: LimitQuery = 5,
 ) -> CityList:
-    """Search capitals and large cities by name and get their coordinates, time zone and country. For airports use the
-    airport search.
+    """Search capitals and large cities by name and get their coordinates, time zone and country.
+
+    For airports use the airport search.
     """
     if country_code is not None:
         reference.country(country_code)

@@ -78,8 +78,9 @@ def summarize_numbers(
 
 @router.post("/statistics/regression")
 def fit_line(pairs: Pairs) -> FittedLine:
-    """Fit a straight line through pairs of numbers by least squares and get its correlation, and optionally a
-    prediction.
+    """Fit a straight line through pairs of numbers by least squares.
+
+    Gives its slope, intercept and correlation, and optionally a prediction.
     """
     if len(pairs.x) != len(pairs.y):
         raise Unprocessable("x and y must have the same length")

@@ -15,8 +15,8 @@ from sandbox.fields import Answer, Body
 
 router = APIRouter()
 
-_WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
-_SENTENCE_END = re.compile(r"[.!?…。！？]+(?=\s|$)")
+_WORD = re.compile(r"[^\W_]+(?:['\u2019\-][^\W_]+)*")
+_SENTENCE_END = re.compile(r"[.!?\u2026\u3002\uff01\uff1f]+(?=\s|$)")
 _WORDS_PER_MINUTE = 200
 
 
