@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
+import httpx2
 from pydantic import TypeAdapter
 
 from services.clients.base import ServiceClient
@@ -19,6 +20,11 @@ class GatewayClient(ServiceClient):
     """Everything an app or a person asks of Nestor."""
 
     service = "gateway"
+
+    def __init__(self, http: httpx2.AsyncClient, token: str | None = None) -> None:
+        super().__init__(http)
+        if token:
+            http.headers["Authorization"] = f"Bearer {token}"
 
     async def solve(self, request: SolveRequest) -> Run:
         """Solve a request and wait for its answer."""

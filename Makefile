@@ -1,0 +1,56 @@
+# Everything a newcomer needs. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --disable-pip-version-check --quiet --require-hashes
+PORT ?= 8080
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test check bench compose-test docs lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+# A stamp per requirements group: installing again only where a lock file changed.
+$(VENV)/.serve: requirements/serve.txt requirements/sandbox.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Nestor and what it needs into $(VENV) (about a minute) ..."
+	@$(PIP) -r requirements/serve.txt -r requirements/sandbox.txt
+	@$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.serve requirements/dev.txt
+	@echo "installing the test and lint tools ..."
+	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/.serve ## start everything in one process, solve some sentences, show plans and answers
+	@$(BIN)/nestor demo
+
+run: $(VENV)/.serve ## serve on http://127.0.0.1:8080 with the sandbox, until Ctrl-C
+	@$(BIN)/nestor serve --sandbox --port $(PORT)
+
+test: $(VENV)/.dev ## run all tests (PostgreSQL and Redis included, both from pip)
+	@$(BIN)/pytest
+
+check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m deploy.docs --check
+
+bench: $(VENV)/.dev ## measure start, memory, import and solve overhead; print a table
+	@$(BIN)/python -m bench
+
+compose-test: $(VENV)/.dev ## build and start the containers, solve, kill a service, recover, take all down
+	@$(BIN)/python -m tests.compose.compose_test
+
+docs: $(VENV)/.dev ## write the generated pages of docs/ anew
+	@$(BIN)/python -m deploy.docs
+
+lock: $(VENV)/.dev ## resolve requirements/*.in anew into the hashed lock files (a few minutes)
+	@deploy/lock.sh $(BIN)
+
+clean: ## remove the virtual environment and all local data
+	rm -rf $(VENV) var build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,172 @@
+"""Nestor in one process: the same five apps as in containers, with in-process transports between them.
+
+The sandbox, when wanted, is not one of them: it plays a customer's service, so it is served on a real socket and
+reached over real HTTP.
+"""
+
+import asyncio
+import importlib.resources
+import json
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import FastAPI
+from pydantic import SecretStr
+
+from demo_svc.main import create_app as create_demo_svc
+from demo_svc.settings import DemoSettings
+from deploy.sockets import free_port, serving
+from executor_svc.main import create_app as create_executor_svc
+from executor_svc.settings import ExecutorSettings
+from gateway.main import create_app as create_gateway
+from gateway.settings import GatewaySettings
+from planner_svc.main import create_app as create_planner_svc
+from retriever_svc.main import create_app as create_retriever_svc
+from retriever_svc.settings import RetrieverSettings
+from sandbox.main import create_app as create_sandbox
+from sandbox.settings import SandboxSettings
+from services.clients import GatewayClient, InProcessTransport, open_http
+from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.demo import Demo, ImportDemosRequest
+from services.telemetry import configure_logging
+
+
+@dataclass(frozen=True)
+class SandboxAccess:
+    """A sandbox's settings, and the executor's secrets that go with them."""
+
+    settings: SandboxSettings
+    secrets: str
+    """JSON of the executor's secrets by name; each may be sent to the sandbox's address only."""
+
+
+def sandbox_access(host: str, provider: str = "sandbox") -> SandboxAccess:
+    """Fresh credentials for a sandbox at ``host`` (``name:port``), known to it and to the executor and nobody else."""
+    key, password, bearer, client = (secrets.token_urlsafe(24) for _ in range(4))
+    settings = SandboxSettings(
+        public_url=f"http://{host}",
+        api_key=SecretStr(key),
+        basic_password=SecretStr(password),
+        bearer_token=SecretStr(bearer),
+        oauth_client_secret=SecretStr(client),
+    )
+    known: dict[str, dict[str, str]] = {
+        "apiKey": {"value": key},
+        "basic": {"username": settings.basic_username, "password": password},
+        "bearer": {"value": bearer},
+        "oauth2": {"client_id": settings.oauth_client_id, "client_secret": client},
+    }
+    entries = {f"{provider}.{scheme}": {**entry, "hosts": [host]} for scheme, entry in known.items()}
+    return SandboxAccess(settings=settings, secrets=json.dumps(entries))
+
+
+@dataclass(frozen=True)
+class OneboxSettings:
+    """What one process needs to know; everything else comes from the services' own environment variables."""
+
+    data_dir: Path
+    executor_secrets: str | None = None
+    allowed_private_hosts: tuple[str, ...] = ()
+
+
+def _database(settings: OneboxSettings, name: str) -> str:
+    return f"sqlite+aiosqlite:///{settings.data_dir.absolute() / name}.db"
+
+
+def create_onebox(settings: OneboxSettings) -> FastAPI:
+    """The gateway's app, with the four services living inside it, each with an SQLite file in ``data_dir``."""
+    executor = ExecutorSettings()
+    given = {"allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts}
+    if settings.executor_secrets is not None:
+        given |= {"secrets": SecretStr(settings.executor_secrets)}  # type: ignore[dict-item]
+    peers = {
+        "retriever_svc": create_retriever_svc(RetrieverSettings(database_url=_database(settings, "retriever"))),
+        "demo_svc": create_demo_svc(DemoSettings(database_url=_database(settings, "demos"))),
+        "planner_svc": create_planner_svc(),
+        "executor_svc": create_executor_svc(executor.model_copy(update=given)),
+    }
+    app = create_gateway(
+        GatewaySettings(database_url=_database(settings, "gateway")),
+        transports={name: InProcessTransport(peer) for name, peer in peers.items()},
+    )
+    own_lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for peer in peers.values():
+                await stack.enter_async_context(peer.router.lifespan_context(peer))
+            await stack.enter_async_context(own_lifespan(app))
+            yield
+
+    app.router.lifespan_context = lifespan
+    return app
+
+
+@dataclass(frozen=True)
+class World:
+    """Nestor and the sandbox, both up."""
+
+    gateway_url: str
+    sandbox_url: str
+
+
+@contextmanager
+def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_port: int = 0) -> Iterator[World]:
+    """Nestor in one process and a sandbox beside it, on real sockets; port 0 takes a free one.
+
+    The sandbox's APIs and demonstrations are imported when this yields.
+    """
+    sandbox_host = f"127.0.0.1:{sandbox_port or free_port()}"
+    access = sandbox_access(sandbox_host)
+    settings = OneboxSettings(data_dir, executor_secrets=access.secrets, allowed_private_hosts=(sandbox_host,))
+    with ExitStack() as stack:
+        stack.enter_context(serving(create_sandbox(access.settings), port=int(sandbox_host.partition(":")[2])))
+        gateway_url = stack.enter_context(serving(create_onebox(settings), host=host, port=port))
+        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}")
+        asyncio.run(teach_sandbox(found))
+        yield found
+
+
+async def teach_sandbox(world: World) -> ImportReport:
+    """Import the sandbox's document and demonstrations, the way any customer's would be."""
+    async with open_http(world.sandbox_url) as sandbox:
+        document = (await sandbox.get("/openapi.json")).raise_for_status().text
+    gateway = GatewayClient(open_http(world.gateway_url))
+    try:
+        events = gateway.import_apis(ImportRequest(document=document, provider="sandbox"))
+        report = [event async for event in events][-1]
+        assert isinstance(report, ImportReport)
+        await gateway.import_demos(ImportDemosRequest(demos=tuple(shipped_demos())))
+        return report
+    finally:
+        await gateway.aclose()
+
+
+def shipped_demos() -> Iterator[Demo]:
+    """The demonstrations that come with Nestor, all of them about the sandbox."""
+    text = (importlib.resources.files("demo_svc") / "data" / "sandbox_demos.jsonl").read_text(encoding="utf-8")
+    return (Demo.model_validate_json(line) for line in text.splitlines() if line.strip())
+
+
+def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | None) -> None:
+    """Serve until a signal. With a sandbox port, the sandbox too, its APIs and demonstrations imported."""
+    settings = GatewaySettings()
+    configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with ExitStack() as stack:
+        if sandbox_port is None:
+            url = stack.enter_context(serving(create_onebox(OneboxSettings(data_dir)), host=host, port=port))
+        else:
+            url = stack.enter_context(world(data_dir, host=host, port=port, sandbox_port=sandbox_port)).gateway_url
+        print(f"Nestor is ready on {url} (docs: {url}/docs). Try:\n")
+        print('  nestor solve "Which public holidays does Portugal have in June 2027?"\n', flush=True)
+        stop.wait()

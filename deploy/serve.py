@@ -1,0 +1,37 @@
+"""Run one service as a process of its own: ``python -m deploy.serve retriever_svc --port 8001``."""
+
+import argparse
+import importlib
+
+import uvicorn
+
+from services.telemetry import configure_logging
+
+SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc", "sandbox")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parse the command line and serve until a signal stops it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.serve", description="Run one of Nestor's services. Settings come from the environment."
+    )
+    parser.add_argument("service", choices=SERVICES)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args(argv)
+    # Only the chosen service is imported: a container pays for what it runs.
+    app = importlib.import_module(f"{options.service}.main").create_app()
+    settings = app.state.settings
+    configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
+    uvicorn.run(
+        app,
+        host=options.host,
+        port=options.port,
+        access_log=False,  # the chassis writes one line per request, with the request id
+        log_level="warning",
+        timeout_graceful_shutdown=15,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""``nestor demo``: the whole thing once, in front of your eyes."""
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from deploy.drawing import RunDrawing
+from deploy.onebox import World, world
+from services.clients import GatewayClient, open_http
+from services.contracts.run import Run, RunFinished, RunStatus, SolveRequest
+from services.telemetry import configure_logging
+
+SENTENCES = (
+    "Convert 26.2 miles to kilometers.",
+    "Which public holidays does Portugal have in 2027?",
+    "How far is it from Lisbon airport to Tokyo Haneda airport?",
+    'What is 250 euros in Japanese yen, and how many words are in "to be or not to be"?',
+)
+
+
+def show(console: Console) -> int:
+    """Start everything, solve the sentences, draw plans and answers. Returns the exit status."""
+    configure_logging(level="WARNING", json=False)
+    console.print("[bold]Nestor[/bold]: starting five services and the sandbox in this process ...")
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="nestor-") as folder, world(Path(folder)) as found:
+        console.print(
+            f"ready in {time.perf_counter() - began:.1f} s: gateway {found.gateway_url}, sandbox {found.sandbox_url}, "
+            "its APIs imported from its OpenAPI document\n"
+        )
+        runs = asyncio.run(_solve_all(console, found))
+    solved = sum(run.status is RunStatus.SUCCEEDED for run in runs)
+    console.print(
+        f'\n{solved} of {len(runs)} solved. Next: `make run`, then `.venv/bin/nestor solve "..."`', markup=False
+    )
+    return 0 if solved == len(runs) else 1
+
+
+async def _solve_all(console: Console, found: World) -> list[Run]:
+    gateway = GatewayClient(open_http(found.gateway_url))
+    try:
+        return [await _solve(console, gateway, sentence) for sentence in SENTENCES]
+    finally:
+        await gateway.aclose()
+
+
+async def _solve(console: Console, gateway: GatewayClient, sentence: str) -> Run:
+    console.print(Text.assemble(("\n> ", "bold magenta"), (sentence, "bold")))
+    drawing = RunDrawing(console)
+    run: Run | None = None
+    async for event in gateway.solve_events(SolveRequest(query=sentence)):
+        drawing.show(event)
+        if isinstance(event, RunFinished):
+            run = event.run
+    assert run is not None, "a run's stream ends with its last state"
+    return run

@@ -1,0 +1,60 @@
+"""Serving an app on a real socket from inside a process that has other things to do."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+
+class EmbeddedServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to whoever started it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes a free one. Raises OSError where the port is taken."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that was free a moment ago."""
+    with listen(host, 0) as bound:
+        port: int = bound.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def serving(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve ``app`` in a thread with an event loop of its own; yields its base URL once it answers.
+
+    Raises:
+        RuntimeError: the app did not start; its log says why.
+    """
+    bound = listen(host, port)
+    server = EmbeddedServer(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            thread.join(0.01)
+            if not thread.is_alive():
+                raise RuntimeError("the app did not start")
+        yield f"http://{host}:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(15)
+        bound.close()
