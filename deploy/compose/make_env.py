@@ -1,0 +1,105 @@
+"""Write what ``docker-compose.yml`` needs and no repository may hold: random passwords.
+
+Two files: ``.env`` (mode 600), read by docker-compose, and the executor's secrets file, one JSON object of secrets by
+name. A value that ``.env`` has already is kept, a missing one is added; the secrets file follows from ``.env``.
+
+Standard library only: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RANDOM = (
+    "POSTGRES_PASSWORD",
+    "NESTOR_DB_PASSWORD",
+    "REDIS_PASSWORD",
+    "NESTOR_SANDBOX_API_KEY",
+    "NESTOR_SANDBOX_BASIC_PASSWORD",
+    "NESTOR_SANDBOX_BEARER_TOKEN",
+    "NESTOR_SANDBOX_OAUTH_CLIENT_SECRET",
+)
+FIXED = {"NESTOR_SANDBOX_BASIC_USERNAME": "sandbox", "NESTOR_SANDBOX_OAUTH_CLIENT_ID": "sandbox-client"}
+
+
+def read_env(path: Path) -> dict[str, str]:
+    """The ``NAME=value`` lines of an env file; empty where there is no file."""
+    if not path.exists():
+        return {}
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def complete_env(path: Path) -> tuple[dict[str, str], list[str]]:
+    """Append what is missing or empty to the env file; returns all its values, and the names that were added."""
+    have = read_env(path)
+    wanted = {name: secrets.token_urlsafe(24) for name in RANDOM} | FIXED
+    added = {name: value for name, value in wanted.items() if not have.get(name)}
+    if added:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        lines = "".join(f"{name}={value}\n" for name, value in added.items())
+        _write(path, old + ("\n" if old and not old.endswith("\n") else "") + lines, mode=0o600)
+    return have | added, list(added)
+
+
+def executor_secrets(env: dict[str, str]) -> dict[str, str]:
+    """The sandbox's credentials under the names by which plans refer to them."""
+    prefix = "NESTOR_SANDBOX_"
+    mine = sorted(name for name in env if name.startswith(prefix))
+    return {f"sandbox_{name.removeprefix(prefix).lower()}": env[name] for name in mine}
+
+
+def write_secrets(path: Path, values: dict[str, str]) -> None:
+    """Write the executor's secrets file.
+
+    docker-compose mounts it as it is, owner and mode included, and the container's user is not its owner. So the file
+    is readable by all and the folder, where this makes it, by its owner only.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    _write(path, json.dumps(known | values, indent=2) + "\n", mode=0o644)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Replace the file in one step; it never exists with another mode or half its text."""
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(text)
+    draft.replace(path)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write both files and say what was added (names, never values)."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--env-file", type=Path, default=ROOT / ".env", help="default: .env of the repository")
+    parser.add_argument(
+        "--secrets-file",
+        type=Path,
+        default=ROOT / "var" / "secrets" / "executor.json",
+        help="default: var/secrets/executor.json",
+    )
+    arguments = parser.parse_args(argv)
+    try:
+        env, added = complete_env(arguments.env_file)
+        write_secrets(arguments.secrets_file, executor_secrets(env))
+    except (OSError, ValueError) as error:
+        print(f"make_env: {error}", file=sys.stderr)
+        return 1
+    print(f"{arguments.env_file}: {'added ' + ', '.join(added) if added else 'complete, kept as it is'}")
+    print(f"{arguments.secrets_file}: written")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
