@@ -69,8 +69,8 @@ def problems_page() -> str:
     lines = [
         NOTE,
         "# Problems\n",
-        "Every error is `application/problem+json` (RFC 9457). `instance` holds the request id under which the logs of all",
-        "services can be searched. A call that fails *inside a plan* is not a problem but the outcome of its step.\n",
+        "Every error is `application/problem+json` (RFC 9457). `instance` holds the request id under which the logs of",
+        "all services can be searched. A call that fails *inside a plan* is not a problem but the outcome of its step.\n",
         "| type | status | title | meaning |",
         "| --- | --- | --- | --- |",
     ]
