@@ -113,10 +113,14 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         429: "Too many requests; wait for `Retry-After` seconds.",
     }
     content = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
+    documented: dict[int | str, dict[str, Any]] = {
         status: {"description": descriptions.get(status, HTTPStatus(status).phrase + "."), "content": content}
         for status in statuses
     }
+    if 429 in documented:
+        wait = {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
+        documented[429]["headers"] = {"Retry-After": wait}
+    return documented
 
 
 def clean(text: str) -> str:

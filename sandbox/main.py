@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
 
 from sandbox.errors import install_error_handlers
+from sandbox.limits import BodyLimit
 from sandbox.openapi import build_document, with_server
 from sandbox.reference import Reference
 from sandbox.settings import SandboxSettings
@@ -63,10 +64,10 @@ def create_app(settings: SandboxSettings | None = None) -> FastAPI:
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         openapi_url=None,
         generate_unique_id_function=_camel_case,
-        max_body_size=settings.max_body_bytes,
     )
     app.state.sandbox = SandboxState(settings)
     app.state.reference = Reference()
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
     install_error_handlers(app)
     for domain in TAGS:
         app.include_router(import_module(f"sandbox.domains.{domain}").router, tags=[domain])

@@ -157,7 +157,16 @@ def _official_languages(country_code: str) -> tuple[str, ...]:
     return official or get_official_languages(country_code, de_facto=True)
 
 
-@router.get("/countries/{country_code}/subdivisions", responses=problems(404))
+_PAGE_HEADERS = {
+    "Link": {"description": "RFC 8288 links to the `next` and `prev` page.", "schema": {"type": "string"}},
+    "X-Total-Count": {"description": "Number of subdivisions that match.", "schema": {"type": "integer"}},
+}
+
+
+@router.get(
+    "/countries/{country_code}/subdivisions",
+    responses=problems(404) | {200: {"headers": _PAGE_HEADERS}},
+)
 def list_subdivisions(
     reference: ReferenceData,
     request: Request,

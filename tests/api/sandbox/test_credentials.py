@@ -71,7 +71,7 @@ def test_tokens_by_form_and_by_basic(client: TestClient) -> None:
     ],
 )
 def test_refused_tokens(client: TestClient, form: dict[str, str], status: int, error: str) -> None:
-    answer = client.post("/oauth/token", content=b"", data=form)
+    answer = client.post("/oauth/token", data=form)
     assert (answer.status_code, answer.json()["error"]) == (status, error)
 
 

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import uvicorn
@@ -28,13 +29,13 @@ def test_fail(client: TestClient, status: int) -> None:
 
 
 def test_flaky(client: TestClient) -> None:
-    query = {"token": "a", "failures": 2, "status": 502}
+    query: dict[str, Any] = {"token": "a", "failures": 2, "status": 502}
     assert [client.get("/lab/flaky", params=query).status_code for _ in range(4)] == [502, 502, 200, 200]
     assert client.get("/lab/flaky", params=query | {"token": "b"}).status_code == 502
 
 
 def test_throttled(app: FastAPI, client: TestClient) -> None:
-    query = {"token": "a", "limit": 2, "window_seconds": 10}
+    query: dict[str, Any] = {"token": "a", "limit": 2, "window_seconds": 10}
     now = 100.0
     app.state.sandbox.clock = lambda: now
     assert [client.get("/lab/throttled", params=query).status_code for _ in range(3)] == [200, 200, 429]

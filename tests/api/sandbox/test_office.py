@@ -65,7 +65,7 @@ def test_impossible_bookings(client: TestClient, key: dict[str, str], change: di
 
 
 def test_rooms(client: TestClient, key: dict[str, str]) -> None:
-    wanted = {"min_capacity": 5, "equipment": ["screen", "video"]}
+    wanted: dict[str, Any] = {"min_capacity": 5, "equipment": ["screen", "video"]}
     rooms = client.get("/rooms", params=wanted, headers=key).json()
     assert [room["id"] for room in rooms] == ["room_cirrus", "room_ember"]
 
@@ -107,8 +107,8 @@ def test_a_reminder_lives(client: TestClient) -> None:
     assert client.patch(path, json={"done": True}).json()["done"]
     assert client.get("/reminders", params={"done": False}).json()["total"] == 0
     assert client.get("/reminders", params={"tag": "home"}).json()["total"] == 1
-    assert client.get("/reminders", params={"due_before": "2026-12-24T10:00:00+02:00"}).json()["total"] == 1
-    assert client.get("/reminders", params={"due_before": "2026-12-24T09:00:00+02:00"}).json()["total"] == 0
+    assert client.get("/reminders", params={"due_before": "2026-12-24T11:00:01+02:00"}).json()["total"] == 1
+    assert client.get("/reminders", params={"due_before": "2026-12-24T11:00:00+02:00"}).json()["total"] == 0
     assert client.delete(path).status_code == 204
     assert client.delete(path).status_code == 404
 

@@ -25,7 +25,8 @@ def refused(client: TestClient, status: int, path: str, **query: Any) -> dict[st
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("Germany", "DE"), ("niger", "NE"), ("Nigeria", "NG"), ("South Korea", "KR"), ("Türkiye", "TR"), ("japan", "JP"),
+        ("Germany", "DE"), ("niger", "NE"),
+        ("Nigeria", "NG"), ("South Korea", "KR"), ("Türkiye", "TR"), ("japan", "JP"),
         ("cote d'ivoire", "CI"), ("DEU", "DE"), ("Switz", "CH"), ("United Kingdom", "GB"), ("United States", "US"),
     ],
 )  # fmt: skip
