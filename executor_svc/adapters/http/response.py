@@ -91,7 +91,7 @@ def parse_json(body: bytes) -> JsonValue:
 
 def _deeper_than(value: JsonValue, limit: int) -> bool:
     level: list[JsonValue] = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [
             child
             for node in level

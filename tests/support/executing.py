@@ -1,0 +1,79 @@
+"""Short ways to write APIs, plans and proofs for tests of the executor."""
+
+from typing import Any
+
+from services.contracts.api import Api, ApiResponse, Location, Parameter, RequestBody, SecurityRequirement, Style
+from services.contracts.plan import AnswerOutput, ItemReference, LiteralValue, Plan, Reference, Step, Value
+from services.contracts.planning import CompiledPlan, Proof
+from services.contracts.run import ExecuteRequest
+
+
+def parameter(name: str, location: str = "query", style: str | None = None, explode: bool | None = None) -> Parameter:
+    """A parameter with its location's default style."""
+    chosen = Style(style) if style else Style.FORM if location in ("query", "cookie") else Style.SIMPLE
+    return Parameter(
+        name=name,
+        wire_name=name,
+        location=Location(location),
+        required=location == "path",
+        style=chosen,
+        explode=chosen is Style.FORM if explode is None else explode,
+    )
+
+
+def api(
+    server: str,
+    path: str = "/",
+    *parameters: Parameter,
+    method: str = "GET",
+    body: RequestBody | None = None,
+    name: str = "op",
+    answers: str | None = "application/json",
+    security: tuple[tuple[SecurityRequirement, ...], ...] = (),
+    idempotency_header: str | None = None,
+) -> Api:
+    """An operation of provider `test`."""
+    return Api(
+        id=f"test.{name}",
+        provider="test",
+        name=name,
+        method=method,
+        server=server,
+        path=path,
+        parameters=parameters,
+        body=body,
+        response=ApiResponse(media_type=answers),
+        security=security,
+        idempotency_header=idempotency_header,
+        content_hash=f"hash of {name}",
+    )
+
+
+def literal(value: Any) -> LiteralValue:
+    return LiteralValue(value=value)
+
+
+def ref(step: str, *path: str | int) -> Reference:
+    return Reference(step=step, path=path)
+
+
+def item(*path: str | int) -> ItemReference:
+    return ItemReference(path=path)
+
+
+def step(step_id: str, called: Api | str, arguments: dict[str, Value] | None = None, **more: Any) -> Step:
+    return Step(id=step_id, api=called if isinstance(called, str) else called.id, arguments=arguments or {}, **more)
+
+
+def compiled(apis: list[Api], *steps: Step, answer: dict[str, Reference] | None = None, **proof: Any) -> CompiledPlan:
+    """A plan with a proof that fits it."""
+    outputs = tuple(AnswerOutput(name=name, value=value) for name, value in (answer or {}).items())
+    return CompiledPlan(
+        plan=Plan(steps=steps, answer=outputs),
+        apis={known.id: known for known in apis},
+        proof=Proof(checks=1, api_hashes={known.id: known.content_hash for known in apis}, **proof),
+    )
+
+
+def request(plan: CompiledPlan, **more: Any) -> ExecuteRequest:
+    return ExecuteRequest(run_id="run-1", compiled=plan, **more)

@@ -1,0 +1,112 @@
+"""Real upstreams on real ports: one that answers as told and remembers what it saw, one that speaks raw bytes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from multidict import CIMultiDictProxy
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request as it arrived; `target` is the request line's, still encoded."""
+
+    method: str
+    target: str
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> str:
+        return self.target.partition("?")[2]
+
+
+Answer = Callable[[Seen], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Upstream:
+    """An HTTP service. Paths without an answer of their own give `{"path": ..., "query": ...}`."""
+
+    host: str = ""
+    seen: list[Seen] = field(default_factory=list)
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> str:
+        return f"http://{self.host}"
+
+    def on(self, path: str) -> Callable[[Answer], Answer]:
+        """Decorator: answer this path so."""
+
+        def register(answer: Answer) -> Answer:
+            self.answers[path] = answer
+            return answer
+
+        return register
+
+    def replies(self, path: str, *replies: web.Response | dict[str, object] | list[object]) -> None:
+        """Give these in turn; the last one again and again."""
+        left = list(replies)
+
+        @self.on(path)
+        async def answer(_: Seen) -> web.StreamResponse:
+            reply = left.pop(0) if len(left) > 1 else left[0]
+            if isinstance(reply, web.Response):
+                return web.Response(body=reply.body, status=reply.status, headers=reply.headers)
+            return web.json_response(reply)
+
+    def count(self, path: str) -> int:
+        return sum(seen.path == path for seen in self.seen)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        seen = Seen(request.method, request.raw_path, request.headers, await request.read())
+        self.seen.append(seen)
+        answer = self.answers.get(seen.path)
+        return await answer(seen) if answer else web.json_response({"path": seen.path, "query": seen.query})
+
+
+@asynccontextmanager
+async def serve_upstream() -> AsyncIterator[Upstream]:
+    """Start an upstream on a free port of the loopback interface."""
+    upstream = Upstream()
+    app = web.Application(client_max_size=64 * 1024 * 1024)
+    app.router.add_route("*", "/{path:.*}", upstream._handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    upstream.host = f"127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield upstream
+    finally:
+        await runner.cleanup()
+
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serve_raw(script: Script) -> AsyncIterator[str]:
+    """Start a server that runs `script` for every connection; gives its `host:port`."""
+
+    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await script(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(connection, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.close()

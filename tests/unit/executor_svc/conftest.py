@@ -1,0 +1,45 @@
+"""A real upstream, and the adapter pointed at it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from executor_svc.adapters.http import open_http_adapter
+from executor_svc.models import Call, CallResult
+from executor_svc.secret_store import SecretStore
+from executor_svc.settings import ExecutorSettings
+from services.contracts.api import Api
+from tests.support.upstream import Upstream, serve_upstream
+
+Caller = Callable[..., Awaitable[CallResult]]
+Opener = Callable[..., Awaitable[Caller]]
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    async with serve_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opener]:
+    """Opens adapters: `call = await opened(secrets={...}, max_attempts=1)`, then `await call(api, name=value)`."""
+    async with AsyncExitStack() as stack:
+
+        async def open_adapter(secrets: dict[str, Any] | None = None, **settings: Any) -> Caller:
+            chosen = {"allowed_private_hosts": ("127.0.0.1",), "retry_base_s": 0.01} | settings
+            store = SecretStore.load(None, SecretStr(json.dumps(secrets or {})))
+            adapter = await stack.enter_async_context(open_http_adapter(ExecutorSettings(**chosen), store))
+
+            async def call(api: Api, /, within_s: float = 20.0, key: str = "run/step", **arguments: Any) -> CallResult:
+                deadline = asyncio.get_running_loop().time() + within_s
+                return await adapter.call(Call(api, arguments, key, deadline))
+
+            return call
+
+        yield open_adapter

@@ -1,0 +1,402 @@
+"""The runner: order, parallelism, failure and cancellation, shown by events and never by the clock."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from executor_svc.graph import Graph, NotAGraph
+from executor_svc.models import Call, CallResult, Limits
+from executor_svc.runner import Run
+from services.contracts.plan import ForEach, ListValue, Plan, When
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import (
+    ExecutionEvent,
+    ExecutionFinished,
+    Failed,
+    InDoubt,
+    RequestRecord,
+    Skipped,
+    StepFinished,
+    StepStarted,
+    Succeeded,
+)
+from tests.support.executing import api, compiled, item, literal, parameter, ref, step
+
+GET = api("http://x", "/", parameter("x"), parameter("y"), name="get")
+POST = api("http://x", "/", parameter("x"), name="post", method="POST")
+LIMITS = Limits(run_s=20, step_s=20, items=100)
+Behaviour = Callable[[Call], Any]
+
+
+class Scripted:
+    """An adapter made of a coroutine: whatever it returns is the call's value, unless it is an outcome already."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour, self.calls = behaviour, list[Call]()
+
+    async def call(self, call: Call) -> CallResult:
+        self.calls.append(call)
+        value = await self.behaviour(call)
+        outcome = value if isinstance(value, (Succeeded, Failed, InDoubt)) else Succeeded(value=value, status=200)
+        return CallResult(outcome, RequestRecord(method=call.api.method, url=f"http://x/{call.key}"), 1)
+
+
+async def echo(call: Call) -> Any:
+    return dict(call.arguments)
+
+
+def start(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> AsyncIterator[ExecutionEvent]:
+    return Run(plan, Graph(plan.plan), Scripted(behaviour), "run-1", limits).events()
+
+
+async def finish(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> ExecutionFinished:
+    events = [event async for event in start(plan, behaviour, limits)]
+    last = events[-1]
+    assert isinstance(last, ExecutionFinished)
+    finished = [event.record for event in events if isinstance(event, StepFinished)]
+    assert {r.step for r in finished} == {s.id for s in plan.plan.steps}
+    assert len(finished) == len(last.records) == len(plan.plan.steps)
+    assert [r.step for r in last.records] == [s.id for s in plan.plan.steps]
+    return last
+
+
+def outcomes(finished: ExecutionFinished) -> dict[str, str]:
+    return {record.step: record.outcome.kind for record in finished.records}
+
+
+async def test_values_travel_with_their_types() -> None:
+    plan = compiled(
+        [GET],
+        step("a", GET, {"x": literal({"n": [1, 2.5, None, True, "é"]})}),
+        step("b", GET, {"x": ref("a", "x", "n"), "y": ListValue(items=(ref("a", "x", "n", 3), literal(1)))}),
+        answer={"list": ref("b", "x"), "one": ref("b", "y", 0)},
+    )
+    finished = await finish(plan)
+    assert finished.status == "succeeded"
+    assert [(a.name, a.value, a.step) for a in finished.answer] == [
+        ("list", [1, 2.5, None, True, "é"], "b"),
+        ("one", True, "b"),
+    ]
+
+
+async def test_a_step_starts_when_its_own_inputs_are_ready_not_when_a_layer_is() -> None:
+    """`slow` is let go only by `deep`, two steps further down the other branch: a runner with layers would never end."""
+    released = asyncio.Event()
+
+    async def behaviour(call: Call) -> Any:
+        if call.key.endswith("/slow"):
+            await released.wait()
+        if call.key.endswith("/deep"):
+            released.set()
+        return 1
+
+    plan = compiled(
+        [GET], step("slow", GET), step("a", GET), step("b", GET, after=("a",)), step("deep", GET, {"x": ref("b")})
+    )
+    assert (await finish(plan, behaviour)).status == "succeeded"
+
+
+async def test_independent_steps_run_together() -> None:
+    barrier = asyncio.Barrier(50)
+
+    async def behaviour(_: Call) -> Any:
+        await barrier.wait()
+        return 1
+
+    plan = compiled([GET], *(step(f"s{n}", GET) for n in range(50)))
+    assert (await finish(plan, behaviour)).status == "succeeded"
+
+
+async def test_a_failed_step_stops_its_dependants_only() -> None:
+    async def behaviour(call: Call) -> Any:
+        return Failed(reason="upstream_error", message="no", status=500) if call.key == "run-1/bad" else {"v": 1}
+
+    plan = compiled(
+        [GET],
+        step("bad", GET),
+        step("child", GET, {"x": ref("bad")}),
+        step("grandchild", GET, {"x": ref("child")}),
+        step("later", GET, after=("bad",)),
+        step("good", GET),
+        step("fine", GET, {"x": ref("good", "v")}),
+        answer={"a": ref("fine"), "b": ref("grandchild")},
+    )
+    finished = await finish(plan, behaviour)
+    assert finished.status == "failed"
+    assert outcomes(finished) == {
+        "bad": "failed", "child": "skipped", "grandchild": "skipped", "later": "skipped", "good": "succeeded", "fine": "succeeded",
+    }  # fmt: skip
+    assert {r.outcome.because for r in finished.records if isinstance(r.outcome, Skipped)} == {"bad"}
+    assert [a.name for a in finished.answer] == ["a"]
+    assert next(r for r in finished.records if r.step == "child").attempts == 0
+
+
+async def test_a_missing_path_fails_the_step_that_asks_for_it() -> None:
+    plan = compiled([GET], step("a", GET), step("b", GET, {"x": ref("a", "items", 0)}), step("c", GET, {"x": ref("b")}))
+    finished = await finish(plan)
+    failed = finished.records[1].outcome
+    assert isinstance(failed, Failed)
+    assert (failed.reason, finished.records[1].requests) == ("reference", ())
+    assert "b: the output of a has no items[0]" in failed.message
+    assert outcomes(finished)["c"] == "skipped"
+
+
+async def test_an_answer_that_is_not_there_fails_the_run_and_says_so() -> None:
+    finished = await finish(compiled([GET], step("a", GET), answer={"x": ref("a", "nope")}))
+    assert (finished.status, finished.answer) == ("failed", ())
+    assert "answer 'x': the output of a has no nope" in finished.problem
+
+
+async def test_doubt_weighs_more_than_failure() -> None:
+    async def behaviour(call: Call) -> Any:
+        return InDoubt(message="?") if call.api is POST else Failed(reason="timeout", message="!")
+
+    finished = await finish(
+        compiled([GET, POST], step("a", POST), step("b", GET), step("c", GET, after=("a",))), behaviour
+    )
+    assert finished.status == "in_doubt"
+    assert outcomes(finished) == {"a": "in_doubt", "b": "failed", "c": "skipped"}
+
+
+def condition(op: str, left: Any = None) -> When:
+    return When(left=left or ref("a", "x"), op=op, right=literal(1))  # type: ignore[arg-type]
+
+
+async def test_a_condition_that_does_not_hold_skips_the_step_and_what_needs_its_value() -> None:
+    plan = compiled(
+        [GET],
+        step("a", GET, {"x": literal(1)}),
+        step("no", GET, when=condition("ne")),
+        step("yes", GET, when=condition("eq")),
+        step("needs", GET, {"x": ref("no")}),
+        step("follows", GET, after=("no",)),
+        answer={"r": ref("yes")},
+    )
+    finished = await finish(plan)
+    assert finished.status == "succeeded"
+    assert outcomes(finished) == {
+        "a": "succeeded", "no": "skipped", "yes": "succeeded", "needs": "skipped", "follows": "succeeded",
+    }  # fmt: skip
+    because = {r.step: r.outcome.because for r in finished.records if isinstance(r.outcome, Skipped)}
+    assert because == {"no": "when", "needs": "no"}
+
+
+def each(items: Any, parallel: int = 4, **more: Any) -> Any:
+    return step("each", GET, {"x": item("id")}, foreach=ForEach(items=items, parallel=parallel), **more)
+
+
+ITEMS = literal([{"id": n} for n in range(10)])
+
+
+async def test_foreach_keeps_the_items_order_whatever_ends_first() -> None:
+    waiting: list[asyncio.Event] = []
+
+    async def behaviour(call: Call) -> Any:
+        """Calls end in reverse: each waits until the one after it has ended."""
+        mine = asyncio.Event()
+        waiting.append(mine)
+        if len(waiting) == 10:
+            waiting[-1].set()
+        await mine.wait()
+        index = waiting.index(mine)
+        if index:
+            waiting[index - 1].set()
+        return call.arguments["x"]
+
+    finished = await finish(compiled([GET], each(ITEMS, 10), answer={"all": ref("each")}), behaviour)
+    assert finished.answer[0].value == list(range(10))
+    assert [r.url[-1] for r in finished.records[0].requests] == [str(n) for n in range(10)]
+    assert finished.records[0].attempts == 10
+
+
+async def test_foreach_runs_as_many_as_allowed_and_never_more() -> None:
+    running, most = 0, 0
+    barrier = asyncio.Barrier(3)
+
+    async def behaviour(_: Call) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await barrier.wait()  # passes only when three run together
+        running -= 1
+        return 1
+
+    nine = literal([{"id": n} for n in range(9)])
+    assert (await finish(compiled([GET], each(nine, 3)), behaviour)).status == "succeeded"
+    assert most == 3
+
+
+async def test_a_failing_item_is_named_and_no_new_item_starts() -> None:
+    called: list[Any] = []
+
+    async def behaviour(call: Call) -> Any:
+        called.append(call.arguments["x"])
+        return (
+            Failed(reason="upstream_error", message="gone", status=404, detail={"e": 1})
+            if call.arguments["x"] == 3
+            else 1
+        )
+
+    finished = await finish(compiled([GET], each(ITEMS, 1)), behaviour)
+    failed = finished.records[0].outcome
+    assert isinstance(failed, Failed)
+    assert (failed.message, failed.status, failed.detail) == ("item 3: gone", 404, {"e": 1})
+    assert called == [0, 1, 2, 3]
+
+
+async def test_an_item_in_doubt_puts_the_step_in_doubt() -> None:
+    async def behaviour(call: Call) -> Any:
+        return {1: InDoubt(message="?"), 0: Failed(reason="timeout", message="!")}.get(call.arguments["x"], 1)  # type: ignore[arg-type]
+
+    finished = await finish(compiled([GET], each(literal([{"id": 0}, {"id": 1}]), 2)), behaviour)
+    assert finished.records[0].outcome == InDoubt(message="item 1: ?")
+
+
+@pytest.mark.parametrize(
+    ("items", "reason", "words"),
+    [
+        (literal({"id": 1}), "reference", "foreach needs a list, not an object"),
+        (literal([{"id": 1}, {}]), "reference", "the current item has no id"),
+        (literal([{"id": 1}] * 101), "refused", "101 items; the limit is 100"),
+    ],
+)
+async def test_foreach_over_the_wrong_thing(items: Any, reason: str, words: str) -> None:
+    failed = (await finish(compiled([GET], each(items)))).records[0].outcome
+    assert isinstance(failed, Failed)
+    assert failed.reason == reason
+    assert words in failed.message
+
+
+async def test_foreach_over_nothing_gives_an_empty_list() -> None:
+    finished = await finish(compiled([GET], each(literal([])), answer={"a": ref("each")}))
+    assert (finished.status, finished.answer[0].value) == ("succeeded", [])
+
+
+async def test_a_condition_on_the_item_filters() -> None:
+    plan = compiled(
+        [GET], each(ITEMS, when=When(left=item("id"), op="ge", right=literal(7))), answer={"a": ref("each")}
+    )
+    assert (await finish(plan)).answer[0].value == [{"x": 7}, {"x": 8}, {"x": 9}]
+
+
+async def stuck(_: Call) -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("limits", [Limits(0.05, 20, 9), Limits(20, 0.05, 9)])
+async def test_deadlines_end_even_what_an_adapter_does_not(limits: Limits) -> None:
+    plan = compiled([GET, POST], step("a", GET), step("b", GET, {"x": ref("a")}), step("c", POST))
+    finished = await finish(plan, stuck, limits)
+    assert outcomes(finished) == {"a": "failed", "b": "skipped", "c": "in_doubt"}
+    first = finished.records[0].outcome
+    assert isinstance(first, Failed)
+    assert first.reason == "timeout"
+
+
+async def test_the_adapter_is_told_the_nearer_deadline() -> None:
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    seen: list[float] = []
+
+    async def behaviour(call: Call) -> Any:
+        seen.append(call.deadline - now)
+
+    await finish(compiled([GET], step("a", GET)), behaviour, Limits(100, 7, 9))
+    await finish(compiled([GET], step("a", GET)), behaviour, Limits(7, 100, 9))
+    assert all(7 <= left < 60 for left in seen)
+
+
+async def test_when_the_reader_goes_away_everything_is_cancelled() -> None:
+    cancelled: list[str] = []
+
+    async def behaviour(call: Call) -> Any:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(call.key)
+            raise
+
+    plan = compiled([GET], *(step(f"s{n}", GET) for n in range(5)))
+    async with aclosing(start(plan, behaviour)) as events:  # type: ignore[type-var]
+        seen = [await anext(events) for _ in range(5)]
+        await asyncio.sleep(0)
+    assert all(isinstance(event, StepStarted) for event in seen)
+    assert sorted(cancelled) == [f"run-1/s{n}" for n in range(5)]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_bug_in_an_adapter_is_not_swallowed() -> None:
+    async def behaviour(call: Call) -> Any:
+        if call.key.endswith("/a"):
+            raise ZeroDivisionError("a bug")
+        await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await finish(compiled([GET], step("a", GET), step("b", GET)), behaviour)
+    assert caught.group_contains(ZeroDivisionError)
+
+
+async def test_keys_differ_between_steps_and_items() -> None:
+    plan = compiled([GET], step("a", GET), each(ITEMS))
+    adapter = Scripted(echo)
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-9", LIMITS).events():
+        pass
+    assert {call.key for call in adapter.calls} == {"run-9/a", *(f"run-9/each/{n}" for n in range(10))}
+
+
+@pytest.mark.parametrize("first_fails", [False, True])
+async def test_ten_thousand_steps_in_a_chain(first_fails: bool) -> None:
+    """As deep as a plan can be: neither the recursion limit nor a scan over all steps for each may be in the way."""
+
+    async def behaviour(call: Call) -> Any:
+        return Failed(reason="timeout", message="!") if first_fails and call.key == "run-1/s0" else 1
+
+    steps = [step("s0", GET), *(step(f"s{n}", GET, {"x": ref(f"s{n - 1}")}) for n in range(1, 10_000))]
+    finished = await finish(compiled([GET], *steps), behaviour)
+    assert set(outcomes(finished).values()) == ({"failed", "skipped"} if first_fails else {"succeeded"})
+
+
+def test_what_is_no_graph_is_refused() -> None:
+    with pytest.raises(NotAGraph, match="b depends on zz"):
+        Graph(Plan(steps=(step("a", GET), step("b", GET, after=("zz",)))))
+    with pytest.raises(NotAGraph, match="cycle through b, c"):
+        Graph(Plan(steps=(step("a", GET), step("b", GET, {"x": ref("c")}), step("c", GET, after=("b",)))))
+    with pytest.raises(NotAGraph, match="cycle through a"):
+        Graph(Plan(steps=(step("a", GET, {"x": ref("a")}),)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_graph_with_any_failures_ends_with_a_record_for_every_step(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 12))
+    needs = [data.draw(st.sets(st.integers(0, n - 1), max_size=3)) if n else set() for n in range(size)]
+    failing = data.draw(st.sets(st.integers(0, size - 1)))
+    steps = [
+        step(f"s{n}", GET, {"x": ListValue(items=tuple(ref(f"s{m}") for m in sorted(needed)))})
+        for n, needed in enumerate(needs)
+    ]
+    finished_when_called: dict[str, set[str]] = {}
+    done: set[str] = set()
+
+    async def behaviour(call: Call) -> Any:
+        name = call.key.split("/")[1]
+        finished_when_called[name] = set(done)
+        await asyncio.sleep(0)
+        if int(name[1:]) in failing:
+            return Failed(reason="timeout", message="!")
+        done.add(name)
+        return name
+
+    finished = asyncio.run(finish(compiled([GET], *steps), behaviour))
+    expected: dict[str, str] = {}
+    for n, needed in enumerate(needs):
+        blocked = any(expected[f"s{m}"] != "succeeded" for m in needed)
+        expected[f"s{n}"] = "skipped" if blocked else "failed" if n in failing else "succeeded"
+        if not blocked:
+            assert {f"s{m}" for m in needed} <= finished_when_called[f"s{n}"]
+    assert outcomes(finished) == expected

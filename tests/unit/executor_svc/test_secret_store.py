@@ -1,0 +1,121 @@
+"""Secrets: strict to load, bound to hosts, masked wherever they turn up."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from executor_svc.secret_store import MASK, Masker, SecretsUnreadable, SecretStore, Token
+from executor_svc.settings import ExecutorSettings
+from services.contracts.api import SecretKind
+
+CANARY = 'c4n"ary/ü+ key'
+HOSTS = ["api.example.com"]
+
+
+def load(entries: Any) -> SecretStore:
+    return SecretStore.load(None, SecretStr(json.dumps(entries)))
+
+
+def test_file_and_setting_are_joined_and_the_setting_wins(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.json"
+    file.write_text(
+        json.dumps({"a.k": {"value": "from-file", "hosts": HOSTS}, "b.k": {"value": "from-file", "hosts": HOSTS}})
+    )
+    store = SecretStore.load(file, SecretStr(json.dumps({"b.k": {"value": "from-setting", "hosts": HOSTS}})))
+    assert store.names == ("a.k", "b.k")
+    assert set(store.masked()) == {"from-file", "from-setting"}
+
+
+def test_the_form_must_fit_the_kind() -> None:
+    store = load({"l": {"username": "u", "password": CANARY, "hosts": HOSTS}})
+    assert store.get("l", SecretKind.BASIC) is not None
+    assert (
+        store.get("l", SecretKind.BEARER)
+        is store.get("l", SecretKind.UNSUPPORTED)
+        is store.get("x", SecretKind.BASIC)
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [CANARY], {"x": CANARY}, {"x": {"value": CANARY}}, {"x": {"value": CANARY, "hosts": []}},
+        {"x": {"value": CANARY, "hosts": ["https://evil/" + CANARY]}}, {"x": {"value": CANARY + "\r\n", "hosts": HOSTS}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "extra": CANARY}}, {"x": {"username": "u:" + CANARY, "password": CANARY, "hosts": HOSTS}},
+        {"x": {"value": "short", "hosts": HOSTS}},
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_without_the_value(entries: Any) -> None:
+    with pytest.raises(SecretsUnreadable) as caught:
+        load(entries)
+    assert CANARY not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_unreadable_files_and_texts(tmp_path: Path) -> None:
+    with pytest.raises(SecretsUnreadable, match="cannot be read"):
+        SecretStore.load(tmp_path / "none.json", None)
+    with pytest.raises(SecretsUnreadable, match="not a JSON object"):
+        SecretStore.load(None, SecretStr("{"))
+
+
+def test_settings_do_not_show_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS", json.dumps({"a": {"value": CANARY, "hosts": HOSTS}}))
+    monkeypatch.setenv("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", '["127.0.0.1:80"]')
+    settings = ExecutorSettings()
+    assert settings.allowed_private_hosts == ("127.0.0.1:80",)
+    assert SecretStore.load(settings.secrets_file, settings.secrets).names == ("a",)
+    assert "c4n" not in repr(settings) + str(settings.model_dump())
+    assert "c4n" not in repr(load({"a": {"value": CANARY, "hosts": HOSTS}}).get("a", SecretKind.BEARER))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "url", "bound"),
+    [
+        (["a.com"], ("https", "a.com", 443), True), (["a.com"], ("http", "a.com", 80), False), (["a.com"], ("https", "a.com", 8443), False),
+        (["A.com:8080"], ("http", "a.com", 8080), True), (["a.com"], ("https", "x.a.com", 443), False),
+        (["a.com"], ("https", "a.com.evil", 443), False), (["[::1]:80"], ("http", "::1", 80), True),
+    ],
+)  # fmt: skip
+def test_where_a_secret_may_go(hosts: list[str], url: tuple[str, str, int], bound: bool) -> None:
+    assert Token(value=SecretStr(CANARY), hosts=tuple(hosts)).bound_to(*url) is bound
+
+
+TEXT = st.text(st.characters(blacklist_characters="*", blacklist_categories=("Cs",)))
+
+
+@given(TEXT.filter(lambda text: len(text) >= 6), TEXT, TEXT)
+def test_a_secret_is_masked_in_any_surroundings(secret: str, before: str, after: str) -> None:
+    masked = Masker([secret]).json([before + secret + after, {secret: secret}])
+    assert isinstance(masked, list)
+    assert MASK in str(masked[0])
+    assert secret not in str(masked[0])
+    assert masked[1] == {MASK: MASK}
+
+
+def test_encoded_forms_are_masked_too() -> None:
+    store = load({"l": {"username": "user", "password": CANARY, "hosts": HOSTS}})
+    masker = Masker(store.masked())
+    login = store.get("l", SecretKind.BASIC)
+    assert login is not None
+    for form in ("c4n%22ary%2F%C3%BC%2B%20key", "c4n%22ary%2F%C3%BC%2B+key", json.dumps(CANARY)[1:-1], *login.masked()):
+        assert masker.text(f"<{form}>") == f"<{MASK}>"
+
+
+def test_values_without_secrets_are_passed_through_as_they_are() -> None:
+    value = {"a": [1, {"b": "x"}], "c": "d"}
+    assert Masker([CANARY]).json(value) is value  # type: ignore[arg-type]
+
+
+def test_issued_tokens_are_learned_and_old_ones_forgotten() -> None:
+    masker = Masker([])
+    for n in range(300):
+        masker.add(f"token-{n:04}")
+    assert masker.text("token-0299 token-0000") == f"{MASK} token-0000"
