@@ -25,6 +25,7 @@ RANDOM = (
     "NESTOR_SANDBOX_BEARER_TOKEN",
     "NESTOR_SANDBOX_OAUTH_CLIENT_SECRET",
 )
+SANDBOX_HOST = "sandbox:8000"
 FIXED = {"NESTOR_SANDBOX_BASIC_USERNAME": "sandbox", "NESTOR_SANDBOX_OAUTH_CLIENT_ID": "sandbox-client"}
 
 
@@ -50,14 +51,24 @@ def complete_env(path: Path) -> tuple[dict[str, str], list[str]]:
     return have | added, list(added)
 
 
-def executor_secrets(env: dict[str, str]) -> dict[str, str]:
-    """The sandbox's credentials under the names by which plans refer to them."""
-    prefix = "NESTOR_SANDBOX_"
-    mine = sorted(name for name in env if name.startswith(prefix))
-    return {f"sandbox_{name.removeprefix(prefix).lower()}": env[name] for name in mine}
+def executor_secrets(env: dict[str, str]) -> dict[str, dict[str, object]]:
+    """The sandbox's credentials by name (`provider.scheme`), each bound to the one host it may be sent to."""
+    known = {
+        "apiKey": {"value": env["NESTOR_SANDBOX_API_KEY"]},
+        "basic": {
+            "username": env["NESTOR_SANDBOX_BASIC_USERNAME"],
+            "password": env["NESTOR_SANDBOX_BASIC_PASSWORD"],
+        },
+        "bearer": {"value": env["NESTOR_SANDBOX_BEARER_TOKEN"]},
+        "oauth2": {
+            "client_id": env["NESTOR_SANDBOX_OAUTH_CLIENT_ID"],
+            "client_secret": env["NESTOR_SANDBOX_OAUTH_CLIENT_SECRET"],
+        },
+    }
+    return {f"sandbox.{scheme}": {**entry, "hosts": [SANDBOX_HOST]} for scheme, entry in known.items()}
 
 
-def write_secrets(path: Path, values: dict[str, str]) -> None:
+def write_secrets(path: Path, values: dict[str, dict[str, object]]) -> None:
     """Write the executor's secrets file.
 
     docker-compose mounts it as it is, owner and mode included, and the container's user is not its owner. So the file

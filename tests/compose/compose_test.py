@@ -189,9 +189,11 @@ def check_hardening(stack: Stack) -> None:
 
 def import_sandbox(stack: Stack) -> None:
     """Read the sandbox's OpenAPI document, as its operator would, and import it through the gateway."""
-    document = json.loads(stack.compose("exec", "-T", "sandbox", "python", "-c", READ_DOCUMENT, capture=True))
-    answer = stack.call("POST", "/apis/import", {"document": document})
-    expect(answer.status in (200, 201), "the import must succeed", answer)
+    document = stack.compose("exec", "-T", "sandbox", "python", "-c", READ_DOCUMENT, capture=True)
+    answer = stack.call("POST", "/apis:import", {"document": document, "provider": "sandbox"})
+    expect(answer.status == 200, "the import must be accepted", answer)
+    report = json.loads(str(answer.body).splitlines()[-1])
+    expect(report.get("kind") == "report", "the import must end with its report", report)
 
 
 def check_solved(stack: Stack) -> None:
