@@ -88,6 +88,7 @@ class Proof(Contract):
     """What was proved of a plan, and against which APIs."""
 
     checks: int = Field(ge=0, description="How many single facts were checked.")
+    assumed: int = Field(default=0, ge=0, description="How many facts no schema tells, so they were taken on trust.")
     stages: tuple[tuple[str, ...], ...] = Field(
         default=(), description="Steps by depth; one stage can run in parallel."
     )

@@ -1,0 +1,128 @@
+"""The compiler: a plan is proved before anything is sent, or it is said what keeps it from being proved.
+
+A pure function of plan, APIs, policy and the names of configured credentials; it fetches nothing and calls nothing.
+What it proves is what plan.md asks of a plan: every API and argument exists, literals satisfy their JSON Schema,
+every reference leads to a field of a fitting type, the order can be executed, the policy allows it and the
+credentials are there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from planner_svc.compiler.access import Access, check_access
+from planner_svc.compiler.arguments import ArgumentChecker
+from planner_svc.compiler.findings import Findings
+from planner_svc.compiler.graph import Graph, check_graph
+from planner_svc.compiler.implicit import Completer, find_missing, report_missing
+from planner_svc.compiler.schemas import Schemas
+from services.contracts.api import Api
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, content_hash
+from services.contracts.planning import CompiledPlan, CompileResponse, DiagnosticCode, Fix, Policy, Proof
+from services.errors import ValidationFailed
+
+MAX_VALUES = 200_000
+"""Values in a plan's arguments, nested ones and those inside literals included."""
+
+MAX_DEPTH = 64
+"""Nesting of one argument, in levels."""
+
+
+def compile_plan(
+    plan: Plan, apis: Iterable[Api], policy: Policy, credentials: Sequence[str] | None = None
+) -> CompileResponse:
+    """Prove a plan.
+
+    Args:
+        plan: What a backend or a person proposes.
+        apis: The plan's APIs; further ones are candidates for implicit calls and fixes.
+        policy: Which calls may go out.
+        credentials: Names of the configured secrets; None: credentials are not checked.
+
+    Returns:
+        The compiled plan and warnings; or errors, and a question for each argument the user must supply. The compiled
+        plan differs from the one given only by what its proof lists as inserted and its warnings say was filled in.
+
+    Raises:
+        ValidationFailed: two different APIs of one id are given.
+    """
+    known = _by_id(apis)
+    findings, schemas = Findings(), Schemas()
+    if problem := _too_large(plan):
+        findings.error(DiagnosticCode.TOO_LARGE, problem, fixes=[Fix(message="Split the request into smaller ones.")])
+        return CompileResponse(diagnostics=findings.sorted())
+    configured = None if credentials is None else frozenset(credentials)
+    checker = ArgumentChecker(plan, known, schemas, findings)
+    missing = find_missing(plan, known, checker)
+    completer = Completer(plan, known, policy, configured, checker, schemas) if missing else None
+    if completer is not None:
+        plan = completer.complete(missing, findings)
+        checker = ArgumentChecker(plan, known, schemas, findings)
+        missing = find_missing(plan, known, checker)
+    questions = report_missing(missing, completer, findings)
+    for step in plan.steps:
+        checker.check_step(step)
+    checker.check_answer()
+    graph = check_graph(plan, known, findings)
+    access = check_access(plan, known, policy, configured, findings)
+    if findings.errors:
+        return CompileResponse(diagnostics=findings.sorted(), questions=questions)
+    inserted = tuple(completer.inserted) if completer is not None else ()
+    compiled = _prove(plan, known, graph, access, inserted, (findings.checks, schemas.assumed))
+    return CompileResponse(compiled=compiled, diagnostics=findings.sorted())
+
+
+def _prove(
+    plan: Plan, apis: Mapping[str, Api], graph: Graph, access: Access, inserted: tuple[str, ...], facts: tuple[int, int]
+) -> CompiledPlan:
+    used = {step.api: apis[step.api] for step in plan.steps}
+    proof = Proof(
+        checks=facts[0],
+        assumed=facts[1],
+        stages=graph.stages,
+        api_hashes={api_id: _hash(api) for api_id, api in used.items()},
+        mutating=access.mutating,
+        approvals=access.approvals,
+        credentials=access.credentials,
+        inserted=inserted,
+    )
+    return CompiledPlan(plan=plan, apis=used, proof=proof)
+
+
+def _by_id(apis: Iterable[Api]) -> dict[str, Api]:
+    known: dict[str, Api] = {}
+    for api in apis:
+        if known.setdefault(api.id, api) != api:
+            raise ValidationFailed(f"two different APIs are called {api.id!r}")
+    return known
+
+
+def _hash(api: Api) -> str:
+    return api.content_hash or content_hash(api.model_dump(mode="json", exclude={"content_hash"}))
+
+
+def _too_large(plan: Plan) -> str | None:
+    """Why the plan is too large to look at; None where it is not. No recursion: depth is what is measured."""
+    level: list[object] = [value for step in plan.steps for value in step.arguments.values()]
+    for step in plan.steps:
+        level += [step.foreach.items] if step.foreach is not None else []
+        level += [step.when.left, step.when.right] if step.when is not None else []
+    count = 0
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return None
+        count += len(level)
+        if count > MAX_VALUES:
+            return f"the plan holds more than {MAX_VALUES} values"
+        level = [child for value in level for child in _inside(value)]
+    return f"an argument is nested deeper than {MAX_DEPTH} levels" if level else None
+
+
+def _inside(value: Value | object) -> Iterable[object]:
+    if isinstance(value, LiteralValue):
+        return _inside(value.value)
+    if isinstance(value, ListValue):
+        return value.items
+    if isinstance(value, ObjectValue):
+        return value.fields.values()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,85 @@
+"""What may be called: the policy, the approvals it asks for, and the credentials a call must present."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from planner_svc.compiler.findings import Findings
+from services.contracts.api import Api, SecretKind
+from services.contracts.plan import Plan
+from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Steps that change state, steps to approve, and the names of the secrets the calls will present."""
+
+    mutating: tuple[str, ...]
+    approvals: tuple[str, ...]
+    credentials: tuple[str, ...]
+
+
+def decide(policy: Policy, api: Api) -> Decision:
+    """What the policy says of calling an API: `deny` wins over `allow`, both over the rule for mutating calls."""
+    if any(fnmatchcase(api.id, pattern) for pattern in policy.deny):
+        return Decision.DENY
+    if not api.mutating or any(fnmatchcase(api.id, pattern) for pattern in policy.allow):
+        return Decision.ALLOW
+    return policy.mutating
+
+
+def secrets_for(api: Api, configured: frozenset[str] | None) -> tuple[str, ...] | None:
+    """The names of the secrets for the first alternative that can be presented; None where there is no such one.
+
+    With ``configured`` None, what is configured is not known and every supported alternative counts.
+    """
+    if not api.security:
+        return ()
+    for alternative in api.security:
+        if any(requirement.kind is SecretKind.UNSUPPORTED for requirement in alternative):
+            continue
+        names = tuple(requirement.secret for requirement in alternative)
+        if configured is None or configured.issuperset(names):
+            return names
+    return () if configured is None else None
+
+
+def check_access(
+    plan: Plan, apis: Mapping[str, Api], policy: Policy, configured: frozenset[str] | None, findings: Findings
+) -> Access:
+    """Report denied calls, calls to approve and missing credentials (each API's once, at its first step)."""
+    used = {step.api: apis[step.api] for step in plan.steps if step.api in apis}
+    decisions = {api_id: decide(policy, api) for api_id, api in used.items()}
+    secrets = {api_id: secrets_for(api, configured) for api_id, api in used.items()}
+    mutating, approvals, reported = [], [], set()
+    for step in plan.steps:
+        api = used.get(step.api)
+        if api is None:
+            continue
+        findings.checks += 2
+        if api.mutating:
+            mutating.append(step.id)
+        if decisions[api.id] is Decision.DENY:
+            findings.error(DiagnosticCode.DENIED, f"the policy does not allow calls of {api.id}", step.id)
+        elif decisions[api.id] is Decision.ASK:
+            approvals.append(step.id)
+            message = f"{api.id} may change something ({api.method}), so it needs an approval before anything is sent"
+            findings.warning(DiagnosticCode.APPROVAL_REQUIRED, message, step.id)
+        if secrets[api.id] is None and api.id not in reported:
+            reported.add(api.id)
+            _report_missing(step.id, api, configured or frozenset(), findings)
+    names = dict.fromkeys(name for found in secrets.values() for name in found or ())
+    return Access(tuple(mutating), tuple(approvals), tuple(names))
+
+
+def _report_missing(step: str, api: Api, configured: frozenset[str], findings: Findings) -> None:
+    fixes = []
+    for alternative in api.security:
+        if unsupported := [r.scheme for r in alternative if r.kind is SecretKind.UNSUPPORTED]:
+            fixes.append(Fix(message=f"The scheme {unsupported[0]!r} is of a kind that cannot be presented."))
+        else:
+            missing = [r.secret for r in alternative if r.secret not in configured]
+            fixes.append(Fix(message=f"Configure {' and '.join(missing)}.", value=list(missing)))
+    names = " or ".join(" and ".join(str(name) for name in f.value) for f in fixes if isinstance(f.value, list))
+    message = f"{api.id} needs a credential that is not configured" + (f": {names}" if names else "")
+    findings.error(DiagnosticCode.MISSING_CREDENTIAL, message, step, fixes=fixes)

@@ -1,0 +1,61 @@
+"""Collects what the compiler finds, within bounds: a plan of ten thousand bad steps gets a readable answer too."""
+
+import difflib
+from collections.abc import Iterable
+
+from services.contracts.planning import Diagnostic, DiagnosticCode, Fix
+
+MAX_DIAGNOSTICS = 200
+MAX_SUGGESTIONS = 20
+"""Diagnostics that get "did you mean": comparing names is the slowest thing the compiler does."""
+
+
+class Findings:
+    """Diagnostics in the order they were found, errors first when read, and the number of facts checked."""
+
+    def __init__(self) -> None:
+        self.checks = 0
+        self.errors = 0
+        self._all: list[Diagnostic] = []
+        self._suggestions = 0
+
+    def error(
+        self,
+        code: DiagnosticCode,
+        message: str,
+        step: str | None = None,
+        argument: str | None = None,
+        fixes: Iterable[Fix] = (),
+    ) -> None:
+        """Record something that keeps the plan from being proved."""
+        self.errors += 1
+        self._add(Diagnostic(code=code, step=step, argument=argument, message=message, fixes=tuple(fixes)))
+
+    def warning(
+        self,
+        code: DiagnosticCode,
+        message: str,
+        step: str | None = None,
+        argument: str | None = None,
+        fixes: Iterable[Fix] = (),
+    ) -> None:
+        """Record something worth knowing that does not keep the plan from being proved."""
+        self._add(
+            Diagnostic(code=code, severity="warning", step=step, argument=argument, message=message, fixes=tuple(fixes))
+        )
+
+    def similar(self, name: str, known: Iterable[str]) -> list[str]:
+        """Up to three known names like a wrong one, best first."""
+        if self._suggestions >= MAX_SUGGESTIONS:
+            return []
+        self._suggestions += 1
+        return difflib.get_close_matches(name, list(known)[:2_000], n=3, cutoff=0.6)
+
+    def sorted(self) -> tuple[Diagnostic, ...]:
+        """Errors first, otherwise in the order found."""
+        return tuple(sorted(self._all, key=lambda diagnostic: diagnostic.severity))
+
+    def _add(self, diagnostic: Diagnostic) -> None:
+        room = MAX_DIAGNOSTICS if diagnostic.severity == "error" else MAX_DIAGNOSTICS // 2
+        if len(self._all) < room:
+            self._all.append(diagnostic)

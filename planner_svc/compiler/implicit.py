@@ -1,0 +1,259 @@
+"""Missing arguments: who could produce them, calls that go without saying, and questions for the rest.
+
+NESTful calls a call *implicit* when the request does not mention it but a later call needs its output. The compiler
+adds one only where there is no choice: the argument is an identifier (something systems know and people do not say),
+exactly one of the given APIs produces it, that API only reads, and everything it needs itself is in the plan already.
+Whatever is filled in this way is reported as a warning, and added steps are listed in the proof.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from planner_svc.compiler.access import decide, secrets_for
+from planner_svc.compiler.arguments import ArgumentChecker
+from planner_svc.compiler.assign import mismatch
+from planner_svc.compiler.findings import Findings
+from planner_svc.compiler.schemas import Node, Schemas
+from services.contracts.api import Api, Location, Parameter
+from services.contracts.base import JsonPath
+from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value
+from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy, Question
+
+MAX_COMPLETED = 100
+MAX_INSERTED = 16
+MAX_FIELDS = 200
+MAX_QUESTIONS = 50
+_MAX_NESTING = 3
+
+_SPECIFIC = frozenset({"iata", "icao", "lat", "latitude", "lon", "lng", "longitude", "sku", "timezone", "token"})
+"""Words that name an identifier by themselves."""
+_IDENTIFIERS = _SPECIFIC | {"code", "guid", "handle", "id", "ids", "iso", "key", "ref", "reference", "slug"}
+"""Last words of longer names that do."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A required argument that a step does not have."""
+
+    step: Step
+    api: Api
+    parameter: Parameter
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A field of an API's response that may hold a missing argument."""
+
+    api: Api
+    path: JsonPath
+    certain: bool
+    """Whether the argument is an identifier, so that a field of its name is the same thing and no coincidence."""
+
+
+def find_missing(plan: Plan, apis: Mapping[str, Api], checker: ArgumentChecker) -> list[Missing]:
+    """Required arguments that steps of known APIs do not have, in the plan's order."""
+    required = {
+        api_id: [entry for entry in reversed(checker.parameters(apis[api_id]).values()) if entry[0].required]
+        for api_id in {step.api for step in plan.steps} & apis.keys()
+    }
+    return [
+        Missing(step, apis[step.api], parameter, node)
+        for step in plan.steps
+        for parameter, node in required.get(step.api, ())
+        if parameter.name not in step.arguments
+    ]
+
+
+class Completer:
+    """Fills missing arguments of one plan where there is no choice."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        apis: Mapping[str, Api],
+        policy: Policy,
+        configured: frozenset[str] | None,
+        checker: ArgumentChecker,
+        schemas: Schemas,
+    ) -> None:
+        self._steps = list(plan.steps)
+        self._answer = plan.answer
+        self._checker = checker
+        self._schemas = schemas
+        self._callable = {
+            api.id
+            for api in apis.values()
+            if not api.mutating
+            and not api.deprecated
+            and decide(policy, api) is Decision.ALLOW
+            and secrets_for(api, configured) is not None
+        }
+        self._fields = self._index(apis.values())
+        self._literals = self._known_literals()
+        self.inserted: list[str] = []
+
+    def complete(self, missing: list[Missing], findings: Findings) -> Plan:
+        """The plan with what could be filled, each reported as a warning."""
+        for gap in missing[:MAX_COMPLETED]:
+            value = self._from_plan(gap) or self._from_call(gap)
+            if value is None:
+                continue
+            index = self._index_of(gap.step.id)
+            step = self._steps[index]
+            self._steps[index] = step.model_copy(update={"arguments": {**step.arguments, gap.parameter.name: value}})
+            source = f"the output of {value.step!r}" + "".join(f".{part}" for part in value.path)
+            message = f"{gap.parameter.name!r} was missing and is taken from {source}"
+            findings.warning(DiagnosticCode.MISSING_ARGUMENT, message, gap.step.id, gap.parameter.name)
+        return Plan(steps=tuple(self._steps), answer=self._answer)
+
+    def fixes(self, gap: Missing) -> list[Fix]:
+        """The APIs that may supply a missing argument, best named first."""
+        found: dict[str, Producer] = {}
+        for producer in self._producers(gap):
+            if producer.api.id in self._callable and producer.api.id != gap.api.id:
+                found.setdefault(producer.api.id, producer)
+        return [
+            Fix(message=f"Call {p.api.id}, whose output has {'.'.join(map(str, p.path))}.", api=p.api.id)
+            for p in list(found.values())[:3]
+        ]
+
+    def _from_plan(self, gap: Missing) -> Reference | None:
+        """The one earlier step whose output holds the argument."""
+        producers = self._certain(gap)
+        found = [
+            Reference(step=step.id, path=producers[step.api].path)
+            for step in self._steps[: self._index_of(gap.step.id)]
+            if step.foreach is None and step.api in producers
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _from_call(self, gap: Missing) -> Reference | None:
+        """A new step before this one: the call of the one API that produces the argument from what is known."""
+        calls = {}
+        for producer in self._certain(gap).values():
+            if producer.api.id in self._callable and producer.api.id != gap.api.id:
+                arguments = self._arguments_for(producer.api, gap)
+                if arguments is not None:
+                    calls[producer.api.id] = (producer, arguments)
+        if len(calls) != 1 or len(self.inserted) >= MAX_INSERTED:
+            return None
+        producer, arguments = next(iter(calls.values()))
+        taken = {step.id for step in self._steps}
+        step_id = next(name for n in range(1, len(taken) + 2) if (name := f"implicit{n}") not in taken)
+        step = Step(id=step_id, api=producer.api.id, arguments=arguments)
+        self._steps.insert(self._index_of(gap.step.id), step)
+        self.inserted.append(step_id)
+        return Reference(step=step_id, path=producer.path)
+
+    def _arguments_for(self, api: Api, gap: Missing) -> dict[str, Value] | None:
+        """What an API requires, from literals already in the plan under the same name; None where some is not known."""
+        arguments: dict[str, Value] = {}
+        for name, (parameter, node) in self._checker.parameters(api).items():
+            if parameter.required:
+                own = gap.step.arguments.get(name)
+                known = own if isinstance(own, LiteralValue) else self._literals.get(_fold(name))
+                if known is None or self._schemas.problem(node, known.value) is not None:
+                    return None
+                arguments[name] = known
+        return arguments
+
+    def _certain(self, gap: Missing) -> dict[str, Producer]:
+        """The likeliest certain producer of each API, by the API's id."""
+        found: dict[str, Producer] = {}
+        for producer in self._producers(gap):
+            if producer.certain:
+                found.setdefault(producer.api.id, producer)
+        return found
+
+    def _producers(self, gap: Missing) -> Iterator[Producer]:
+        """Fields of the argument's name first, then fields whose API or object supplies the rest of the name.
+
+        ``countryCode`` comes from a field ``countryCode``, or from a field ``code`` of an API named ``findCountry``.
+        """
+        wanted = _fold(gap.parameter.name)
+        as_text = gap.parameter.location is not Location.BODY
+        for start in range(max(len(wanted) - 1, 1)):
+            rest = wanted[:start]
+            for api, path, node in self._fields.get(wanted[start:], ()):
+                named = not rest or (len(rest) >= 3 and rest in _fold(api.name + "".join(map(str, path[:-1]))))
+                if named and mismatch(self._schemas, node, gap.node, as_text=as_text) is None:
+                    yield Producer(api, path, certain=_is_identifier(gap.parameter.name))
+
+    def _index(self, apis: Iterable[Api]) -> dict[str, list[tuple[Api, JsonPath, Node]]]:
+        """Response fields by their last name, folded. Fields inside lists are left out: which item would it be?"""
+        index: dict[str, list[tuple[Api, JsonPath, Node]]] = {}
+        for api in apis:
+            for path, node in self._fields_of(self._checker.response(api)):
+                index.setdefault(_fold(str(path[-1])), []).append((api, path, node))
+        return index
+
+    def _fields_of(self, root: Node) -> Iterator[tuple[JsonPath, Node]]:
+        waiting: list[tuple[JsonPath, Node]] = [((), root)]
+        for _ in range(MAX_FIELDS):
+            if not waiting:
+                return
+            path, node = waiting.pop(0)
+            if path:
+                yield path, node
+            if len(path) < _MAX_NESTING and self._schemas.kinds(node) - {"null"} == {"object"}:
+                waiting += [((*path, name), child) for name, child in self._schemas.properties(node).items()]
+
+    def _known_literals(self) -> dict[str, LiteralValue]:
+        """Literals of the plan by argument name, where all under one name are equal."""
+        found: dict[str, LiteralValue | None] = {}
+        for step in self._steps:
+            for name, value in step.arguments.items():
+                if isinstance(value, LiteralValue):
+                    key = _fold(name)
+                    found[key] = value if found.get(key, value) == value else None
+        return {key: value for key, value in found.items() if value is not None}
+
+    def _index_of(self, step_id: str) -> int:
+        return next(index for index, step in enumerate(self._steps) if step.id == step_id)
+
+
+def report_missing(missing: list[Missing], completer: Completer | None, findings: Findings) -> tuple[Question, ...]:
+    """An error and a question for each argument that is still missing."""
+    questions = []
+    for number, gap in enumerate(missing):
+        fixes = completer.fixes(gap) if completer is not None and number < MAX_QUESTIONS else []
+        message = f"{gap.api.id} needs {gap.parameter.name!r}" + _detail(gap.parameter)
+        findings.error(DiagnosticCode.MISSING_ARGUMENT, message, gap.step.id, gap.parameter.name, fixes)
+        if number < MAX_QUESTIONS:
+            questions.append(_question(gap))
+    return tuple(questions)
+
+
+def _question(gap: Missing) -> Question:
+    label = " ".join(word.lower() for word in _WORD.findall(gap.parameter.name)) or gap.parameter.name
+    purpose = gap.api.summary or gap.api.name
+    choices = gap.parameter.json_schema.get("enum")
+    listed = ", ".join(map(str, choices[:20])) if isinstance(choices, list) else ""
+    text = f"What is the {label} for “{purpose.rstrip('.')}”?{_detail(gap.parameter)}"
+    if listed:
+        text += f" Choose one of: {listed}."
+    return Question(
+        step=gap.step.id,
+        api=gap.api.id,
+        argument=gap.parameter.name,
+        text=text,
+        json_schema=gap.parameter.json_schema,
+    )
+
+
+def _detail(parameter: Parameter) -> str:
+    description = " ".join(parameter.description.split())[:300].rstrip(".")
+    return f" ({description})" if description else ""
+
+
+def _is_identifier(name: str) -> bool:
+    """Whether the last word of a name is one of what systems know and people rarely say."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return bool(words) and words[-1] in (_IDENTIFIERS if len(words) > 1 else _SPECIFIC)
+
+
+def _fold(name: str) -> str:
+    return "".join(character for character in name if character.isalnum()).lower()

@@ -1,0 +1,391 @@
+"""What a JSON Schema (2020-12) says of a value, as far as a compiler needs to know before any value is there.
+
+Schemas come from imported documents, so they are hostile until shown otherwise: nothing is ever fetched, patterns run
+on a linear-time engine, and expansion and validation have budgets. A schema that is broken or over budget allows
+everything, and the fact is counted as *assumed* instead of proved.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jsonschema_rs
+from pydantic import JsonValue
+
+from services.contracts.base import JsonSchema
+
+KINDS = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+"""JSON's types; ``number`` here means one with a fraction, so a schema's ``number`` is ``{"integer", "number"}``."""
+
+MAX_BRANCHES = 64
+EXPANSION_BUDGET = 2_000
+VALIDATION_BUDGET = 50_000
+MAX_MESSAGE = 300
+_REGEX_BYTES = 1_000_000
+
+Branch = tuple[JsonSchema, ...]
+"""Flat schemas that hold together: one alternative of a schema."""
+Absence = Literal["missing", "wrong_kind"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A schema together with the definitions its ``#/$defs/NAME`` references lead to."""
+
+    schema: JsonValue
+    definitions: Mapping[str, JsonSchema] = field(default_factory=dict)
+
+
+ANYTHING = Node({})
+
+
+class _OverBudget(Exception):
+    """A schema is too expensive to look into."""
+
+
+class Schemas:
+    """Answers questions about schemas and remembers the answers. One instance serves one compilation.
+
+    Caches are keyed by the identity of schema objects, which live as long as the instance does.
+    """
+
+    def __init__(self) -> None:
+        self.assumed = 0
+        """How many facts no schema could tell."""
+        self._branches: dict[int, tuple[Node, list[Branch]]] = {}
+        self._kinds: dict[int, tuple[Node, frozenset[str]]] = {}
+        self._children: dict[tuple[int, str | int, bool], tuple[Node, Node | Absence]] = {}
+        self._validators: dict[int, tuple[Node, jsonschema_rs.Draft202012Validator | None]] = {}
+
+    def branches(self, node: Node) -> list[Branch]:
+        """The alternatives of a schema, references and combinators resolved; none where none fits."""
+        cached = self._branches.get(id(node.schema))
+        if cached is None:
+            try:
+                found = _expand(node.schema, node.definitions, frozenset(), itertools.count())
+            except _OverBudget:
+                found = [()]
+            cached = self._branches[id(node.schema)] = (node, found)
+        return cached[1]
+
+    def kinds(self, node: Node) -> frozenset[str]:
+        """The JSON types a value may have."""
+        cached = self._kinds.get(id(node.schema))
+        if cached is None:
+            found = frozenset().union(*(branch_kinds(branch) for branch in self.branches(node)))
+            cached = self._kinds[id(node.schema)] = (node, found)
+        return cached[1]
+
+    def is_anything(self, node: Node) -> bool:
+        """Whether the schema says nothing of the value's type."""
+        return self.kinds(node) == KINDS
+
+    def child(self, node: Node, part: str | int, *, strict: bool) -> Node | Absence:
+        """The schema of a member or an item.
+
+        Where ``strict``, an object that lists its properties has no others unless it says so: the question is what a
+        later step may rely on. Otherwise JSON Schema's own rule holds, by which undeclared properties are allowed.
+        """
+        key = (id(node.schema), part, strict)
+        cached = self._children.get(key)
+        if cached is None:
+            cached = self._children[key] = (node, self._find_child(node, part, strict))
+        return cached[1]
+
+    def properties(self, node: Node) -> dict[str, Node]:
+        """The properties an object is said to have, in order."""
+        names = dict.fromkeys(
+            name for branch in self.branches(node) for schema in branch for name in _dict(schema.get("properties"))
+        )
+        found = ((name, self.child(node, name, strict=True)) for name in names)
+        return {name: child for name, child in found if isinstance(child, Node)}
+
+    def required(self, node: Node) -> frozenset[str]:
+        """The properties every object allowed here must have."""
+        sets = [
+            {name for schema in branch for name in _list(schema.get("required")) if isinstance(name, str)}
+            for branch in self.branches(node)
+        ]
+        return frozenset(set.intersection(*sets)) if sets else frozenset()
+
+    def enumeration(self, node: Node) -> list[JsonValue] | None:
+        """The values listed by ``enum`` or ``const``; None where any branch lists none."""
+        values: list[JsonValue] = []
+        for branch in self.branches(node):
+            listed = [_listed(schema) for schema in branch if "const" in schema or isinstance(schema.get("enum"), list)]
+            if not listed:
+                return None
+            values += sorted(listed, key=len)[0]
+        return values
+
+    def formats(self, node: Node) -> frozenset[str] | None:
+        """The formats of a text; None where any branch names none."""
+        found: set[str] = set()
+        for branch in self.branches(node):
+            names = [schema["format"] for schema in branch if isinstance(schema.get("format"), str)]
+            if not names:
+                return None
+            found.update(str(name) for name in names)
+        return frozenset(found)
+
+    def problem(self, node: Node, value: JsonValue) -> str | None:
+        """Why a literal is not allowed, in words; None where it is, or where the schema cannot be used (assumed)."""
+        validator = self._validator(node)
+        if validator is None or not _affordable(node, value):
+            self.assumed += 1
+            return None
+        try:
+            error = next(iter(validator.iter_errors(value)), None)
+        except ValueError:  # lone surrogates, a backtracking or a recursion limit
+            self.assumed += 1
+            return None
+        if error is None:
+            return None
+        place = "".join(f"[{part!r}]" for part in error.instance_path)
+        return _shorten(f"{place}: {error.message}" if place else error.message)
+
+    def describe(self, node: Node) -> str:
+        """The type in words, for messages: "a list", "text or a whole number"."""
+        kinds = self.kinds(node)
+        if kinds == KINDS:
+            return "any value"
+        words = {"null": "null", "boolean": "true or false", "string": "text", "array": "a list", "object": "an object"}
+        names = [words[kind] for kind in sorted(kinds) if kind in words and (kind != "null" or len(kinds) == 1)]
+        if "number" in kinds:
+            names.append("a number")
+        elif "integer" in kinds:
+            names.append("a whole number")
+        return " or ".join(names) or "nothing"
+
+    def _find_child(self, node: Node, part: str | int, strict: bool) -> Node | Absence:
+        found: list[JsonValue] = []
+        absence: Absence = "wrong_kind"
+        for branch in self.branches(node):
+            kind = "array" if isinstance(part, int) else "object"
+            if kind not in branch_kinds(branch):
+                continue
+            schemas = _items(branch, part) if isinstance(part, int) else _members(branch, part, strict)
+            if schemas is None:
+                absence = "missing"
+            else:
+                found.append(schemas[0] if len(schemas) == 1 else {"allOf": schemas} if schemas else {})
+        if not found:
+            return absence
+        return Node(found[0] if len(found) == 1 else {"anyOf": found}, node.definitions)
+
+    def _validator(self, node: Node) -> jsonschema_rs.Draft202012Validator | None:
+        cached = self._validators.get(id(node.schema))
+        if cached is None:
+            cached = self._validators[id(node.schema)] = (node, _build_validator(node))
+        return cached[1]
+
+
+def branch_kinds(branch: Branch) -> frozenset[str]:
+    """The JSON types one alternative allows. Without ``type``, keywords of objects and lists tell."""
+    kinds = KINDS
+    typed = False
+    for schema in branch:
+        names = schema.get("type")
+        if names is not None:
+            typed = True
+            kinds &= _named_kinds(names)
+        if "const" in schema or isinstance(schema.get("enum"), list):
+            typed = True
+            kinds &= frozenset(kind_of(value) for value in _listed(schema))
+    if not typed:
+        if any(key in schema for schema in branch for key in ("properties", "additionalProperties", "required")):
+            return frozenset({"object"})
+        if any(key in schema for schema in branch for key in ("items", "prefixItems")):
+            return frozenset({"array"})
+    return kinds
+
+
+def kind_of(value: JsonValue) -> str:
+    """The JSON type of a value, in the terms of ``KINDS``."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, dict):
+        return "object"
+    return "integer" if isinstance(value, int) or (math.isfinite(value) and value.is_integer()) else "number"
+
+
+def schema_of(value: JsonValue, depth: int = 0) -> JsonSchema:
+    """A schema that describes one JSON value: what a reference into a literal may rely on."""
+    if isinstance(value, dict) and depth < 16:
+        return {"type": "object", "properties": {name: schema_of(item, depth + 1) for name, item in value.items()}}
+    if isinstance(value, list) and depth < 16:
+        return {"type": "array", "prefixItems": [schema_of(item, depth + 1) for item in value[:MAX_BRANCHES]]}
+    return {"type": kind_of(value)}
+
+
+def _expand(
+    schema: JsonValue, definitions: Mapping[str, JsonSchema], seen: frozenset[str], spent: Iterator[int]
+) -> list[Branch]:
+    if next(spent) > EXPANSION_BUDGET:
+        raise _OverBudget
+    if schema is False:
+        return []
+    if not isinstance(schema, dict) or not schema:
+        return [()]
+    factors: list[list[Branch]] = [[(schema,)]]
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference not in seen:
+        factors.append(_expand(_target(reference, definitions), definitions, seen | {reference}, spent))
+    factors += [_expand(part, definitions, seen, spent) for part in _list(schema.get("allOf"))]
+    for key in ("anyOf", "oneOf"):
+        if parts := _list(schema.get(key)):
+            factors.append([branch for part in parts for branch in _expand(part, definitions, seen, spent)])
+    if math.prod(len(factor) for factor in factors) > MAX_BRANCHES:
+        raise _OverBudget
+    return [tuple(itertools.chain.from_iterable(combination)) for combination in itertools.product(*factors)]
+
+
+def _target(reference: str, definitions: Mapping[str, JsonSchema]) -> JsonValue:
+    """The definition a reference names; anything where there is none."""
+    name = reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
+    return definitions.get(name, {}) if reference.startswith("#/$defs/") else {}
+
+
+def _members(branch: Branch, name: str, strict: bool) -> list[JsonValue] | None:
+    """The schemas a member must satisfy; None where there is no such member."""
+    found: list[JsonValue] = []
+    others: list[JsonValue] = []
+    closed = listed = opened = False
+    for schema in branch:
+        properties = _dict(schema.get("properties"))
+        if name in properties:
+            found.append(properties[name])
+            continue
+        extra = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
+        closed |= extra is False
+        opened |= extra is True or "patternProperties" in schema
+        listed |= bool(properties)
+        if isinstance(extra, dict):
+            others.append(extra)
+    if found:
+        return found
+    if closed or (strict and listed and not opened and not others):
+        return None
+    return others
+
+
+def _items(branch: Branch, index: int) -> list[JsonValue] | None:
+    """The schemas an item must satisfy; None where there is no such item."""
+    found: list[JsonValue] = []
+    for schema in branch:
+        prefix = _list(schema.get("prefixItems"))
+        longest = schema.get("maxItems")
+        items = prefix[index] if 0 <= index < len(prefix) else schema.get("items")
+        if index < 0 or items is False or (isinstance(longest, int) and index >= longest):
+            return None
+        if isinstance(items, dict):
+            found.append(items)
+    return found
+
+
+def _build_validator(node: Node) -> jsonschema_rs.Draft202012Validator | None:
+    """A validator that fetches nothing; None where the schema is broken."""
+    schema: Any = node.schema
+    if isinstance(schema, dict) and (definitions := _reachable(schema, node.definitions)):
+        schema = {**schema, "$defs": definitions}
+    linear = jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES)
+    backtracking = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=_REGEX_BYTES)
+    for options in (linear, backtracking):  # the second one for patterns with look-around, which the first refuses
+        try:
+            return jsonschema_rs.Draft202012Validator(
+                schema, offline=True, validate_formats=True, pattern_options=options
+            )
+        except (ValueError, OverflowError, TypeError):
+            continue
+    return None
+
+
+def _reachable(schema: JsonValue, definitions: Mapping[str, JsonSchema]) -> dict[str, JsonSchema]:
+    """The definitions a schema needs, so that a validator is not built over all of them."""
+    found: dict[str, JsonSchema] = {}
+    waiting: list[JsonValue] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            reference = node.get("$ref")
+            if isinstance(reference, str) and reference.startswith("#/$defs/"):
+                name = reference.removeprefix("#/$defs/").split("/")[0].replace("~1", "/").replace("~0", "~")
+                if name in definitions and name not in found:
+                    found[name] = definitions[name]
+                    waiting.append(definitions[name])
+    return found
+
+
+def _affordable(node: Node, value: JsonValue) -> bool:
+    """Whether validating takes a bounded number of steps.
+
+    Applies the schema's structure without its assertions. Recursive definitions and doubling ``allOf`` chains take a
+    validator exponential time (measured: 40 levels of two, hours), and it has no time-out of its own.
+    """
+    waiting: list[tuple[JsonValue, JsonValue]] = [(node.schema, value)]
+    for _ in range(VALIDATION_BUDGET):
+        if not waiting:
+            return True
+        schema, instance = waiting.pop()
+        if isinstance(schema, dict):
+            waiting.extend(_applied(schema, instance, node.definitions))
+            if len(waiting) > VALIDATION_BUDGET:
+                return False
+    return not waiting
+
+
+def _applied(
+    schema: JsonSchema, value: JsonValue, definitions: Mapping[str, JsonSchema]
+) -> Iterator[tuple[JsonValue, JsonValue]]:
+    if isinstance(reference := schema.get("$ref"), str):
+        yield _target(reference, definitions), value
+    for key in ("allOf", "anyOf", "oneOf"):
+        yield from ((part, value) for part in _list(schema.get(key)))
+    for key in ("not", "if", "then", "else"):
+        yield schema.get(key), value
+    yield from ((part, value) for part in _dict(schema.get("dependentSchemas")).values())
+    if isinstance(value, dict):
+        properties = _dict(schema.get("properties"))
+        patterns = list(_dict(schema.get("patternProperties")).values())
+        general = [schema.get(key) for key in ("additionalProperties", "unevaluatedProperties", "propertyNames")]
+        for name, item in value.items():
+            yield from ((part, item) for part in [properties.get(name), *patterns, *general] if part is not None)
+    elif isinstance(value, list):
+        prefix = _list(schema.get("prefixItems"))
+        general = [schema.get(key) for key in ("items", "contains", "unevaluatedItems")]
+        yield from zip(prefix, value, strict=False)
+        yield from ((part, item) for item in value for part in general if part is not None)
+
+
+def _named_kinds(names: JsonValue) -> frozenset[str]:
+    found = {name for name in (names if isinstance(names, list) else [names]) if isinstance(name, str)}
+    if "number" in found:
+        found.add("integer")
+    return frozenset(found) & KINDS if found & KINDS else KINDS
+
+
+def _listed(schema: JsonSchema) -> list[JsonValue]:
+    return [schema["const"]] if "const" in schema else _list(schema.get("enum"))
+
+
+def _dict(value: JsonValue) -> JsonSchema:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 3] + "..."

@@ -1,0 +1,37 @@
+"""The routes of the planner."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from planner_svc.service import PlannerService
+from services.app import service_router
+from services.contracts.planning import CompileRequest, CompileResponse, PlannerBackends, PlanRequest, PlanResponse
+
+router = service_router(tags=["planning"])
+
+
+def _service(request: Request) -> PlannerService:
+    service: PlannerService = request.app.state.service
+    return service
+
+
+Service = Annotated[PlannerService, Depends(_service)]
+
+
+@router.post("/plan", summary="Plan a request and prove the plan")
+async def plan(body: PlanRequest, service: Service) -> PlanResponse:
+    """A proved plan, questions to the user (`needs_input`), or the statement that nothing fits (`no_plan`)."""
+    return await service.plan(body)
+
+
+@router.post("/compile", summary="Prove a given plan")
+async def compile_plan(body: CompileRequest, service: Service) -> CompileResponse:
+    """The compiled plan with its proof, or diagnostics of what keeps it from being proved; 200 in both cases."""
+    return await service.compile(body)
+
+
+@router.get("/backends", summary="List planner backends")
+async def backends(service: Service) -> PlannerBackends:
+    """The backends there are, and the one used where a request names none."""
+    return service.backends()

@@ -1,0 +1,69 @@
+"""The planner as an application."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from prometheus_client import Counter
+
+from planner_svc.backends import load_backends
+from planner_svc.backends.base import PlannerBackend
+from planner_svc.handlers import router
+from planner_svc.service import PlannerService
+from planner_svc.settings import PlannerSettings
+from services.app import create_service
+from services.compute import ComputePool
+from services.encoder import Encoder, load_encoder
+
+
+def create_app(
+    settings: PlannerSettings | None = None,
+    *,
+    transports: Mapping[str, Any] | None = None,
+    encoder: Encoder | None = None,
+    backends: Mapping[str, PlannerBackend] | None = None,
+) -> FastAPI:
+    """Build the service.
+
+    Args:
+        settings: read from the environment where not given.
+        transports: how to reach other services; this one needs none.
+        encoder: one that is loaded already, to share it within a process; otherwise the one named in the settings.
+        backends: what drafts plans, by name; otherwise the backends that ship.
+    """
+    settings = settings or PlannerSettings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="planner")
+        try:
+            available = backends
+            if available is None:
+                reader = encoder
+                if reader is None:
+                    reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
+                available = load_backends(reader, pool)
+            app.state.service = PlannerService(
+                available,
+                settings.default_backend,
+                pool,
+                backend_timeout_s=settings.backend_timeout_s,
+                max_alternatives=settings.max_alternatives,
+                outcomes=Counter(
+                    "nestor_plans", "Requests planned.", ["backend", "status"], registry=app.state.registry
+                ),
+            )
+            yield
+        finally:
+            await pool.close()
+
+    return create_service(
+        name="planner_svc",
+        title="Nestor planner",
+        description="Drafts plans of API calls for requests in words, and proves plans before anything is sent.",
+        settings=settings,
+        routers=[router],
+        lifespan=lifespan,
+    )

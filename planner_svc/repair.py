@@ -1,0 +1,31 @@
+"""Repairs that change how a plan is written, not what it does: nothing here needs judgement, so no backend is asked."""
+
+from collections.abc import Iterable
+
+from planner_svc.compiler.graph import in_order
+from services.contracts.plan import LiteralValue, Plan, Step
+from services.contracts.planning import Diagnostic, DiagnosticCode
+
+
+def repair(plan: Plan, diagnostics: Iterable[Diagnostic]) -> Plan | None:
+    """The plan with steps in an executable order and literals in the type asked for; None where that changes nothing.
+
+    A literal is changed only where the compiler offers exactly one value of the same meaning (``"5"`` for ``5``,
+    ``"eur"`` for ``"EUR"``).
+    """
+    arguments: dict[tuple[str, str], LiteralValue] = {}
+    forward = False
+    for diagnostic in diagnostics:
+        forward |= diagnostic.code is DiagnosticCode.FORWARD_REFERENCE
+        if diagnostic.code is DiagnosticCode.INVALID_LITERAL and len(diagnostic.fixes) == 1:
+            step, argument = diagnostic.step or "", diagnostic.argument or ""
+            arguments[step, argument] = LiteralValue(value=diagnostic.fixes[0].value)
+    repaired = Plan(steps=tuple(_with(step, arguments) for step in plan.steps), answer=plan.answer)
+    if forward:
+        repaired = in_order(repaired) or repaired
+    return repaired if repaired.id != plan.id else None
+
+
+def _with(step: Step, changed: dict[tuple[str, str], LiteralValue]) -> Step:
+    own = {name: changed[step.id, name] for name in step.arguments if (step.id, name) in changed}
+    return step.model_copy(update={"arguments": {**step.arguments, **own}}) if own else step
