@@ -5,7 +5,6 @@
 
 import asyncio
 import json
-import math
 import sys
 import tempfile
 from collections import Counter
@@ -18,9 +17,8 @@ from services.clients import GatewayClient, open_http
 from services.contracts.run import Run, SolveRequest
 from services.errors import ServiceError
 from services.telemetry import configure_logging
-
-HERE = Path(__file__).parent
-DEFAULT_TOLERANCE = 1e-6
+from tests.e2e.matching import missing
+from tests.e2e.questions import read_questions
 
 
 @dataclass(frozen=True)
@@ -35,28 +33,7 @@ class Result:
 
 def questions(part: str) -> list[dict[str, Any]]:
     """The questions of a part: ``dev``, ``heldout`` or ``all``."""
-    parts = ("dev", "heldout") if part == "all" else (part,)
-    lines = [line for p in parts for line in (HERE / f"questions_{p}.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [json.loads(line) for line in lines if line.strip()]
-
-
-def matches(expected: Any, got: Any, tolerance: float = DEFAULT_TOLERANCE) -> bool:
-    """Whether an answer value is the expected one: numbers within a relative tolerance, text without case and space."""
-    if isinstance(expected, bool) or isinstance(got, bool):
-        return expected is got
-    if isinstance(expected, (int, float)) and isinstance(got, (int, float)):
-        return math.isclose(expected, got, rel_tol=tolerance, abs_tol=1e-9)
-    if isinstance(expected, str) and isinstance(got, str):
-        return " ".join(expected.casefold().split()) == " ".join(got.casefold().split())
-    if isinstance(expected, list) and isinstance(got, list):
-        return len(expected) == len(got) and all(matches(e, g, tolerance) for e, g in zip(expected, got, strict=True))
-    return bool(expected == got)
-
-
-def found(expected: dict[str, Any], values: list[Any]) -> bool:
-    """Whether an expected value is among the answer's values."""
-    tolerance = expected.get("tolerance", DEFAULT_TOLERANCE)
-    return any(matches(expected["value"], value, tolerance) for value in values)
+    return read_questions("dev") + read_questions("heldout") if part == "all" else read_questions(part)
 
 
 def failure_of(question: dict[str, Any], run: Run) -> str:
@@ -65,9 +42,10 @@ def failure_of(question: dict[str, Any], run: Run) -> str:
         detail = run.reason or (run.diagnostics[0].message if run.diagnostics else "")
         failed = next((r.outcome for r in run.steps if r.outcome.kind == "failed"), None)
         return f"status {run.status.value}: {getattr(failed, 'message', '') or detail}"
-    values = [value.value for value in run.answer.values]
-    missing = [expected["value"] for expected in question.get("expected", []) if not found(expected, values)]
-    return f"missing {json.dumps(missing)} in {json.dumps(values)[:300]}" if missing else ""
+    # A whole response is not an answer: the plan must say which part of it is.
+    values = [v.value for v in run.answer.values if v.path or not isinstance(v.value, dict)]
+    absent = missing(question["expected"], values)
+    return f"missing {json.dumps(absent)} in {json.dumps(values)[:300]}" if absent else ""
 
 
 async def ask(gateway: GatewayClient, question: dict[str, Any]) -> Result:
