@@ -47,7 +47,7 @@ class CountryEntry:
 
 @dataclass(frozen=True, slots=True)
 class AirportEntry:
-    """One airport with an IATA code. Elevation in feet, coordinates in degrees."""
+    """One airport with an IATA code. Elevation in feet, coordinates in degrees; searched by its folded names."""
 
     iata: str
     icao: str | None
@@ -59,6 +59,7 @@ class AirportEntry:
     latitude: float
     longitude: float
     timezone: str
+    search_names: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,9 @@ class RateTable:
 
 class Reference:
     """Everything that never changes while an app runs. Each table is built when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[dict[str, Any]]] = {}
 
     @cached_property
     def countries(self) -> dict[str, CountryEntry]:
@@ -133,6 +137,7 @@ class Reference:
                 latitude=row["lat"],
                 longitude=row["lon"],
                 timezone=row["tz"],
+                search_names=(fold(row["city"]), fold(row["name"])),
             )
             for code, row in sorted(airportsdata.load("IATA").items())
         }
@@ -191,9 +196,10 @@ class Reference:
         return pint.UnitRegistry(cache_folder=None)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """The rows of `data/<name>.json`."""
-        rows: list[dict[str, Any]] = json.loads((files("sandbox") / "data" / f"{name}.json").read_text("utf-8"))
-        return rows
+        """The rows of `data/<name>.json`; callers leave them as they are."""
+        if name not in self._rows:
+            self._rows[name] = json.loads((files("sandbox") / "data" / f"{name}.json").read_text("utf-8"))
+        return self._rows[name]
 
 
 async def _reference(request: Request) -> Reference:

@@ -102,7 +102,7 @@ def search_airports(
     text = fold(query)
     ranked = []
     for entry in reference.airports.values():
-        rank = match_rank(text, fold(entry.city), fold(entry.name))
+        rank = match_rank(text, *entry.search_names)
         if rank is not None and country_code in (None, entry.country):
             ranked.append((rank, "International" not in entry.name, entry.iata, entry))
     found = [entry for *_, entry in sorted(ranked, key=lambda item: item[:3])]
