@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     # Only the chosen service is imported: a container pays for what it runs.
     app = importlib.import_module(f"{options.service}.main").create_app()
-    settings = app.state.settings
+    settings = getattr(app.state, "settings", None)  # the sandbox, a customer's service, has none of the chassis
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
     uvicorn.run(
         app,
