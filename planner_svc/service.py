@@ -177,9 +177,7 @@ def _reason(diagnostics: Sequence[Diagnostic]) -> str:
     if not errors:
         return "No plan for this request could be proved."
     first = errors[0]
-    place = (
-        f"step {first.step!r}" + (f", argument {first.argument!r}" if first.argument else "")
-        if first.step
-        else "the plan"
-    )
+    place = f"step {first.step!r}" if first.step else "the plan"
+    if first.argument:
+        place += f", {first.argument}"
     return f"No plan for this request could be proved: in {place}, {first.message}."

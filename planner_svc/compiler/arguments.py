@@ -23,7 +23,8 @@ MAX_FIXES = 3
 class Place:
     """Where a value goes: for messages and for the rule that applies there."""
 
-    step: str
+    step: str | None
+    """None for the answer, which is no step's."""
     argument: str
     as_text: bool = False
 
@@ -74,7 +75,7 @@ class ArgumentChecker:
                 DiagnosticCode.MISSING_ANSWER, "the plan does not say what answers the request", fixes=[fix]
             )
         for output in self._plan.answer:
-            self._resolve(Place(output.value.step, f"answer {output.name!r}"), output.value)
+            self._resolve(Place(None, f"answer {output.name!r}"), output.value)
 
     def parameters(self, api: Api) -> dict[str, tuple[Parameter, Node]]:
         """An API's parameters by name, each with its type."""
@@ -258,10 +259,7 @@ class ArgumentChecker:
         part, kinds = path[depth], self._schemas.kinds(node) - {"null"}
         if isinstance(part, str) and kinds == {"array"}:
             first: list[JsonValue] = [*path[:depth], 0, *path[depth:]]
-            fixes = [
-                Fix(message=f"Run {place.step!r} once for each item with `foreach`."),
-                Fix(message="Take one item, for example the first.", value=first),
-            ]
+            fixes = [*_loop(place), Fix(message="Take one item, for example the first.", value=first)]
             message = f"{where} is a list, so it has no field {part!r}; its items may"
             self._findings.error(DiagnosticCode.LIST_FOR_SINGLE, message, place.step, place.argument, fixes)
         elif isinstance(part, int):
@@ -290,10 +288,7 @@ class ArgumentChecker:
 
     def _fixes(self, place: Place, wrong: Mismatch, path: JsonPath, given: Node, wanted: Node) -> list[Fix]:
         if wrong.code is DiagnosticCode.LIST_FOR_SINGLE:
-            return [
-                Fix(message=f"Run {place.step!r} once for each item with `foreach`."),
-                Fix(message="Take one item, for example the first.", value=[*path, 0]),
-            ]
+            return [*_loop(place), Fix(message="Take one item, for example the first.", value=[*path, 0])]
         if wrong.code is DiagnosticCode.SINGLE_FOR_LIST:
             return [Fix(message="Put the value into a list of one.")]
         fitting: Iterable[str] = (
@@ -303,6 +298,10 @@ class ArgumentChecker:
         )
         named = sorted(fitting, key=lambda name: name.lower() != place.argument.lower())
         return [Fix(message=f"Use its field {name!r}.", value=[*path, name]) for name in named[:MAX_FIXES]]
+
+
+def _loop(place: Place) -> list[Fix]:
+    return [] if place.step is None else [Fix(message=f"Run {place.step!r} once for each item with `foreach`.")]
 
 
 def _show(path: JsonPath) -> str:

@@ -138,10 +138,13 @@ class Schemas:
             return None
         try:
             error = next(iter(validator.iter_errors(value)), None)
-        except ValueError:  # lone surrogates, a backtracking or a recursion limit
+        except ValueError:  # lone surrogates, or a recursion limit
             self.assumed += 1
             return None
         if error is None:
+            return None
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded):
+            self.assumed += 1
             return None
         place = "".join(f"[{part!r}]" for part in error.instance_path)
         return _shorten(f"{place}: {error.message}" if place else error.message)

@@ -1,0 +1,292 @@
+"""Every diagnostic: a plan that gets it, with words and fixes that help, and a near miss that does not."""
+
+import pytest
+
+from services.contracts.api import Location, SecretKind
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference
+from services.contracts.planning import Decision, DiagnosticCode, Policy
+from tests.unit.planner_svc.building import WHOLE, api, codes, only, param, plan, prove, record, secret, step
+
+COUNTRY = record(code={"type": "string"}, name={"type": "string"}, area={"type": "number"}, tags={"type": "array"})
+FIND = api("find", param("name"), returns=COUNTRY)
+LIST = api("list", returns={"type": "array", "items": COUNTRY})
+HOLIDAYS = api(
+    "holidays", param("country", at=Location.PATH, required=True), param("year", WHOLE), returns={"type": "array"}
+)
+SAVE = api("save", param("text", at=Location.BODY), method="POST")
+APIS = (FIND, LIST, HOLIDAYS)
+
+
+def test_a_sound_plan_is_proved() -> None:
+    subject = plan(step("a", "find", name="Portugal"), step("b", "holidays", country="$a.code$", year=2027))
+    response = prove(subject, *APIS)
+    assert response.diagnostics == ()
+    assert response.compiled is not None
+    proof = response.compiled.proof
+    assert response.compiled.plan == subject
+    assert proof.stages == (("a",), ("b",))
+    assert proof.checks > 5
+    assert proof.assumed == 0
+    assert response.compiled.apis.keys() == proof.api_hashes.keys() == {"t.find", "t.holidays"}
+    assert all(len(digest) == 64 for digest in proof.api_hashes.values())
+
+
+def test_unknown_api() -> None:
+    found = only(prove(plan(step("a", "fnd")), *APIS), DiagnosticCode.UNKNOWN_API)
+    assert [fix.api for fix in found.fixes] == ["t.find"]
+    assert codes(prove(plan(step("a", "find")), *APIS)) == set()
+
+
+def test_unknown_argument() -> None:
+    found = only(prove(plan(step("a", "find", nmae="x")), *APIS), DiagnosticCode.UNKNOWN_ARGUMENT)
+    assert (found.step, found.argument) == ("a", "nmae")
+    assert [fix.value for fix in found.fixes] == ["name"]
+    assert codes(prove(plan(step("a", "find", name="x")), *APIS)) == set()
+
+
+def test_missing_argument_becomes_a_question() -> None:
+    rates = api(
+        "rates",
+        param("base", {"type": "string", "enum": ["EUR", "USD"]}, required=True, about="Currency to convert from."),
+        summary="Exchange rates.",
+    )
+    response = prove(plan(step("a", "rates")), rates)
+    only(response, DiagnosticCode.MISSING_ARGUMENT)
+    (question,) = response.questions
+    assert (question.step, question.api, question.argument) == ("a", "t.rates", "base")
+    assert question.text == (
+        "What is the base for “Exchange rates”? (Currency to convert from) Choose one of: EUR, USD."
+    )
+    assert question.json_schema["enum"] == ["EUR", "USD"]
+    near = prove(plan(step("a", "rates", base="EUR")), rates)
+    assert near.compiled is not None
+    assert near.questions == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrong", "right", "fixes"),
+    [
+        (WHOLE, "5", 5, [5]),
+        (WHOLE, 5.5, 5.0, []),
+        (WHOLE, "five", 5, []),
+        ({"type": "string"}, 5, "5", ["5"]),
+        ({"type": "boolean"}, "True", True, [True]),
+        ({"enum": ["EUR", "USD"]}, "eur ", "EUR", ["EUR"]),
+        ({"type": "string", "format": "date"}, "2027-02-30", "2027-02-28", []),
+        ({"type": "integer", "maximum": 10}, 11, 10, []),
+        ({"type": "array", "items": WHOLE}, 3, [3], [[3]]),
+        ({"type": "string", "pattern": "^[A-Z]{2}$"}, "PRT", "PT", []),
+        ({"$ref": "#/$defs/Code"}, "PRT", "PT", []),
+    ],
+)
+def test_invalid_literal(schema: dict[str, object], wrong: object, right: object, fixes: list[object]) -> None:
+    definitions = {"Code": {"type": "string", "maxLength": 2}}
+    subject = api("subject", param("x", schema), definitions=definitions)
+    found = only(prove(plan(step("a", "subject", x=wrong)), subject), DiagnosticCode.INVALID_LITERAL)
+    assert [fix.value for fix in found.fixes] == fixes
+    assert codes(prove(plan(step("a", "subject", x=right)), subject)) == set()
+
+
+def test_unknown_step() -> None:
+    wrong = plan(step("first", "find"), step("b", "holidays", country="$frist.code$"), answer="$b$")
+    found = prove(wrong, *APIS).diagnostics[0]
+    assert found.code is DiagnosticCode.UNKNOWN_STEP
+    assert [fix.value for fix in found.fixes] == ["first"]
+    dangling = prove(plan(step("a", "find"), answer="$z$"), *APIS).diagnostics[0]
+    assert (dangling.code, dangling.step, dangling.argument) == (DiagnosticCode.UNKNOWN_STEP, None, "answer 'answer'")
+    assert only(prove(plan(step("a", "find", after=("z",))), *APIS), DiagnosticCode.UNKNOWN_STEP).argument == "after"
+
+
+def test_unknown_field() -> None:
+    wrong = plan(step("a", "find"), step("b", "holidays", country="$a.cod$"))
+    found = only(prove(wrong, *APIS), DiagnosticCode.UNKNOWN_FIELD)
+    assert found.fixes[0].value == ["code"]
+    assert "code, name, area, tags" in found.message
+    for path in ("code.x", "tags.-1"):
+        other = plan(step("a", "find"), answer=f"$a.{path}$")
+        assert only(prove(other, *APIS), DiagnosticCode.UNKNOWN_FIELD).fixes == ()
+    assert codes(prove(plan(step("a", "find"), answer="$a.tags.0.anything$"), *APIS)) == set()
+
+
+def test_type_mismatch() -> None:
+    takes = api("takes", param("flag", {"type": "boolean"}), param("year", WHOLE))
+    found = only(
+        prove(plan(step("a", "find"), step("b", "takes", flag="$a.code$")), FIND, takes), DiagnosticCode.TYPE_MISMATCH
+    )
+    assert found.severity == "error"
+    whole = prove(plan(step("a", "find"), step("b", "holidays", country="$a$")), *APIS)
+    found = only(whole, DiagnosticCode.TYPE_MISMATCH)
+    assert [fix.value for fix in found.fixes] == [["code"], ["name"], ["area"]]
+    index = prove(plan(step("a", "find"), answer="$a.0$"), *APIS)
+    assert only(index, DiagnosticCode.TYPE_MISMATCH).severity == "error"
+    warned = prove(plan(step("a", "find"), step("b", "takes", year="$a.area$")), FIND, takes)
+    assert only(warned, DiagnosticCode.TYPE_MISMATCH).severity == "warning"
+    assert warned.compiled is not None
+
+
+def test_list_for_single() -> None:
+    through = plan(step("a", "list"), step("b", "holidays", country="$a.code$"))
+    found = only(prove(through, *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+    assert found.fixes[1].value == [0, "code"]
+    assert "foreach" in found.fixes[0].message
+    direct = plan(step("a", "find"), step("b", "holidays", country="$a.tags$"))
+    found = only(prove(direct, *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+    assert found.fixes[1].value == ["tags", 0]
+    built = plan(step("a", "holidays", country=ListValue(items=(LiteralValue(value="PT"),))))
+    only(prove(built, *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+    assert codes(prove(plan(step("a", "list"), step("b", "holidays", country="$a.0.code$")), *APIS)) == set()
+    looped = plan(step("a", "list"), step("b", "holidays", foreach="$a$", country="$@.code$"))
+    assert codes(prove(looped, *APIS)) == set()
+
+
+def test_single_for_list() -> None:
+    total = api("total", param("numbers", {"type": "array", "items": {"type": "number"}}))
+    wrong = plan(step("a", "find"), step("b", "total", numbers="$a.area$"))
+    found = only(prove(wrong, FIND, total), DiagnosticCode.SINGLE_FOR_LIST)
+    assert "list of one" in found.fixes[0].message
+    wrapped = ListValue(items=(Reference(step="a", path=("area",)),))
+    assert codes(prove(plan(step("a", "find"), step("b", "total", numbers=wrapped)), FIND, total)) == set()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        step("b", "find", name="$@.code$"),
+        step("b", "find", foreach="$a.0$", name="x"),
+        step("b", "find", foreach="$@$", name="x"),
+        step("b", "find", foreach=ObjectValue(fields={}), name="x"),
+        step("b", "find", foreach="text", name="x"),
+    ],
+)
+def test_invalid_foreach(wrong: object) -> None:
+    response = prove(plan(step("a", "list"), wrong), *APIS)  # type: ignore[arg-type]
+    assert DiagnosticCode.INVALID_FOREACH in codes(response)
+    assert response.compiled is None
+
+
+def test_item_is_checked_against_what_the_loop_runs_over() -> None:
+    over_literals = plan(step("b", "find", foreach=["PT", "ES"], name="$@$"))
+    assert codes(prove(over_literals, *APIS)) == set()
+    field = prove(plan(step("b", "find", foreach=[{"code": "PT"}], name="$@.name$")), *APIS)
+    only(field, DiagnosticCode.UNKNOWN_FIELD)
+    output = plan(step("a", "find", foreach=["PT"], name="$@$"), step("b", "holidays", country="$a.0.code$"))
+    assert codes(prove(output, *APIS)) == set()
+    whole = plan(step("a", "find", foreach=["PT"], name="$@$"), step("b", "holidays", country="$a.code$"))
+    only(prove(whole, *APIS), DiagnosticCode.LIST_FOR_SINGLE)
+
+
+def test_cycle() -> None:
+    ring = plan(
+        step("a", "find", name="$c.code$"),
+        step("b", "find", name="$a.code$"),
+        step("c", "find", name="$b.code$"),
+        step("d", "find", name="$c.code$"),
+    )
+    found = only(prove(ring, *APIS), DiagnosticCode.CYCLE)
+    assert found.message.startswith("a -> c -> b -> a: ")
+    only(prove(plan(step("a", "find", name="$a.code$")), *APIS), DiagnosticCode.CYCLE)
+    only(prove(plan(step("a", "find", after=("a",))), *APIS), DiagnosticCode.CYCLE)
+
+
+def test_forward_reference() -> None:
+    backwards = plan(step("b", "holidays", country="$a.code$"), step("a", "find"), answer="$b$")
+    found = only(prove(backwards, *APIS), DiagnosticCode.FORWARD_REFERENCE)
+    assert found.fixes[0].message == "List 'a' before 'b'."
+    assert codes(prove(plan(*reversed(backwards.steps), answer="$b$"), *APIS)) == set()
+
+
+def test_unused_step() -> None:
+    idle = prove(plan(step("a", "find"), step("b", "find")), *APIS)
+    assert only(idle, DiagnosticCode.UNUSED_STEP).step == "a"
+    assert idle.compiled is not None
+    assert codes(prove(plan(step("a", "find"), step("b", "find", after=("a",))), *APIS)) == set()
+    allowed = Policy(mutating=Decision.ALLOW)
+    mutating = plan(step("s", "save", text="x"), step("b", "find"))
+    assert codes(prove(mutating, *APIS, SAVE, policy=allowed)) == set()
+
+
+def test_missing_answer() -> None:
+    found = only(prove(plan(step("a", "find"), answer=None), *APIS), DiagnosticCode.MISSING_ANSWER)
+    assert found.fixes[0].value == "a"
+
+
+def test_missing_credential() -> None:
+    locked = api("locked", security=((secret("key"), secret("pin")), (secret("odd", SecretKind.UNSUPPORTED),)))
+    subject = plan(step("a", "locked"), step("b", "locked", after=("a",)))
+    found = only(prove(subject, locked, credentials=("t.key",)), DiagnosticCode.MISSING_CREDENTIAL)
+    assert found.step == "a"
+    assert "t.pin" in found.message
+    assert "t.key" not in found.message
+    assert found.fixes[0].value == ["t.pin"]
+    assert "odd" in found.fixes[1].message
+    proved = prove(subject, locked, credentials=("t.key", "t.pin")).compiled
+    assert proved is not None
+    assert proved.proof.credentials == ("t.key", "t.pin")
+    assert prove(subject, locked).compiled is not None
+
+
+def test_any_alternative_of_credentials_will_do() -> None:
+    either = api("either", security=((secret("one"),), (secret("two"),)))
+    proved = prove(plan(step("a", "either")), either, credentials=("t.two",)).compiled
+    assert proved is not None
+    assert proved.proof.credentials == ("t.two",)
+    anonymous = api("anonymous", security=((secret("one"),), ()))
+    assert prove(plan(step("a", "anonymous")), anonymous, credentials=()).compiled is not None
+
+
+def test_approval_required_does_not_block() -> None:
+    response = prove(plan(step("a", "save", text="x")), SAVE)
+    assert only(response, DiagnosticCode.APPROVAL_REQUIRED).severity == "warning"
+    assert response.compiled is not None
+    assert response.compiled.proof.approvals == response.compiled.proof.mutating == ("a",)
+    trusted = prove(plan(step("a", "save", text="x")), SAVE, policy=Policy(allow=("t.*",)))
+    assert trusted.diagnostics == ()
+    assert trusted.compiled is not None
+    assert trusted.compiled.proof.approvals == ()
+    assert trusted.compiled.proof.mutating == ("a",)
+
+
+def test_denied() -> None:
+    subject = plan(step("a", "save", text="x"))
+    only(prove(subject, SAVE, policy=Policy(mutating=Decision.DENY)), DiagnosticCode.DENIED)
+    only(prove(subject, SAVE, policy=Policy(allow=("t.save",), deny=("*.save",))), DiagnosticCode.DENIED)
+    only(prove(plan(step("a", "find")), *APIS, policy=Policy(deny=("t.f*",))), DiagnosticCode.DENIED)
+    assert codes(prove(plan(step("a", "list")), *APIS, policy=Policy(deny=("t.f*",)))) == set()
+
+
+def test_deprecated_api() -> None:
+    old = api("old", deprecated=True)
+    response = prove(plan(step("a", "old")), old)
+    assert only(response, DiagnosticCode.DEPRECATED_API).severity == "warning"
+    assert response.compiled is not None
+
+
+def test_too_large() -> None:
+    deep: object = "x"
+    for _ in range(70):
+        deep = [deep]
+    subject = api("subject", param("x", {"type": "array"}, at=Location.BODY))
+    only(prove(plan(step("a", "subject", x=deep)), subject), DiagnosticCode.TOO_LARGE)
+    only(prove(plan(step("a", "subject", x=[0] * 200_000)), subject), DiagnosticCode.TOO_LARGE)
+    assert codes(prove(plan(step("a", "subject", x=[0] * 1_000)), subject)) == set()
+
+
+def test_objects_built_from_values_are_checked_by_field() -> None:
+    place = {
+        **record(id={"type": "integer"}, note={"type": "string"}),
+        "required": ["id"],
+        "additionalProperties": False,
+    }
+    book = api("book", param("place", place, at=Location.BODY))
+    sources = (step("a", "find"),)
+
+    def built(**fields: object) -> set[tuple[DiagnosticCode, str | None]]:
+        values = {n: v if isinstance(v, Reference) else LiteralValue(value=v) for n, v in fields.items()}  # type: ignore[arg-type]
+        response = prove(plan(*sources, step("b", "book", after=("a",), place=ObjectValue(fields=values))), FIND, book)
+        return {(diagnostic.code, diagnostic.argument) for diagnostic in response.diagnostics}
+
+    assert built(id=1, note="x") == set()
+    assert built(note="x") == {(DiagnosticCode.MISSING_ARGUMENT, "place.id")}
+    assert built(id=1, other=2) == {(DiagnosticCode.UNKNOWN_ARGUMENT, "place.other")}
+    assert built(id="one") == {(DiagnosticCode.INVALID_LITERAL, "place.id")}
+    assert built(id=Reference(step="a", path=("code",))) == {(DiagnosticCode.TYPE_MISMATCH, "place.id")}

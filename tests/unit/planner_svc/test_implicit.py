@@ -1,0 +1,99 @@
+"""Missing arguments that leave no choice are filled in and said; all others are asked for, with producers named."""
+
+from services.contracts.api import Location, SecretKind
+from services.contracts.planning import Decision, DiagnosticCode, Policy
+from tests.unit.planner_svc.building import api, codes, param, plan, prove, record, secret, step
+
+TEXT = {"type": "string"}
+NUMBER = {"type": "number"}
+SUN = api(
+    "sunrise",
+    param("latitude", NUMBER, required=True),
+    param("longitude", NUMBER, required=True),
+    param("iata", TEXT),
+    returns=record(sunrise=TEXT),
+)
+AIRPORT = api(
+    "getAirport",
+    param("iata", TEXT, required=True),
+    returns=record(place=record(latitude=NUMBER, longitude=NUMBER), runways={"type": "array"}),
+)
+OTHER = api("getCity", param("iata", TEXT, required=True), returns=record(latitude=NUMBER, longitude=NUMBER))
+GAP = plan(step("sun", "sunrise", iata="LIS"))
+
+
+def test_the_only_producer_is_called_once_for_both_arguments() -> None:
+    response = prove(GAP, SUN, AIRPORT)
+    assert response.compiled is not None
+    first, second = response.compiled.plan.steps
+    assert response.compiled.proof.inserted == (first.id,) == ("implicit1",)
+    assert first.api == "t.getAirport"
+    assert first.arguments == {"iata": second.arguments["iata"]}
+    assert response.compiled.proof.stages == (("implicit1",), ("sun",))
+    assert {d.argument for d in response.diagnostics} == {"latitude", "longitude"}
+    assert all(d.severity == "warning" and "implicit1" in d.message for d in response.diagnostics)
+    assert response.compiled.plan.id != GAP.id
+
+
+def test_two_possible_producers_leave_a_choice_so_it_asks() -> None:
+    response = prove(GAP, SUN, AIRPORT, OTHER)
+    assert response.compiled is None
+    assert {question.argument for question in response.questions} == {"latitude", "longitude"}
+    assert {fix.api for fix in response.diagnostics[0].fixes} == {"t.getAirport", "t.getCity"}
+
+
+def test_a_producer_that_needs_something_unknown_is_only_named() -> None:
+    response = prove(plan(step("sun", "sunrise")), SUN, AIRPORT)
+    assert response.compiled is None
+    assert [fix.api for fix in response.diagnostics[0].fixes] == ["t.getAirport"]
+
+
+def test_a_producer_that_may_not_be_called_is_not() -> None:
+    changing = AIRPORT.model_copy(update={"method": "POST"})
+    locked = AIRPORT.model_copy(update={"security": ((secret("key", SecretKind.BEARER),),)})
+    assert prove(GAP, SUN, changing, policy=Policy(mutating=Decision.ALLOW)).compiled is None
+    assert prove(GAP, SUN, AIRPORT, policy=Policy(deny=("t.getAirport",))).compiled is None
+    assert prove(GAP, SUN, locked, credentials=()).compiled is None
+    assert prove(GAP, SUN, locked, credentials=("t.key",)).compiled is not None
+
+
+def test_a_step_that_has_the_value_already_is_used() -> None:
+    response = prove(plan(step("air", "getAirport", iata="LIS"), step("sun", "sunrise")), SUN, AIRPORT)
+    assert response.compiled is not None
+    assert response.compiled.proof.inserted == ()
+    assert response.compiled.plan.steps[1].arguments["latitude"].path == ("place", "latitude")  # type: ignore[union-attr]
+    both = plan(step("a", "getAirport", iata="LIS"), step("b", "getAirport", iata="OPO"), step("sun", "sunrise"))
+    assert prove(both, SUN, AIRPORT).compiled is None
+
+
+def test_the_api_may_supply_a_part_of_the_name() -> None:
+    country = api("findCountry", param("country", required=True), returns=record(code=TEXT))
+    holidays = api("holidays", param("countryCode", required=True), param("country"))
+    response = prove(plan(step("a", "holidays", country="Portugal")), country, holidays)
+    assert response.compiled is not None
+    assert response.compiled.proof.inserted == ("implicit1",)
+
+
+def test_what_people_say_is_asked_and_never_looked_up() -> None:
+    semester = api("getSemester", returns=record(start_date=TEXT, name=TEXT, id=TEXT))
+    for name in ("start_date", "name", "id"):
+        book = api("book", param(name, required=True))
+        response = prove(plan(step("a", "book")), semester, book)
+        assert response.compiled is None
+        assert [question.argument for question in response.questions] == [name]
+
+
+def test_a_field_of_another_type_produces_nothing() -> None:
+    words = api("getAirport", param("iata", required=True), returns=record(latitude=record(), longitude=record()))
+    response = prove(GAP, SUN, words)
+    assert response.compiled is None
+    assert response.diagnostics[0].fixes == ()
+
+
+def test_questions_are_bounded() -> None:
+    needy = api("needy", param("x", required=True, at=Location.BODY, about="What  to\nput."))
+    response = prove(plan(*(step(f"s{n}", "needy") for n in range(300))), needy)
+    assert len(response.questions) == 50
+    assert len(response.diagnostics) <= 200
+    assert response.questions[0].text == "What is the x for “needy”? (What to put)"
+    assert codes(response) >= {DiagnosticCode.MISSING_ARGUMENT}

@@ -1,0 +1,200 @@
+"""Schemas as types: walking them, fitting one into another, and surviving hostile ones."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from planner_svc.compiler.assign import mismatch
+from planner_svc.compiler.schemas import Node, Schemas
+from services.contracts.planning import DiagnosticCode
+
+DEFINITIONS: dict[str, dict[str, Any]] = {
+    "Item": {"type": "object", "properties": {"id": {"type": "integer"}, "parent": {"$ref": "#/$defs/Item"}}},
+    "Base": {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}}},
+    "Self": {"$ref": "#/$defs/Self"},
+    "a/b~c": {"type": "boolean"},
+}
+
+
+def node(schema: Any) -> Node:
+    return Node(schema, DEFINITIONS)
+
+
+def walk(schema: Any, *path: str | int) -> str:
+    """The kinds at the end of a path, or why there is no end."""
+    schemas = Schemas()
+    current = node(schema)
+    for part in path:
+        child = schemas.child(current, part, strict=True)
+        if not isinstance(child, Node):
+            return child
+        current = child
+    return "anything" if schemas.is_anything(current) else "|".join(sorted(schemas.kinds(current)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "end"),
+    [
+        ({"$ref": "#/$defs/Item"}, ("parent", "parent", "id"), "integer"),
+        ({"$ref": "#/$defs/Item"}, ("nope",), "missing"),
+        ({"$ref": "#/$defs/a~1b~0c"}, (), "boolean"),
+        ({"$ref": "#/$defs/Self"}, ("x", 3), "anything"),
+        ({"$ref": "#/$defs/Nope"}, ("x",), "anything"),
+        ({"$ref": "http://example.org/schema"}, ("x",), "anything"),
+        ({"allOf": [{"$ref": "#/$defs/Base"}, {"$ref": "#/$defs/Item"}]}, ("id",), "integer"),
+        ({"allOf": [{"$ref": "#/$defs/Base"}, {"$ref": "#/$defs/Item"}]}, ("kind",), "string"),
+        ({"anyOf": [{"$ref": "#/$defs/Item"}, {"type": "null"}]}, ("id",), "integer"),
+        (
+            {"oneOf": [{"properties": {"x": {"type": "string"}}}, {"properties": {"x": {"type": "null"}}}]},
+            ("x",),
+            "null|string",
+        ),
+        ({"type": "array", "items": {"$ref": "#/$defs/Item"}}, (7, "id"), "integer"),
+        ({"type": "array", "items": {"$ref": "#/$defs/Item"}}, ("id",), "wrong_kind"),
+        ({"type": "array", "prefixItems": [{"type": "string"}], "items": False}, (0,), "string"),
+        ({"type": "array", "prefixItems": [{"type": "string"}], "items": False}, (1,), "missing"),
+        ({"type": "array", "maxItems": 2}, (2,), "missing"),
+        ({"type": "array"}, (2, "x"), "anything"),
+        ({"type": "object"}, ("x",), "anything"),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, ("x",), "integer|number"),
+        ({"properties": {"a": {}}, "additionalProperties": True}, ("x",), "anything"),
+        ({"properties": {"a": {}}, "additionalProperties": False}, ("x",), "missing"),
+        ({"type": "string"}, ("x",), "wrong_kind"),
+        ({}, ("x", 0, "y"), "anything"),
+        (False, (), ""),
+        ({"type": 7, "properties": 3}, ("x",), "anything"),
+        ({"type": ["integer", "null"]}, (), "integer|null"),
+        ({"const": 3.0}, (), "integer"),
+    ],
+)
+def test_walk(schema: Any, path: tuple[str | int, ...], end: str) -> None:
+    assert walk(schema, *path) == end
+
+
+TEXT, WHOLE, NUMBER, FLAG = ({"type": name} for name in ("string", "integer", "number", "boolean"))
+EUR_USD, USD, GBP = ({"type": "string", "enum": values} for values in (["EUR", "USD"], ["USD"], ["GBP"]))
+DATE, TIME = ({"type": "string", "format": name} for name in ("date", "date-time"))
+
+
+def needs(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def listing(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "body", "text"),
+    [
+        (TEXT, TEXT, "fits", "fits"),
+        (WHOLE, NUMBER, "fits", "fits"),
+        (NUMBER, WHOLE, "warning", "warning"),
+        (NUMBER, TEXT, "error", "fits"),
+        (FLAG, TEXT, "error", "fits"),
+        (TEXT, NUMBER, "error", "warning"),
+        (TEXT, FLAG, "error", "error"),
+        (TEXT, {}, "fits", "fits"),
+        ({}, TEXT, "assumed", "assumed"),
+        ({"type": ["string", "null"]}, TEXT, "fits", "fits"),
+        ({"type": "null"}, TEXT, "error", "error"),
+        (False, TEXT, "error", "error"),
+        ({"type": ["string", "integer"]}, WHOLE, "warning", "warning"),
+        ({"type": ["string", "integer"]}, TEXT, "warning", "fits"),
+        (USD, EUR_USD, "fits", "fits"),
+        (EUR_USD, USD, "warning", "warning"),
+        (GBP, EUR_USD, "error", "error"),
+        (TEXT, EUR_USD, "fits", "fits"),
+        ({"enum": [1, 2]}, {"enum": ["1", "2"]}, "error", "fits"),
+        (DATE, TIME, "warning", "warning"),
+        (DATE, TEXT, "fits", "fits"),
+        (listing(TEXT), TEXT, "list_for_single", "list_for_single"),
+        (TEXT, listing(TEXT), "single_for_list", "single_for_list"),
+        (listing(WHOLE), listing(NUMBER), "fits", "fits"),
+        (listing(TEXT), listing(WHOLE), "error", "warning"),
+        (needs(id=WHOLE), needs(id=NUMBER), "fits", "fits"),
+        (needs(id=WHOLE), needs(id=TEXT), "error", "error"),
+        (needs(id=WHOLE), needs(name=TEXT), "error", "error"),
+        (needs(id=WHOLE), TEXT, "error", "error"),
+    ],
+)
+def test_fits(given: Any, wanted: Any, body: str, text: str) -> None:
+    for as_text, expected in ((False, body), (True, text)):
+        schemas = Schemas()
+        wrong = mismatch(schemas, node(given), node(wanted), as_text=as_text)
+        if wrong is None:
+            outcome = "assumed" if schemas.assumed else "fits"
+        elif wrong.code is DiagnosticCode.TYPE_MISMATCH:
+            outcome = "error" if wrong.certain else "warning"
+        else:
+            outcome = wrong.code.value
+        assert outcome == expected, (as_text, wrong)
+
+
+def doubling(levels: int) -> tuple[Any, dict[str, Any]]:
+    """Each definition needs the next one twice: 2 to the power of `levels` checks."""
+    definitions: dict[str, Any] = {
+        f"L{n}": {"allOf": [{"$ref": f"#/$defs/L{n + 1}"}, {"$ref": f"#/$defs/L{n + 1}"}]} for n in range(levels)
+    }
+    return {"$ref": "#/$defs/L0"}, definitions | {f"L{levels}": {"type": "string"}}
+
+
+def test_exponential_schemas_are_taken_on_trust() -> None:
+    schema, definitions = doubling(60)
+    schemas, bomb = Schemas(), Node(schema, definitions)
+    assert schemas.is_anything(bomb)
+    assert schemas.problem(bomb, 5) is None
+    assert schemas.assumed == 1
+    wide = Node({"allOf": [{"anyOf": [TEXT, WHOLE]}] * 30})
+    assert schemas.is_anything(wide)
+
+
+def test_recursion_over_a_deep_literal_is_taken_on_trust() -> None:
+    tree = {
+        "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/T"}}, {"type": "array", "items": {"$ref": "#/$defs/T"}}]
+    }
+    value: Any = "leaf"
+    for _ in range(60):
+        value = [value]
+    schemas = Schemas()
+    assert schemas.problem(Node({"$ref": "#/$defs/T"}, {"T": tree}), value) is None
+    assert schemas.assumed == 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "file"},
+        {"pattern": "("},
+        {"pattern": "(a{1000}){1000}"},
+        {"$ref": "http://127.0.0.1/schema.json"},
+        {"$ref": "file:///etc/hostname"},
+        {"$ref": "#/$defs/Nope"},
+        {"$ref": 5},
+        {"properties": []},
+        {"multipleOf": 0},
+    ],
+)
+def test_broken_schemas_are_taken_on_trust_and_nothing_is_fetched(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("something was fetched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    schemas = Schemas()
+    assert schemas.problem(Node(schema), "value") is None
+    assert schemas.assumed == 1
+
+
+def test_a_pattern_that_backtracks_is_linear_or_given_up() -> None:
+    schemas = Schemas()
+    assert schemas.problem(Node({"pattern": "^(a+)+$"}), "a" * 5_000 + "!") is not None
+    assert schemas.problem(Node({"pattern": "^(?=a)(a+)+$"}), "a" * 5_000 + "!") is None
+    assert schemas.assumed == 1
+    assert schemas.problem(Node({"pattern": "^(?=.*[0-9]).{3,}$"}), "abc") is not None
+
+
+def test_messages_are_bounded() -> None:
+    problem = Schemas().problem(Node(WHOLE), "x" * 10_000)
+    assert problem is not None
+    assert len(problem) <= 300
