@@ -1,0 +1,45 @@
+"""The demos that ship do not only compile: run against the sandbox, each gives the values it says it does."""
+
+import httpx2
+import pytest
+from pydantic import SecretStr
+
+from deploy.onebox import sandbox_access, shipped_demos
+from deploy.sockets import free_port, serving
+from executor_svc.main import create_app as create_executor
+from executor_svc.settings import ExecutorSettings
+from planner_svc.compile import compile_plan
+from retriever_svc.importers import import_document
+from sandbox.main import create_app as create_sandbox
+from services.clients.base import open_http
+from services.clients.executor import ExecutorClient
+from services.clients.transport import InProcessTransport
+from services.contracts.planning import Decision, Policy
+from services.contracts.run import ExecuteRequest, ExecutionFinished
+
+
+async def test_every_demo_runs(subtests: pytest.Subtests) -> None:
+    host = f"127.0.0.1:{free_port()}"
+    access = sandbox_access(host)
+    settings = ExecutorSettings(secrets=SecretStr(access.secrets), allowed_private_hosts=(host,))
+    executor = create_executor(settings)
+    with serving(create_sandbox(access.settings), port=int(host.partition(":")[2])) as url:
+        imported = import_document(httpx2.get(f"{url}/openapi.json").text, provider="sandbox")
+        apis = {api.id: api for api in imported.apis}
+        async with (
+            executor.router.lifespan_context(executor),
+            open_http("http://e", InProcessTransport(executor)) as http,
+        ):
+            client = ExecutorClient(http)
+            names = (await client.credentials()).secrets
+            for demo in shipped_demos():
+                with subtests.test(demo.query):
+                    used = [apis[api] for api in demo.apis]
+                    compiled = compile_plan(demo.plan, used, Policy(mutating=Decision.ALLOW), names).compiled
+                    assert compiled is not None
+                    request = ExecuteRequest(run_id="demo", compiled=compiled, approved=compiled.plan.id)
+                    *_, last = [event async for event in client.execute(request)]
+                    assert isinstance(last, ExecutionFinished)
+                    assert last.status == "succeeded", last.records
+                    assert [value.name for value in last.answer] == [output.name for output in demo.plan.answer]
+                    assert all(value.value not in (None, [], {}) for value in last.answer), last.answer
