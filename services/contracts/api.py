@@ -125,6 +125,18 @@ class ApiPage(Contract):
     catalogue_version: int = Field(ge=0)
 
 
+class LookupRequest(Contract):
+    """Which APIs to return."""
+
+    ids: tuple[ApiId, ...] = Field(max_length=1_000)
+
+
+class LookupResponse(Contract):
+    """Those that exist, in the order asked for."""
+
+    apis: tuple[Api, ...]
+
+
 class RetrieveRequest(Contract):
     """Which APIs could serve this request?"""
 
@@ -142,7 +154,7 @@ class Clause(Contract):
 
 
 class Signals(Contract):
-    """Why a candidate was found: cosine of the embeddings, and the lexical score relative to the best possible."""
+    """Why a candidate was found: cosine of the embeddings, and its lexical score relative to the clause's best."""
 
     dense: float | None = None
     lexical: float | None = None

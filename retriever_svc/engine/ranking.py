@@ -1,0 +1,174 @@
+"""Ranks the APIs for a request: per clause by meaning and by words, joined by the best over the clauses.
+
+An API's score for the whole request is ``w * cosine + (1 - w) * lexical``: the cosine of the embeddings (negative ones
+count as 0) and its BM25 score relative to the best that any API has. Its score for a clause is made likewise from the
+clause, mixed with the one for the whole request, which says what the clause is about. So 1 is an API that means exactly
+what is asked and matches its words best, 0 one that shares nothing with it; an exact name counts as 1. The score orders
+candidates; it is no probability.
+
+Weights and rules were chosen on development data only; docs/retrieval.md has the figures.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever_svc.engine.clauses import split_clauses
+from retriever_svc.engine.snapshot import Snapshot, exact_key
+from retriever_svc.engine.texts import words
+from retriever_svc.engine.vectors import Ids
+from retriever_svc.models import Hit
+from services.contracts.api import Clause
+from services.encoder import Encoder, Vectors
+
+_MAX_TOKENS = 2_000
+_IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
+_QUOTES = "\"'`“”«»()[]<>,;:!?."
+_METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH"})
+
+
+@dataclass(frozen=True, slots=True)
+class RankingOptions:
+    """How the signals are joined.
+
+    Attributes:
+        dense_weight: w above, 0 (words only) to 1 (meaning only).
+        context: share of the whole request's score in a clause's.
+        depth: APIs looked at per clause and signal, at least.
+    """
+
+    dense_weight: float = 0.6
+    context: float = 0.3
+    depth: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Of the APIs looked at: (m,) positions, best first to be found by ``order``; (c, m) scores and signals."""
+
+    positions: Ids
+    fused: Vectors
+    dense: Vectors
+    lexical: Vectors
+
+
+def find(
+    snapshot: Snapshot, encoder: Encoder, query: str, k: int, providers: tuple[str, ...], options: RankingOptions
+) -> tuple[tuple[Clause, ...], list[Hit]]:
+    """The clauses of a request, the whole of it as the last one, and the best ``k`` APIs. Blocks: run it on a pool.
+
+    Args:
+        snapshot: where to look.
+        encoder: the one whose vectors the snapshot holds.
+        query: the request.
+        k: budget over all clauses.
+        providers: only these; empty for all.
+        options: how the signals are joined.
+    """
+    clauses = (*split_clauses(query), Clause(text=query, start=0, end=len(query)))
+    allowed = _allowed(snapshot, providers)
+    if not snapshot.entries or (allowed is not None and not len(allowed)):
+        return clauses, []
+    exact = _exact(snapshot, query, allowed)[:k]
+    scores = _score(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed, exact, options)
+    rank_of = {position: rank for rank, position in enumerate(exact)}
+    best = scores.fused.max(axis=0)
+
+    def order(m: int) -> tuple[int, float, int]:
+        # Positions are in order of id: ties come out the same on every replica.
+        position = int(scores.positions[m])
+        return rank_of.get(position, k), -float(best[m]), position
+
+    ranked = sorted(range(len(scores.positions)), key=order)
+    chosen = sorted(_within_budget(scores.fused, ranked, len(exact), k), key=order)
+    return clauses, [_hit(snapshot, scores, m, int(scores.positions[m]) in rank_of) for m in chosen]
+
+
+def _within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> list[int]:
+    """The first ``k`` of the ranked, save that the best of every clause is among them where there is room for all.
+
+    A clause that is worded further from its API than the others would otherwise get nothing, and the plan fail.
+    """
+    row = {m: at for at, m in enumerate(ranked)}
+    firsts = [min(range(fused.shape[1]), key=lambda m: (-float(scores[m]), row[m])) for scores in fused]
+    needed = dict.fromkeys([*ranked[:exact], *firsts])
+    if len(needed) > k:
+        return ranked[:k]
+    return [*needed, *(m for m in ranked if m not in needed)][:k]
+
+
+def _score(
+    snapshot: Snapshot,
+    encoder: Encoder,
+    clauses: tuple[Clause, ...],
+    depth: int,
+    allowed: Ids | None,
+    exact: list[int],
+    options: RankingOptions,
+) -> _Scores:
+    """Score every API that is near the top for some clause, by meaning or by words, and the exact ones."""
+    queries = encoder.encode([clause.text for clause in clauses])
+    lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
+    if allowed is not None:
+        mask = np.zeros(len(snapshot.entries), dtype=bool)
+        mask[allowed] = True
+        lexical[:, ~mask] = 0
+    numbers = None if allowed is None else snapshot.numbers[allowed]
+    near = [snapshot.positions[int(n)] for n in np.unique(snapshot.vectors.search(queries, depth, numbers)[0])]
+    cut = min(depth, lexical.shape[1])
+    top = np.argpartition(-lexical, cut - 1, axis=1)[:, :cut]
+    matching = top[np.take_along_axis(lexical, top, axis=1) > 0]
+    positions = np.unique(np.concatenate([near, matching, exact]).astype(np.int64))
+    dense = snapshot.vectors.similarities(queries, snapshot.numbers[positions])
+    relative = lexical[:, positions] / np.maximum(lexical.max(axis=1, keepdims=True), 1e-9)
+    fused = options.dense_weight * np.clip(dense, 0, 1) + (1 - options.dense_weight) * relative
+    fused[:-1] += options.context * (fused[-1] - fused[:-1])
+    return _Scores(positions, fused.astype(np.float32), dense, relative.astype(np.float32))
+
+
+def _hit(snapshot: Snapshot, scores: _Scores, m: int, is_exact: bool) -> Hit:
+    clause = int(scores.fused[:, m].argmax())
+    return Hit(
+        entry=snapshot.entries[int(scores.positions[m])],
+        score=1.0 if is_exact else _round(scores.fused[clause, m]),
+        dense=_round(scores.dense[clause, m]),
+        lexical=_round(scores.lexical[clause, m]),
+        clause=clause,
+        clause_scores=tuple(_round(score) for score in scores.fused[:, m]),
+    )
+
+
+def _round(value: np.floating | float) -> float:
+    return round(float(value), 4)
+
+
+def _allowed(snapshot: Snapshot, providers: tuple[str, ...]) -> NDArray[np.int64] | None:
+    if not providers:
+        return None
+    found = [snapshot.providers[name] for name in dict.fromkeys(providers) if name in snapshot.providers]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
+    """Positions of APIs whose id, name or path stands in the request, in the order in which they stand there.
+
+    A word of the language is no identifier: ``search`` is only taken for a name where it is the whole request.
+    """
+    tokens = [_bare(token) for token in query.split()]
+    found = dict.fromkeys(snapshot.exact.get(exact_key(query), ()))
+    for before, token in zip(["", *tokens], tokens[:_MAX_TOKENS], strict=False):
+        if _IDENTIFIER.search(token):
+            positions = snapshot.exact.get(exact_key(token), ())
+            of_method = [p for p in positions if snapshot.entries[p].method == before.upper() in _METHODS]
+            found |= dict.fromkeys(of_method or positions)
+    inside = None if allowed is None else set(allowed.tolist())
+    return [position for position in found if inside is None or position in inside]
+
+
+def _bare(token: str) -> str:
+    """A word of the request without the punctuation around it; braces belong to a path."""
+    return token.strip(_QUOTES)

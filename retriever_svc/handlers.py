@@ -1,0 +1,144 @@
+"""The routes of the retriever."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request, status
+from fastapi.responses import StreamingResponse
+
+from retriever_svc.models import Entry, Hit
+from retriever_svc.service import CatalogueService
+from services.app import service_router
+from services.contracts.api import (
+    Api,
+    ApiSearchHit,
+    ApiSearchPage,
+    Candidate,
+    CatalogueStatus,
+    ImportEvent,
+    ImportRequest,
+    LookupRequest,
+    LookupResponse,
+    ProviderName,
+    RetrieveRequest,
+    RetrieveResponse,
+    Signals,
+)
+from services.contracts.base import MAX_QUERY_CHARS, ApiId
+from services.http import BODY_LIMIT
+
+router = service_router(tags=["catalogue"])
+NDJSON = "application/x-ndjson"
+
+
+def _service(request: Request) -> CatalogueService:
+    service: CatalogueService = request.app.state.service
+    return service
+
+
+Service = Annotated[CatalogueService, Depends(_service)]
+Text = Annotated[str, Query(min_length=1, max_length=MAX_QUERY_CHARS, description="What to look for, in words.")]
+
+
+@router.post("/retrieve", summary="Which APIs could serve this request?")
+async def retrieve(body: RetrieveRequest, service: Service) -> RetrieveResponse:
+    """The best `k` APIs over all clauses of the request, exact names first; the last clause is the whole request."""
+    found = await service.find(body.query, body.k, body.providers)
+    candidates = tuple(
+        Candidate(
+            api=api,
+            score=hit.score,
+            signals=Signals(dense=hit.dense, lexical=hit.lexical),
+            clause=hit.clause,
+            clause_scores=hit.clause_scores,
+        )
+        for hit, api in found.hits
+    )
+    return RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
+
+
+@router.get("/apis", summary="Search or list the catalogue")
+async def search_apis(
+    service: Service,
+    query: Text | None = None,
+    provider: Annotated[ProviderName | None, Query(description="Only this provider's APIs.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="APIs on the page.")] = 20,
+    offset: Annotated[int, Query(ge=0, le=100_000, description="APIs to skip.")] = 0,
+) -> ApiSearchPage:
+    """With a query: ranked, an exact id, operation or path first. Without: in order of id."""
+    version, total, found = await service.search(query, provider, limit, offset)
+    return ApiSearchPage(hits=tuple(map(_line, found)), total=total, catalogue_version=version)
+
+
+@router.post("/apis", status_code=status.HTTP_201_CREATED, summary="Add an API")
+async def create_api(body: Api, service: Service) -> Api:
+    """Add one API. It can be found as soon as this is answered. Its `content_hash` is computed here."""
+    return await service.create(body)
+
+
+@router.post("/apis:lookup", summary="Get several APIs")
+async def lookup_apis(body: LookupRequest, service: Service) -> LookupResponse:
+    """The APIs of these ids, in their order; ids that are not in the catalogue are left out."""
+    return LookupResponse(apis=tuple(await service.lookup(body.ids)))
+
+
+@router.get("/apis/{api_id:path}", summary="Get an API")
+async def get_api(api_id: Annotated[ApiId, Path()], service: Service) -> Api:
+    """One API with its schemas."""
+    return await service.get(api_id)
+
+
+@router.put("/apis/{api_id:path}", summary="Replace an API")
+async def update_api(api_id: Annotated[ApiId, Path()], body: Api, service: Service) -> Api:
+    """Replace one API. Searches that start after this answer see the new one only."""
+    return await service.update(api_id, body)
+
+
+@router.delete("/apis/{api_id:path}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete an API")
+async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None:
+    """Remove one API; searches that start after this answer do not see it."""
+    await service.delete(api_id)
+
+
+@router.delete("/providers/{provider}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a provider")
+async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service) -> None:
+    """Remove a provider with all its APIs."""
+    await service.delete_provider(provider)
+
+
+@router.post(
+    "/imports",
+    summary="Import an API description",
+    response_class=StreamingResponse,
+    responses={200: {"description": "One `ImportEvent` a line, the report last.", "content": {NDJSON: {}}}},
+    openapi_extra={BODY_LIMIT: "max_import_bytes"},
+)
+async def import_apis(body: ImportRequest, service: Service) -> StreamingResponse:
+    """Make a document's operations the provider's APIs: all of them, or, where that fails, none.
+
+    What cannot be read is refused before anything is streamed. A stream that ends without a report changed nothing.
+    """
+    imported = await service.read(body)
+    return StreamingResponse(_lines(service.apply(imported)), media_type=NDJSON)
+
+
+@router.get("/status", summary="Size and version of the catalogue")
+async def catalogue_status(service: Service) -> CatalogueStatus:
+    """What is in the catalogue, and whether the index answers for that version."""
+    return await service.status()
+
+
+async def _lines(events: AsyncIterator[ImportEvent]) -> AsyncIterator[bytes]:
+    async for event in events:
+        yield event.model_dump_json().encode() + b"\n"
+
+
+def _line(found: Entry | Hit) -> ApiSearchHit:
+    entry = found.entry if isinstance(found, Hit) else found
+    line = ApiSearchHit(
+        id=entry.id, provider=entry.provider, method=entry.method, path=entry.path, summary=entry.summary
+    )
+    if isinstance(found, Entry):
+        return line
+    signals = Signals(dense=found.dense, lexical=found.lexical)
+    return line.model_copy(update={"score": found.score, "signals": signals})

@@ -1,0 +1,88 @@
+"""The retriever as an application."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from prometheus_client import Gauge
+
+from retriever_svc.engine.ranking import RankingOptions
+from retriever_svc.handlers import router
+from retriever_svc.importers import Limits
+from retriever_svc.service import CatalogueService
+from retriever_svc.settings import RetrieverSettings
+from retriever_svc.storage import CatalogueStorage
+from services.app import create_service
+from services.compute import ComputePool
+from services.encoder import Encoder, load_encoder
+from services.storage.engine import create_engine
+from services.storage.migrate import migrate
+
+
+def create_app(
+    settings: RetrieverSettings | None = None,
+    *,
+    transports: Mapping[str, Any] | None = None,
+    encoder: Encoder | None = None,
+) -> FastAPI:
+    """Build the service.
+
+    Args:
+        settings: read from the environment where not given.
+        transports: how to reach other services; this one needs none.
+        encoder: one that is loaded already, to share it within a process; otherwise the one named in the settings.
+    """
+    settings = settings or RetrieverSettings()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        engine = create_engine(settings.database_url)
+        searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
+        imports = ComputePool(1, settings.compute_waiting, name="retriever-import")
+        try:
+            await migrate(engine, "retriever_svc")
+            reader = encoder
+            if reader is None:
+                reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
+            service = _service(settings, CatalogueStorage(engine), reader, searches, imports)
+            await service.refresh()
+            app.state.service = service
+            app.state.readiness["catalogue"] = service.check_index
+            size = Gauge("nestor_catalogue_apis", "APIs that searches read.", registry=app.state.registry)
+            size.set_function(lambda: service.size)
+            yield
+        finally:
+            await searches.close()
+            await imports.close()
+            await engine.dispose()
+
+    return create_service(
+        name="retriever_svc",
+        title="Nestor retriever",
+        description="The API catalogue, its importer, and the search for the APIs that a request needs.",
+        settings=settings,
+        routers=[router],
+        lifespan=lifespan,
+    )
+
+
+def _service(
+    settings: RetrieverSettings,
+    storage: CatalogueStorage,
+    encoder: Encoder,
+    searches: ComputePool,
+    imports: ComputePool,
+) -> CatalogueService:
+    limits = Limits(document_bytes=settings.max_document_bytes, operations=settings.max_document_operations)
+    return CatalogueService(
+        storage,
+        encoder,
+        searches,
+        imports,
+        options=RankingOptions(dense_weight=settings.dense_weight),
+        limits=limits,
+        version_check_s=settings.version_check_s,
+        cached_apis=settings.cached_apis,
+    )

@@ -1,0 +1,309 @@
+"""The rules of the catalogue: what is stored is searchable before the answer, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from retriever_svc.engine.ranking import RankingOptions, find
+from retriever_svc.engine.snapshot import Snapshot
+from retriever_svc.engine.texts import embedding_text, record
+from retriever_svc.importers import Imported, Limits, import_document, sealed
+from retriever_svc.models import Entry, Hit, Listing, Record
+from retriever_svc.storage import CatalogueStorage
+from services.compute import ComputePool
+from services.contracts.api import (
+    Api,
+    CatalogueStatus,
+    Clause,
+    ImportEvent,
+    ImportProgress,
+    ImportReport,
+    ImportRequest,
+)
+from services.encoder import Encoder, Vectors
+from services.errors import Conflict, NotFound, NotReady
+from services.telemetry import get_logger
+
+_BATCH = 32
+"""Texts embedded between two progress events."""
+_ATTEMPTS = 5
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a request was matched with: its clauses, and each hit with its API, at one version of the catalogue."""
+
+    version: int
+    clauses: tuple[Clause, ...]
+    hits: tuple[tuple[Hit, Api], ...]
+
+
+class CatalogueService:
+    """The catalogue of one replica.
+
+    Args:
+        storage: the record.
+        encoder: turns texts into vectors.
+        searches: where requests are encoded and searched.
+        imports: where documents are read and embedded, so that a large one does not keep requests waiting.
+        options: how hits are ranked.
+        limits: what a document may cost.
+        version_check_s: how old the knowledge of the catalogue's version may be.
+        cached_apis: APIs kept parsed in memory.
+    """
+
+    def __init__(
+        self,
+        storage: CatalogueStorage,
+        encoder: Encoder,
+        searches: ComputePool,
+        imports: ComputePool,
+        *,
+        options: RankingOptions,
+        limits: Limits,
+        version_check_s: float = 1.0,
+        cached_apis: int = 2_000,
+    ) -> None:
+        self._storage = storage
+        self._encoder = encoder
+        self._searches = searches
+        self._imports = imports
+        self._options = options
+        self._limits = limits
+        self._version_check_s = version_check_s
+        self._cached = _ApiCache(cached_apis)
+        self._snapshot = Snapshot.empty(encoder.dimension)
+        self._refreshing = asyncio.Lock()
+        self._checked_at = -1e9
+
+    @property
+    def size(self) -> int:
+        """APIs in the snapshot that searches read."""
+        return len(self._snapshot.entries)
+
+    async def check_index(self) -> None:
+        """Raise unless the index answers for the catalogue's version, or can be brought there."""
+        await self.refresh()
+        if self._snapshot.version < 0:
+            raise NotReady("the index is not loaded")
+
+    async def refresh(self) -> Snapshot:
+        """Bring the snapshot to the catalogue's version and return it. Vectors are read, not made, where they exist."""
+        async with self._refreshing:
+            if await self._storage.version() != self._snapshot.version:
+                listing = await self._storage.listing()
+                vectors = await self._vectors(listing, self._snapshot.missing(listing))
+                self._snapshot = await self._imports.run(self._snapshot.advance, listing, vectors)
+            self._checked_at = time.monotonic()
+            return self._snapshot
+
+    async def find(self, query: str, k: int, providers: tuple[str, ...] = ()) -> Found:
+        """The best ``k`` APIs for a request, with their documents."""
+        for _ in range(_ATTEMPTS):
+            snapshot = await self._current()
+            clauses, hits = await self._rank(snapshot, query, k, providers)
+            apis = await self._documents([hit.entry for hit in hits])
+            if apis is not None:
+                return Found(snapshot.version, clauses, tuple(zip(hits, apis, strict=True)))
+            # A document is not the one that was indexed: another replica has changed the catalogue meanwhile.
+            await self.refresh()
+        raise NotReady("the catalogue changes faster than it can be read")
+
+    async def search(
+        self, query: str | None, provider: str | None, limit: int, offset: int
+    ) -> tuple[int, int, Sequence[Entry | Hit]]:
+        """A page of entries, best first or, without a query, in order of id; before it the version and the total."""
+        snapshot = await self._current()
+        if query is not None:
+            providers = (provider,) if provider is not None else ()
+            _, hits = await self._rank(snapshot, query, offset + limit, providers)
+            total = len(snapshot.entries) if provider is None else len(snapshot.providers.get(provider, ()))
+            return snapshot.version, total, hits[offset:]
+        entries: Sequence[Entry] = snapshot.entries
+        if provider is not None:
+            entries = [snapshot.entries[position] for position in snapshot.providers.get(provider, ())]
+        return snapshot.version, len(entries), entries[offset : offset + limit]
+
+    async def status(self) -> CatalogueStatus:
+        """Size and version of the catalogue and of the index."""
+        version, snapshot = await self._storage.version(), self._snapshot
+        return CatalogueStatus(
+            catalogue_version=version,
+            index_version=max(snapshot.version, 0),
+            apis=len(snapshot.entries),
+            providers={name: len(positions) for name, positions in sorted(snapshot.providers.items())},
+            encoder=self._encoder.name,
+        )
+
+    async def lookup(self, ids: Sequence[str]) -> list[Api]:
+        """Those of the APIs that exist, in the order asked for."""
+        found = await self._storage.get(list(dict.fromkeys(ids)))
+        return [found[key] for key in dict.fromkeys(ids) if key in found]
+
+    async def get(self, api_id: str) -> Api:
+        """One API.
+
+        Raises:
+            NotFound: there is none of that id.
+        """
+        apis = await self._storage.get([api_id])
+        if api_id not in apis:
+            raise NotFound(f"There is no API {api_id!r}.")
+        return apis[api_id]
+
+    async def create(self, api: Api) -> Api:
+        """Add an API; its content hash is computed here.
+
+        Raises:
+            Conflict: the id is taken.
+        """
+        new = record(sealed(api))
+        await self._storage.create(new, self._encoder.name, await self._embed([new]))
+        await self.refresh()
+        return new.api
+
+    async def update(self, api_id: str, api: Api) -> Api:
+        """Replace an API.
+
+        Raises:
+            Conflict: the API's own id is another one.
+            NotFound: there is none of that id.
+        """
+        if api.id != api_id:
+            raise Conflict(f"The API in the body has the id {api.id!r}, not {api_id!r}.")
+        new = record(sealed(api))
+        await self._storage.update(new, self._encoder.name, await self._embed([new]))
+        await self.refresh()
+        return new.api
+
+    async def delete(self, api_id: str) -> None:
+        """Remove an API. Raises NotFound where there is none of that id."""
+        await self._storage.delete(api_id)
+        await self.refresh()
+
+    async def delete_provider(self, provider: str) -> None:
+        """Remove a provider with all its APIs. Raises NotFound where it has none."""
+        await self._storage.delete_provider(provider)
+        await self.refresh()
+
+    async def read(self, request: ImportRequest) -> Imported:
+        """Read a document, changing nothing.
+
+        Raises:
+            InvalidDocument: it cannot be imported.
+        """
+        return await self._imports.run(
+            import_document, request.document, request.provider, request.server, self._limits
+        )
+
+    async def apply(self, imported: Imported) -> AsyncIterator[ImportEvent]:
+        """Make what was read the provider's APIs: progress while texts are embedded, then the report.
+
+        Raises:
+            Conflict: an id belongs to another provider.
+        """
+        total = len(imported.apis)
+        yield ImportProgress(phase="reading", done=total, total=total)
+        records = await self._imports.run(lambda: [record(api) for api in imported.apis])
+        hashes = [new.text_hash for new in records]
+        known = await self._storage.vectors(self._encoder.name, hashes)
+        texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
+        vectors, pending = dict[str, Vectors](), list(texts)
+        for start in range(0, len(pending), _BATCH):
+            batch = pending[start : start + _BATCH]
+            encoded = await self._imports.run(self._encoder.encode, [texts[key] for key in batch])
+            vectors.update(zip(batch, encoded, strict=True))
+            yield ImportProgress(phase="embedding", done=len(vectors), total=len(pending))
+        yield ImportProgress(phase="storing", done=0, total=total)
+        source = (imported.document_hash, imported.format)
+        change = await self._storage.replace_provider(imported.provider, records, source, self._encoder.name, vectors)
+        await self.refresh()
+        yield ImportProgress(phase="storing", done=total, total=total)
+        yield ImportReport(
+            provider=imported.provider,
+            format=imported.format,
+            document_hash=imported.document_hash,
+            added=change.added,
+            updated=change.updated,
+            unchanged=change.unchanged,
+            removed=change.removed,
+            skipped=imported.skipped,
+            warnings=imported.warnings,
+            catalogue_version=change.version,
+        )
+
+    async def _current(self) -> Snapshot:
+        """The snapshot, refreshed where the catalogue's version was not looked at for a while."""
+        if time.monotonic() - self._checked_at >= self._version_check_s:
+            return await self.refresh()
+        return self._snapshot
+
+    async def _rank(
+        self, snapshot: Snapshot, query: str, k: int, providers: tuple[str, ...]
+    ) -> tuple[tuple[Clause, ...], list[Hit]]:
+        return await self._searches.run(find, snapshot, self._encoder, query, k, providers, self._options)
+
+    async def _documents(self, entries: Sequence[Entry]) -> list[Api] | None:
+        """The entries' APIs, or None where one of them has changed since it was indexed."""
+        unknown = [entry.id for entry in entries if self._cached.get(entry) is None]
+        loaded = await self._storage.get(unknown) if unknown else {}
+        apis = []
+        for entry in entries:
+            api = self._cached.get(entry) or loaded.get(entry.id)
+            if api is None or api.content_hash != entry.content_hash:
+                return None
+            self._cached.keep(api)
+            apis.append(api)
+        return apis
+
+    async def _embed(self, records: Sequence[Record]) -> dict[str, Vectors]:
+        """Vectors of the texts that have none yet."""
+        known = await self._storage.vectors(self._encoder.name, [new.text_hash for new in records])
+        texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
+        if not texts:
+            return {}
+        encoded = await self._imports.run(self._encoder.encode, list(texts.values()))
+        return dict(zip(texts, encoded, strict=True))
+
+    async def _vectors(self, listing: Listing, hashes: set[str]) -> dict[str, Vectors]:
+        """The vectors of these texts: stored ones, and new ones where the encoder is a new one."""
+        vectors = await self._storage.vectors(self._encoder.name, sorted(hashes))
+        owners = {entry.text_hash: entry.id for entry in listing.entries if entry.text_hash in hashes - vectors.keys()}
+        if owners:
+            _log.info("embedding_catalogue", texts=len(owners), encoder=self._encoder.name)
+        pending = list(owners)
+        for start in range(0, len(pending), _BATCH):
+            batch = pending[start : start + _BATCH]
+            apis = await self._storage.get([owners[key] for key in batch])
+            texts = [embedding_text(apis[owners[key]]) if owners[key] in apis else "" for key in batch]
+            new = dict(zip(batch, await self._imports.run(self._encoder.encode, texts), strict=True))
+            kept = {key: vector for key, vector in new.items() if owners[key] in apis}
+            await self._storage.keep_vectors(self._encoder.name, kept)
+            vectors |= new
+        return vectors
+
+
+class _ApiCache:
+    """Parsed APIs by content, the least recently used dropped first."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._apis: OrderedDict[tuple[str, str], Api] = OrderedDict()
+
+    def get(self, entry: Entry) -> Api | None:
+        """The API this entry was made from, where it is still here."""
+        key = (entry.id, entry.content_hash)
+        if key in self._apis:
+            self._apis.move_to_end(key)
+        return self._apis.get(key)
+
+    def keep(self, api: Api) -> None:
+        """Keep an API."""
+        self._apis[api.id, api.content_hash] = api
+        while len(self._apis) > self._size:
+            self._apis.popitem(last=False)

@@ -1,0 +1,50 @@
+"""Settings of the retriever; environment variables start with ``NESTOR_RETRIEVER_``."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from services.encoder import DEFAULT_MODEL
+from services.settings import ServiceSettings, default_database_url
+
+
+class RetrieverSettings(ServiceSettings):
+    """Where the catalogue lives, what reads its texts, how hits are ranked, and what a document may cost."""
+
+    model_config = SettingsConfigDict(env_prefix="NESTOR_RETRIEVER_")
+
+    database_url: str = Field(
+        default_factory=lambda: default_database_url("retriever"),
+        description="The catalogue: `sqlite+aiosqlite:///PATH` or `postgresql+asyncpg://USER:PASSWORD@HOST/NAME`.",
+    )
+    encoder: str = Field(
+        default=DEFAULT_MODEL,
+        description="The sentence encoder: a shipped model, an exported directory, or a sentence-transformers name."
+        " Another one makes the catalogue embedded anew at the next start.",
+    )
+    encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
+    compute_workers: int = Field(default=2, ge=1, le=64, description="Requests encoded and searched at the same time.")
+    compute_waiting: int = Field(
+        default=64, ge=0, le=10_000, description="Requests that may wait for a worker; one more is refused with 503."
+    )
+    dense_weight: float = Field(
+        default=0.6, ge=0, le=1, description="Weight of meaning against words in a score: 0 words only, 1 meaning only."
+    )
+    version_check_s: float = Field(
+        default=1.0,
+        ge=0,
+        description="How old the knowledge of the catalogue's version may be, in seconds: other replicas' changes are"
+        " seen after this time at the latest. This replica's own are seen at once.",
+    )
+    cached_apis: int = Field(
+        default=2_000,
+        ge=0,
+        le=1_000_000,
+        description="APIs kept parsed in memory, the least recently used dropped first.",
+    )
+    max_import_bytes: int = Field(
+        default=24_000_000, ge=1_024, description="Largest body of `POST /imports`: the document as a JSON string."
+    )
+    max_document_bytes: int = Field(default=20_000_000, ge=1_024, description="Largest document imported, in bytes.")
+    max_document_operations: int = Field(
+        default=20_000, ge=1, description="Most operations in one document; one with more is refused."
+    )
