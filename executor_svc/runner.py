@@ -5,6 +5,7 @@ no machinery of its own: no step's deadline is later, so at that moment what run
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
 
 from pydantic import JsonValue
@@ -49,6 +50,7 @@ class Run:
         self._outputs: dict[str, JsonValue] = {}
         self._records: dict[str, StepRecord] = {}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._ends = 0.0
         self._began = 0.0
         self._queue: asyncio.Queue[ExecutionEvent | None] = asyncio.Queue()
 
@@ -57,7 +59,8 @@ class Run:
 
         Closing the iterator cancels the run: open requests are dropped, and nothing more is sent.
         """
-        self._began = self._clock()
+        self._ends = self._clock() + self._limits.run_s
+        self._began = time.perf_counter()  # uvloop's own clock counts whole milliseconds
         driver = asyncio.create_task(self._drive())
         driver.add_done_callback(lambda _: self._queue.put_nowait(None))
         try:
@@ -93,7 +96,7 @@ class Run:
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         started_ms = self._now_ms()
-        deadline = min(self._began + self._limits.run_s, self._clock() + self._limits.step_s)
+        deadline = min(self._ends, self._clock() + self._limits.step_s)
         result = await perform(prepared, self._adapter, self._run_id, deadline)
         self._start(self._finish(prepared.step, result, started_ms), group)
 
@@ -167,4 +170,4 @@ class Run:
         return tuple(values), "; ".join(missing)
 
     def _now_ms(self) -> float:
-        return round((self._clock() - self._began) * 1000, 3)
+        return round((time.perf_counter() - self._began) * 1000, 3)

@@ -9,6 +9,7 @@ from executor_svc.models import Adapter, Limits
 from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
+from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Credentials, ExecuteRequest, ExecutionEvent, ExecutionFinished, StepFinished
 from services.errors import Conflict, Overloaded, ValidationFailed
@@ -97,5 +98,7 @@ def _check_apis(compiled: CompiledPlan) -> None:
         api = compiled.apis.get(api_id)
         if api is None or api.id != api_id:
             raise Conflict(f"The compiled plan does not hold the API {api_id}.")
-        if compiled.proof.api_hashes.get(api_id) != api.content_hash:
+        # An API nobody has sealed yet is proved under the hash the contract gives it.
+        digest = api.content_hash or content_hash(api.model_dump(mode="json", exclude={"content_hash"}))
+        if compiled.proof.api_hashes.get(api_id) != digest:
             raise Conflict(f"The API {api_id} is not the one the plan was proved against.")

@@ -65,8 +65,8 @@ class Upstream:
     def count(self, path: str) -> int:
         return sum(seen.path == path for seen in self.seen)
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
-        seen = Seen(request.method, request.raw_path, request.headers, await request.read())
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        seen = Seen(request.method, request.raw_path, request.headers, await request.content.read())
         self.seen.append(seen)
         answer = self.answers.get(seen.path)
         return await answer(seen) if answer else web.json_response({"path": seen.path, "query": seen.query})
@@ -76,9 +76,8 @@ class Upstream:
 async def serve_upstream() -> AsyncIterator[Upstream]:
     """Start an upstream on a free port of the loopback interface."""
     upstream = Upstream()
-    app = web.Application(client_max_size=64 * 1024 * 1024)
-    app.router.add_route("*", "/{path:.*}", upstream._handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+    server = web.Server(upstream._handle, access_log=None, handler_cancellation=True)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

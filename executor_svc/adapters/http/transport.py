@@ -89,7 +89,7 @@ class Transport:
         """Send and read. ``deadline`` is a reading of the loop's clock.
 
         With ``once`` the request gets a connection of its own: on a kept one that the upstream closes meanwhile, nobody
-        could tell whether the request was seen, and the client would send it again by itself.
+        could tell whether the request was seen.
 
         Raises:
             SendFailed: there is no complete answer; it says whether the request may have been seen.
@@ -193,9 +193,26 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
         headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate"},
         skip_auto_headers=("Content-Type",),
         trace_configs=[_sent_trace()],
+        middlewares=(_never_resend,),
         trust_env=False,
         auto_decompress=True,
     )
+
+
+class _ConnectionLost(aiohttp.ClientError):
+    """The connection broke after it was handed out."""
+
+
+async def _never_resend(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a PUT or DELETE a second time by itself, which it does on these two errors."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if isinstance(error, TimeoutError):
+            raise
+        raise _ConnectionLost from error
 
 
 def _sent_trace() -> aiohttp.TraceConfig:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -16,7 +16,7 @@ from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
 from tests.support.upstream import Upstream, serve_upstream
 
-Caller = Callable[..., Awaitable[CallResult]]
+Caller = Callable[..., Coroutine[Any, Any, CallResult]]
 Opener = Callable[..., Awaitable[Caller]]
 
 
@@ -32,7 +32,7 @@ async def opened() -> AsyncIterator[Opener]:
     async with AsyncExitStack() as stack:
 
         async def open_adapter(secrets: dict[str, Any] | None = None, **settings: Any) -> Caller:
-            chosen = {"allowed_private_hosts": ("127.0.0.1",), "retry_base_s": 0.01} | settings
+            chosen: dict[str, Any] = {"allowed_private_hosts": ("127.0.0.1",), "retry_base_s": 0.01} | settings
             store = SecretStore.load(None, SecretStr(json.dumps(secrets or {})))
             adapter = await stack.enter_async_context(open_http_adapter(ExecutorSettings(**chosen), store))
 

@@ -93,8 +93,8 @@ def test_an_item_outside_a_foreach_and_a_step_without_output() -> None:
         resolve(ref("var9"), {})
 
 
-def when(left: Any, op: str, right: Any = None) -> When:
-    return When(left=literal(left), op=op, right=literal(right))  # type: ignore[arg-type]
+def when(left: Any, op: Any, right: Any = None) -> When:
+    return When(left=literal(left), op=op, right=literal(right))
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,20 @@ ITEM = api(SERVER, "/items/{id}", parameter("id", "path"))
 @pytest.mark.parametrize(
     ("value", "sent"),
     [
-        ("a/b", "a%2Fb"), ("a?b#c", "a%3Fb%23c"), ("a b", "a%20b"), ("ü", "%C3%BC"), ("%2F", "%252F"), ("a;b=c", "a%3Bb%3Dc"),
-        ("...", "..."), (".hidden", ".hidden"), (5, "5"), (True, "true"), ("a\r\nb", "a%0D%0Ab"), ("@evil.com", "%40evil.com"),
+        ("a/b", "a%2Fb"),
+        ("a?b#c", "a%3Fb%23c"),
+        ("a b", "a%20b"),
+        ("ü", "%C3%BC"),
+        ("%2F", "%252F"),
+        ("a;b=c", "a%3Bb%3Dc"),
+        ("...", "..."),
+        (".hidden", ".hidden"),
+        (5, "5"),
+        (True, "true"),
+        ("a\r\nb", "a%0D%0Ab"),
+        ("@evil.com", "%40evil.com"),
     ],
-)  # fmt: skip
+)
 def test_a_path_argument_stays_one_segment(value: Any, sent: str) -> None:
     assert url(ITEM, id=value) == f"{SERVER}/items/{sent}"
 

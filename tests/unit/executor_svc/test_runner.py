@@ -85,7 +85,7 @@ async def test_values_travel_with_their_types() -> None:
 
 
 async def test_a_step_starts_when_its_own_inputs_are_ready_not_when_a_layer_is() -> None:
-    """`slow` is let go only by `deep`, two steps further down the other branch: a runner with layers would never end."""
+    """`slow` is let go only by `deep`, two steps down the other branch: a runner with layers would never end."""
     released = asyncio.Event()
 
     async def behaviour(call: Call) -> Any:
@@ -129,8 +129,13 @@ async def test_a_failed_step_stops_its_dependants_only() -> None:
     finished = await finish(plan, behaviour)
     assert finished.status == "failed"
     assert outcomes(finished) == {
-        "bad": "failed", "child": "skipped", "grandchild": "skipped", "later": "skipped", "good": "succeeded", "fine": "succeeded",
-    }  # fmt: skip
+        "bad": "failed",
+        "child": "skipped",
+        "grandchild": "skipped",
+        "later": "skipped",
+        "good": "succeeded",
+        "fine": "succeeded",
+    }
     assert {r.outcome.because for r in finished.records if isinstance(r.outcome, Skipped)} == {"bad"}
     assert [a.name for a in finished.answer] == ["a"]
     assert next(r for r in finished.records if r.step == "child").attempts == 0
@@ -163,8 +168,8 @@ async def test_doubt_weighs_more_than_failure() -> None:
     assert outcomes(finished) == {"a": "in_doubt", "b": "failed", "c": "skipped"}
 
 
-def condition(op: str, left: Any = None) -> When:
-    return When(left=left or ref("a", "x"), op=op, right=literal(1))  # type: ignore[arg-type]
+def condition(op: Any, left: Any = None) -> When:
+    return When(left=left or ref("a", "x"), op=op, right=literal(1))
 
 
 async def test_a_condition_that_does_not_hold_skips_the_step_and_what_needs_its_value() -> None:

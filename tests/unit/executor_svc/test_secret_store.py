@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from executor_svc.secret_store import MASK, Masker, SecretsUnreadable, SecretStore, Token
+from executor_svc.secret_store import MASK, Masker, SecretStore, SecretsUnreadable, Token
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import SecretKind
 
@@ -45,12 +45,17 @@ def test_the_form_must_fit_the_kind() -> None:
 @pytest.mark.parametrize(
     "entries",
     [
-        [CANARY], {"x": CANARY}, {"x": {"value": CANARY}}, {"x": {"value": CANARY, "hosts": []}},
-        {"x": {"value": CANARY, "hosts": ["https://evil/" + CANARY]}}, {"x": {"value": CANARY + "\r\n", "hosts": HOSTS}},
-        {"x": {"value": CANARY, "hosts": HOSTS, "extra": CANARY}}, {"x": {"username": "u:" + CANARY, "password": CANARY, "hosts": HOSTS}},
+        [CANARY],
+        {"x": CANARY},
+        {"x": {"value": CANARY}},
+        {"x": {"value": CANARY, "hosts": []}},
+        {"x": {"value": CANARY, "hosts": ["https://evil/" + CANARY]}},
+        {"x": {"value": CANARY + "\r\n", "hosts": HOSTS}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "extra": CANARY}},
+        {"x": {"username": "u:" + CANARY, "password": CANARY, "hosts": HOSTS}},
         {"x": {"value": "short", "hosts": HOSTS}},
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_without_the_value(entries: Any) -> None:
     with pytest.raises(SecretsUnreadable) as caught:
         load(entries)
@@ -79,16 +84,20 @@ def test_settings_do_not_show_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("hosts", "url", "bound"),
     [
-        (["a.com"], ("https", "a.com", 443), True), (["a.com"], ("http", "a.com", 80), False), (["a.com"], ("https", "a.com", 8443), False),
-        (["A.com:8080"], ("http", "a.com", 8080), True), (["a.com"], ("https", "x.a.com", 443), False),
-        (["a.com"], ("https", "a.com.evil", 443), False), (["[::1]:80"], ("http", "::1", 80), True),
+        (["a.com"], ("https", "a.com", 443), True),
+        (["a.com"], ("http", "a.com", 80), False),
+        (["a.com"], ("https", "a.com", 8443), False),
+        (["A.com:8080"], ("http", "a.com", 8080), True),
+        (["a.com"], ("https", "x.a.com", 443), False),
+        (["a.com"], ("https", "a.com.evil", 443), False),
+        (["[::1]:80"], ("http", "::1", 80), True),
     ],
-)  # fmt: skip
+)
 def test_where_a_secret_may_go(hosts: list[str], url: tuple[str, str, int], bound: bool) -> None:
     assert Token(value=SecretStr(CANARY), hosts=tuple(hosts)).bound_to(*url) is bound
 
 
-TEXT = st.text(st.characters(blacklist_characters="*", blacklist_categories=("Cs",)))
+TEXT = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"]))
 
 
 @given(TEXT.filter(lambda text: len(text) >= 6), TEXT, TEXT)

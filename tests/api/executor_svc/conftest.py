@@ -1,0 +1,48 @@
+"""The executor on a real socket, beside a real upstream."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from deploy.sockets import serving
+from executor_svc.main import create_app
+from executor_svc.settings import ExecutorSettings
+from services.clients import ExecutorClient, open_http
+from tests.support.upstream import Upstream, serve_upstream
+
+Starter = Callable[..., Any]
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    async with serve_upstream() as running:
+        yield running
+
+
+@pytest.fixture
+async def started() -> AsyncIterator[Starter]:
+    """Starts executors: `client = await started(secrets={...}, max_concurrent_runs=1)`."""
+    async with AsyncExitStack() as stack:
+
+        async def start(secrets: dict[str, Any] | None = None, **settings: Any) -> ExecutorClient:
+            chosen: dict[str, Any] = {"allowed_private_hosts": ("127.0.0.1",)} | settings
+            app = create_app(ExecutorSettings(secrets=SecretStr(json.dumps(secrets or {})), **chosen))
+            server = serving(app)
+            url = await asyncio.to_thread(server.__enter__)
+            stack.push_async_callback(asyncio.to_thread, server.__exit__, None, None, None)
+            client = ExecutorClient(open_http(url))
+            stack.push_async_callback(client.aclose)
+            return client
+
+        yield start
+
+
+@pytest.fixture
+async def executor(started: Starter) -> ExecutorClient:
+    client: ExecutorClient = await started()
+    return client
