@@ -22,6 +22,8 @@ from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy, Q
 
 MAX_COMPLETED = 100
 MAX_INSERTED = 16
+MAX_PRODUCERS = 50
+"""Fields looked at for one name; where there are more, there is a choice anyway."""
 MAX_FIELDS = 200
 MAX_QUESTIONS = 50
 _MAX_NESTING = 3
@@ -173,14 +175,15 @@ class Completer:
 
         ``countryCode`` comes from a field ``countryCode``, or from a field ``code`` of an API named ``findCountry``.
         """
-        wanted = _fold(gap.parameter.name)
+        wanted, specific = _fold(gap.parameter.name), _is_identifier(gap.parameter.name)
         as_text = gap.parameter.location is not Location.BODY
         for start in range(max(len(wanted) - 1, 1)):
             rest = wanted[:start]
-            for api, path, node in self._fields.get(wanted[start:], ()):
+            entries = self._fields.get(wanted[start:], [])
+            for api, path, node in entries[:MAX_PRODUCERS]:
                 named = not rest or (len(rest) >= 3 and rest in _fold(api.name + "".join(map(str, path[:-1]))))
                 if named and mismatch(self._schemas, node, gap.node, as_text=as_text) is None:
-                    yield Producer(api, path, certain=_is_identifier(gap.parameter.name))
+                    yield Producer(api, path, certain=specific and len(entries) <= MAX_PRODUCERS)
 
     def _index(self, apis: Iterable[Api]) -> dict[str, list[tuple[Api, JsonPath, Node]]]:
         """Response fields by their last name, folded. Fields inside lists are left out: which item would it be?"""

@@ -1,5 +1,7 @@
 """Each notation as its own publications write it, and what it refuses."""
 
+from typing import Any
+
 import pytest
 
 from services.codecs import CodecError, nestful, openai, seal
@@ -14,7 +16,7 @@ from services.contracts.plan import (
     Step,
 )
 
-FLIGHTS = [
+FLIGHTS: list[Any] = [
     {"name": "SearchAirport", "arguments": {"query": "New York"}, "label": "var1"},
     {"name": "SearchAirport", "arguments": {"query": "London"}, "label": "var2"},
     {
@@ -77,9 +79,9 @@ def test_literal_that_looks_like_a_reference_is_escaped() -> None:
         ([{"name": "a", "arguments": {"x": '$v["\\q"]$'}}], "JSON string"),
     ],
 )
-def test_nestful_refusals_say_what_is_wrong(calls: list[object], message: str) -> None:
+def test_nestful_refusals_say_what_is_wrong(calls: list[Any], message: str) -> None:
     with pytest.raises(CodecError, match=message):
-        nestful.decode(calls)  # type: ignore[arg-type]
+        nestful.decode(calls)
 
 
 def test_answers_that_cannot_be_told_apart_are_refused() -> None:
@@ -92,7 +94,7 @@ def test_answers_that_cannot_be_told_apart_are_refused() -> None:
 
 
 def test_openai_as_models_answer() -> None:
-    calls = [
+    calls: list[Any] = [
         {"id": "call_aB3", "type": "function", "function": {"name": "find", "arguments": '{"q": "x"}'}},
         {"id": "chatcmpl-tool-9", "type": "function", "function": {"name": "buy", "arguments": '{"id": "$var1.id$"}'}},
         {"id": "c", "type": "function", "function": {"name": "var_result", "arguments": '{"r": "$var2.receipt$"}'}},
@@ -113,12 +115,12 @@ def test_openai_as_models_answer() -> None:
         {"id": "a", "function": {"name": "has space", "arguments": "{}"}},
     ],
 )
-def test_openai_refusals(call: dict[str, object]) -> None:
+def test_openai_refusals(call: dict[str, Any]) -> None:
     with pytest.raises(CodecError):
-        openai.decode([call])  # type: ignore[list-item]
+        openai.decode([call])
 
 
-SEAL = [
+SEAL: list[Any] = [
     {"api": "searchCrop", "parameters": {"crop": "Tomatoes"}, "responses": ["API_call_0", "API_call_1"]},
     {"api": "getResources", "parameters": {"at": "API_call_1", "n": "API_call_x"}, "responses": ["API_call_2"]},
 ]
@@ -146,9 +148,9 @@ def test_seal_call_without_known_fields_has_one_slot() -> None:
         ([{"api": "a", "responses": ["API_call_0"]}, {"api": "b", "responses": ["API_call_0"]}], "taken"),
     ],
 )
-def test_seal_refusals(calls: list[object], message: str) -> None:
+def test_seal_refusals(calls: list[Any], message: str) -> None:
     with pytest.raises(CodecError, match=message):
-        seal.decode(calls, {})  # type: ignore[arg-type]
+        seal.decode(calls, {})
 
 
 @pytest.mark.parametrize(

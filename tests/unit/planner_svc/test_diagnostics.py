@@ -281,7 +281,7 @@ def test_objects_built_from_values_are_checked_by_field() -> None:
     sources = (step("a", "find"),)
 
     def built(**fields: object) -> set[tuple[DiagnosticCode, str | None]]:
-        values = {n: v if isinstance(v, Reference) else LiteralValue(value=v) for n, v in fields.items()}  # type: ignore[arg-type]
+        values = {n: v if isinstance(v, Reference) else LiteralValue(value=v) for n, v in fields.items()}
         response = prove(plan(*sources, step("b", "book", after=("a",), place=ObjectValue(fields=values))), FIND, book)
         return {(diagnostic.code, diagnostic.argument) for diagnostic in response.diagnostics}
 

@@ -146,12 +146,12 @@ def test_exponential_schemas_are_taken_on_trust() -> None:
     assert schemas.is_anything(bomb)
     assert schemas.problem(bomb, 5) is None
     assert schemas.assumed == 1
-    wide = Node({"allOf": [{"anyOf": [TEXT, WHOLE]}] * 30})
+    wide = node({"allOf": [{"anyOf": [TEXT, WHOLE]}] * 30})
     assert schemas.is_anything(wide)
 
 
 def test_recursion_over_a_deep_literal_is_taken_on_trust() -> None:
-    tree = {
+    tree: dict[str, Any] = {
         "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/T"}}, {"type": "array", "items": {"$ref": "#/$defs/T"}}]
     }
     value: Any = "leaf"
@@ -189,12 +189,12 @@ def test_broken_schemas_are_taken_on_trust_and_nothing_is_fetched(schema: Any, m
 def test_a_pattern_that_backtracks_is_linear_or_given_up() -> None:
     schemas = Schemas()
     assert schemas.problem(Node({"pattern": "^(a+)+$"}), "a" * 5_000 + "!") is not None
-    assert schemas.problem(Node({"pattern": "^(?=a)(a+)+$"}), "a" * 5_000 + "!") is None
+    assert schemas.problem(Node({"pattern": "^(?:(?=a)a|(?=a)a)*$"}), "a" * 5_000 + "!") is None
     assert schemas.assumed == 1
     assert schemas.problem(Node({"pattern": "^(?=.*[0-9]).{3,}$"}), "abc") is not None
 
 
 def test_messages_are_bounded() -> None:
-    problem = Schemas().problem(Node(WHOLE), "x" * 10_000)
+    problem = Schemas().problem(node(WHOLE), "x" * 10_000)
     assert problem is not None
     assert len(problem) <= 300

@@ -1,0 +1,135 @@
+"""Draft, prove, repair: the service's rules, with backends whose drafts the test writes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from planner_svc.models import MissingValue, PlanDraft
+from planner_svc.service import PlannerService
+from services.compute import ComputePool
+from services.contracts.api import Candidate
+from services.contracts.planning import CompileRequest, DiagnosticCode, PlanRequest
+from services.errors import DeadlineExceeded, ServiceUnavailable, ValidationFailed
+from tests.unit.planner_svc.building import WHOLE, api, param, plan, record, step
+
+FIND = api("find", param("name"), returns=record(code={"type": "string"}))
+HOLIDAYS = api("holidays", param("country", required=True), param("year", WHOLE))
+NEWS = api("news")
+REQUEST = PlanRequest(query="holidays?", candidates=tuple(Candidate(api=a, score=1) for a in (FIND, HOLIDAYS, NEWS)))
+GOOD = plan(step("a", "find", name="Portugal"), step("b", "holidays", country="$a.code$"))
+ASKS = plan(step("b", "holidays"))
+WRONG = plan(step("b", "holidays", country="$a.code$"))
+
+
+class Scripted:
+    """A backend that answers what it is told to, after a while."""
+
+    name = "scripted"
+
+    def __init__(self, draft: PlanDraft | Exception, delay_s: float = 0) -> None:
+        self._draft = draft
+        self._delay_s = delay_s
+
+    async def plan(self, request: PlanRequest) -> PlanDraft:
+        await asyncio.sleep(self._delay_s)
+        if isinstance(self._draft, Exception):
+            raise self._draft
+        return self._draft
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ComputePool]:
+    pool = ComputePool(1, 8)
+    yield pool
+    await pool.close()
+
+
+def service(pool: ComputePool, draft: PlanDraft | Exception, delay_s: float = 0) -> PlannerService:
+    outcomes = Counter("outcomes", "For the test.", ["backend", "status"], registry=CollectorRegistry())
+    backends = {"scripted": Scripted(draft, delay_s)}
+    return PlannerService(backends, "scripted", pool, backend_timeout_s=0.2, max_alternatives=2, outcomes=outcomes)
+
+
+async def test_a_draft_that_compiles_is_planned(pool: ComputePool) -> None:
+    response = await service(pool, PlanDraft(GOOD, confidence=0.9)).plan(REQUEST)
+    assert (response.status, response.confidence, response.backend) == ("planned", 0.9, "scripted")
+    assert response.compiled is not None
+    assert response.plan == response.compiled.plan == GOOD
+
+
+async def test_the_next_best_draft_replaces_one_that_is_wrong(pool: ComputePool) -> None:
+    response = await service(pool, PlanDraft(WRONG, confidence=0.9, alternatives=(WRONG, GOOD))).plan(REQUEST)
+    assert response.status == "planned"
+    assert response.plan == GOOD
+    assert response.confidence == pytest.approx(0.1)
+
+
+async def test_alternatives_are_bounded(pool: ComputePool) -> None:
+    response = await service(pool, PlanDraft(WRONG, alternatives=(WRONG, WRONG, GOOD))).plan(REQUEST)
+    assert response.status == "no_plan"
+    assert response.plan is None
+    assert response.diagnostics[0].code is DiagnosticCode.UNKNOWN_STEP
+    assert "step 'b', country" in response.reason
+
+
+async def test_missing_input_is_asked_for_in_the_backends_words(pool: ComputePool) -> None:
+    hint = MissingValue("b", "country", "For which country?")
+    response = await service(pool, PlanDraft(ASKS, confidence=0.7, missing=(hint,))).plan(REQUEST)
+    assert response.status == "needs_input"
+    assert response.plan is None
+    assert response.compiled is None
+    assert [question.text for question in response.questions] == ["For which country?"]
+
+
+async def test_a_question_is_not_replaced_by_a_plan_for_something_else(pool: ComputePool) -> None:
+    junk = await service(pool, PlanDraft(ASKS, alternatives=(plan(step("n", "news")),))).plan(REQUEST)
+    assert junk.status == "needs_input"
+    fuller = await service(pool, PlanDraft(ASKS, alternatives=(GOOD,))).plan(REQUEST)
+    assert fuller.status == "planned"
+
+
+async def test_order_and_literal_types_are_repaired(pool: ComputePool) -> None:
+    crooked = plan(
+        step("b", "holidays", country="$a.code$", year="2027"), step("a", "find", name="Portugal"), answer="$b$"
+    )
+    response = await service(pool, PlanDraft(crooked)).plan(REQUEST)
+    assert response.plan is not None
+    assert [s.id for s in response.plan.steps] == ["a", "b"]
+    assert response.plan.steps[1].arguments["year"].value == 2027  # type: ignore[union-attr]
+
+
+async def test_abstaining_is_an_answer(pool: ComputePool) -> None:
+    response = await service(pool, PlanDraft(None, confidence=0.8, reason="No API for that.")).plan(REQUEST)
+    assert (response.status, response.reason, response.confidence) == ("no_plan", "No API for that.", 0.8)
+
+
+@pytest.mark.parametrize(("claimed", "kept"), [(7.0, 1.0), (-1.0, 0.0), (float("nan"), 0.0)])
+async def test_a_backend_is_not_trusted_with_probabilities(pool: ComputePool, claimed: float, kept: float) -> None:
+    assert (await service(pool, PlanDraft(GOOD, confidence=claimed)).plan(REQUEST)).confidence == kept
+
+
+async def test_a_slow_backend_is_a_clear_problem(pool: ComputePool) -> None:
+    with pytest.raises(DeadlineExceeded, match="scripted"):
+        await service(pool, PlanDraft(GOOD), delay_s=5).plan(REQUEST)
+
+
+async def test_a_backends_error_is_passed_on(pool: ComputePool) -> None:
+    with pytest.raises(ServiceUnavailable, match="model server"):
+        await service(pool, ServiceUnavailable("the model server is down", service="model")).plan(REQUEST)
+
+
+async def test_an_unknown_backend_is_refused(pool: ComputePool) -> None:
+    with pytest.raises(ValidationFailed, match="there is scripted"):
+        await service(pool, PlanDraft(GOOD)).plan(REQUEST.model_copy(update={"backend": "served"}))
+    with pytest.raises(ValueError, match="default"):
+        PlannerService({}, "compact", pool, backend_timeout_s=1, max_alternatives=0, outcomes=None)  # type: ignore[arg-type]
+
+
+async def test_two_different_apis_of_one_id_are_refused(pool: ComputePool) -> None:
+    other = FIND.model_copy(update={"summary": "another"})
+    with pytest.raises(ValidationFailed, match=r"t\.find"):
+        await service(pool, PlanDraft(GOOD)).compile(CompileRequest(plan=GOOD, apis=(FIND, other)))
+    same = await service(pool, PlanDraft(GOOD)).compile(CompileRequest(plan=GOOD, apis=(FIND, FIND, HOLIDAYS)))
+    assert same.compiled is not None
