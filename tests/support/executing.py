@@ -1,5 +1,6 @@
 """Short ways to write APIs, plans and proofs for tests of the executor."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from services.contracts.api import Api, ApiResponse, Location, Parameter, RequestBody, SecurityRequirement, Style
@@ -61,8 +62,10 @@ def item(*path: str | int) -> ItemReference:
     return ItemReference(path=path)
 
 
-def step(step_id: str, called: Api | str, arguments: dict[str, Value] | None = None, **more: Any) -> Step:
-    return Step(id=step_id, api=called if isinstance(called, str) else called.id, arguments=arguments or {}, **more)
+def step(step_id: str, called: Api | str, arguments: Mapping[str, Value] | None = None, **more: Any) -> Step:
+    return Step(
+        id=step_id, api=called if isinstance(called, str) else called.id, arguments=dict(arguments or {}), **more
+    )
 
 
 def compiled(apis: list[Api], *steps: Step, answer: dict[str, Reference] | None = None, **proof: Any) -> CompiledPlan:

@@ -119,7 +119,9 @@ async def test_deadlines_give_a_record_for_everything(
 
     slow, fast = api(upstream.origin, "/never", name="slow"), api(upstream.origin, "/fast", name="fast")
     post = api(upstream.origin, "/never", name="post", method="POST")
-    plan = compiled([slow, fast, post], step("a", slow), step("b", fast, after=("a",)), step("c", fast), step("d", post))
+    plan = compiled(
+        [slow, fast, post], step("a", slow), step("b", fast, after=("a",)), step("c", fast), step("d", post)
+    )
     _, finished = await run(executor, request(plan, **deadline))
     assert [r.outcome.kind for r in finished.records] == ["failed", "skipped", "succeeded", "in_doubt"]
     assert getattr(finished.records[0].outcome, "reason", None) == "timeout"
@@ -127,10 +129,11 @@ async def test_deadlines_give_a_record_for_everything(
 
 
 async def test_when_the_caller_hangs_up_the_run_is_cancelled(upstream: Upstream, executor: ExecutorClient) -> None:
-    cut = asyncio.Event()
+    arrived, cut = asyncio.Event(), asyncio.Event()
 
     @upstream.on("/never")
     async def never(_: Seen) -> web.StreamResponse:
+        arrived.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -141,10 +144,9 @@ async def test_when_the_caller_hangs_up_the_run_is_cancelled(upstream: Upstream,
     plan = compiled([slow, later], step("a", slow), step("b", later, after=("a",)))
     async with aclosing(executor.execute(request(plan))) as events:  # type: ignore[type-var]
         assert isinstance(await anext(events), StepStarted)
-        while not upstream.count("/never"):
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(arrived.wait(), 10)
     await asyncio.wait_for(cut.wait(), 10)
-    while "nestor_runs_active 0.0" not in (metrics := await text(executor, "/metrics")):
+    while "nestor_runs_active 0.0" not in (metrics := await text(executor, "/metrics")):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     assert 'nestor_runs_total{status="cancelled"} 1.0' in metrics
     assert upstream.count("/later") == 0
@@ -174,7 +176,9 @@ async def test_nothing_is_sent_for_a_plan_that_is_not_proved(upstream: Upstream,
     assert (finished.status, len(upstream.seen)) == ("succeeded", 1)
 
 
-async def test_an_argument_changed_after_approval_changes_the_plan(upstream: Upstream, executor: ExecutorClient) -> None:
+async def test_an_argument_changed_after_approval_changes_the_plan(
+    upstream: Upstream, executor: ExecutorClient
+) -> None:
     call = api(upstream.origin, "/x", parameter("amount"), method="POST")
     plan = compiled([call], step("a", call, {"amount": literal(1)}), approvals=("a",))
     document = request(plan, approved=plan.plan.id).model_dump(mode="json")
@@ -250,7 +254,15 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
         needs("oauth2_client_credentials", "oauth", token_url=f"{upstream.origin}/token"),
     ]
     apis = [
-        api(upstream.origin, "/echo", parameter("b", "body"), method="POST", body=RequestBody(), name=k.scheme, security=((k,),))
+        api(
+            upstream.origin,
+            "/echo",
+            parameter("b", "body"),
+            method="POST",
+            body=RequestBody(),
+            name=k.scheme,
+            security=((k,),),
+        )
         for k in kinds
     ]
     steps = [step(f"s{n}_{a.name}", a, {"b": literal(canaries[0])}) for n in range(3) for a in apis]
@@ -260,7 +272,12 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
     sent = str([(s.target, dict(s.headers)) for s in upstream.seen])
     assert all(canary in sent for canary in (canaries[0], canaries[1], canaries[3], canaries[5]))
     streamed = "".join(event.model_dump_json() for event in events)
-    public = [streamed, await text(executor, "/metrics"), await text(executor, "/credentials"), await text(executor, "/readyz")]
+    public = [
+        streamed,
+        await text(executor, "/metrics"),
+        await text(executor, "/credentials"),
+        await text(executor, "/readyz"),
+    ]
     public += [*capfd.readouterr()]
     assert "canary" not in "".join(public)
 

@@ -15,7 +15,7 @@ from sandbox.main import create_app
 from sandbox.settings import SandboxSettings
 from services.clients import ExecutorClient
 from services.contracts.api import Api
-from services.contracts.plan import ForEach
+from services.contracts.plan import ForEach, Value
 from services.contracts.run import ExecutionFinished, Failed, InDoubt
 from tests.api.executor_svc.conftest import Starter
 from tests.support.executing import compiled, item, literal, ref, request, step
@@ -29,7 +29,11 @@ def sandbox() -> Iterator[Sandbox]:
     host = f"127.0.0.1:{free_port()}"
     secret = SecretStr(SECRET)
     settings = SandboxSettings(
-        public_url=f"http://{host}", api_key=secret, basic_password=secret, bearer_token=secret, oauth_client_secret=secret
+        public_url=f"http://{host}",
+        api_key=secret,
+        basic_password=secret,
+        bearer_token=secret,
+        oauth_client_secret=secret,
     )
     forms = {
         "apiKey": {"value": SECRET},
@@ -94,6 +98,22 @@ async def test_foreach_over_a_list_from_another_call(sandbox: Sandbox, executor:
     assert [json.dumps(country)[:60].count(code) for country, code in zip(found, ["PT", "ES", "FR", "DE"], strict=True)]
 
 
+async def test_a_deep_object_in_the_query(sandbox: Sandbox, executor: ExecutorClient) -> None:
+    products = sandbox[2]["searchProducts"]
+    plan = compiled(
+        [products],
+        step("some", products, {"price": literal({"min": 20, "max": 60})}),
+        step("none", products, {"price": literal({"min": 999_999})}),
+        answer={"some": ref("some", "total"), "none": ref("none", "total")},
+    )
+    finished = await run(executor, plan)
+    assert "?price%5Bmin%5D=20&price%5Bmax%5D=60" in finished.records[0].requests[0].url
+    some, none = (answer.value for answer in finished.answer)
+    assert isinstance(some, int)
+    assert some > 0
+    assert none == 0
+
+
 @pytest.mark.parametrize(
     ("operation", "kind"),
     [("listRooms", "api key"), ("listReminders", "basic"), ("searchContacts", "bearer"), ("searchCustomers", "oauth2")],
@@ -115,14 +135,16 @@ async def test_bookings_with_the_same_key_are_one_booking(sandbox: Sandbox, exec
     apis = sandbox[2]
     rooms, create, listed = apis["listRooms"], apis["createBooking"], apis["listBookings"]
     assert create.idempotency_header == "Idempotency-Key"
-    arguments = {
+    arguments: dict[str, Value] = {
         "room_id": ref("rooms", 0, "id"),
         "title": literal("Retro"),
         "start": literal("2027-03-02T10:00"),
         "end": literal("2027-03-02T11:00"),
     }
     plan = compiled([rooms, create], step("rooms", rooms), step("book", create, arguments), approvals=("book",))
-    first, second = [await run(executor, plan, approved=plan.plan.id) for _ in range(2)]  # same run id, same step: same key
+    first, second = [
+        await run(executor, plan, approved=plan.plan.id) for _ in range(2)
+    ]  # same run id, same step: same key
     assert first.status == second.status == "succeeded", first
     assert first.records[1].outcome == second.records[1].outcome
     after = await run(executor, compiled([listed], step("l", listed), answer={"l": ref("l")}))
