@@ -1,0 +1,137 @@
+"""The planner over HTTP: its routes as the typed client sees them, and what it says to bad input."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from planner_svc.main import create_app
+from planner_svc.models import PlanDraft
+from planner_svc.settings import PlannerSettings
+from services.clients.base import open_http
+from services.clients.planner import PlannerClient
+from services.clients.transport import InProcessTransport
+from services.contracts.api import Candidate
+from services.contracts.planning import CompileRequest, DiagnosticCode, PlanRequest
+from services.errors import ValidationFailed
+from tests.unit.planner_svc.building import api, param, plan, record, step
+
+FIND = api("find", param("name", required=True), returns=record(code={"type": "string"}))
+GOOD = plan(step("a", "find", name="Portugal"), answer="$a.code$")
+WRONG = plan(step("a", "find", name=3), answer="$a.cod$")
+
+
+class First:
+    """A backend without a model: the first candidate, called with the whole request as its name."""
+
+    name = "compact"
+
+    async def plan(self, request: PlanRequest) -> PlanDraft:
+        """One step, or none where there is no candidate."""
+        if not request.candidates:
+            return PlanDraft(None, reason="There is no candidate.")
+        first = request.candidates[0].api.name
+        return PlanDraft(plan(step("a", first, name=request.query)), confidence=0.5)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    app = create_app(PlannerSettings(max_body_bytes=500_000), backends={"compact": First()})
+    async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as client:
+        yield client
+
+
+@pytest.fixture
+def client(http: httpx2.AsyncClient) -> PlannerClient:
+    return PlannerClient(http)
+
+
+async def test_plan(client: PlannerClient) -> None:
+    await client.ready()
+    request = PlanRequest(query="Portugal", candidates=(Candidate(api=FIND, score=1),))
+    response = await client.plan(request)
+    assert (response.status, response.backend, response.confidence) == ("planned", "compact", 0.5)
+    assert response.compiled is not None
+    assert response.compiled.apis == {"t.find": FIND}
+    nothing = await client.plan(PlanRequest(query="Portugal"))
+    assert (nothing.status, nothing.reason) == ("no_plan", "There is no candidate.")
+
+
+async def test_compile(client: PlannerClient) -> None:
+    proved = await client.compile(CompileRequest(plan=GOOD, apis=(FIND,)))
+    assert proved.compiled is not None
+    assert proved.compiled.proof.stages == (("a",),)
+    refused = await client.compile(CompileRequest(plan=WRONG, apis=(FIND,)))
+    assert refused.compiled is None
+    found = {diagnostic.code for diagnostic in refused.diagnostics}
+    assert found == {DiagnosticCode.INVALID_LITERAL, DiagnosticCode.UNKNOWN_FIELD}
+
+
+async def test_backends_and_metrics(client: PlannerClient, http: httpx2.AsyncClient) -> None:
+    backends = await client.backends()
+    assert (backends.default, backends.available) == ("compact", ("compact",))
+    await client.plan(PlanRequest(query="x"))
+    metrics = (await http.get("/metrics")).text
+    assert 'nestor_plans_total{backend="compact",status="no_plan"} 1.0' in metrics
+
+
+async def test_an_unknown_backend_is_a_422(client: PlannerClient) -> None:
+    with pytest.raises(ValidationFailed, match="served"):
+        await client.plan(PlanRequest(query="x", backend="served"))
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    """A compile request with some parts replaced."""
+    request = CompileRequest(plan=GOOD, apis=(FIND,)).model_dump(mode="json")
+    request["plan"].pop("id")
+    return {**request, **changes}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        body(plan={"steps": []}),
+        body(plan={"id": "0" * 64, **body()["plan"]}),
+        body(plan={"steps": [{"id": "a", "api": "x"}, {"id": "a", "api": "x"}]}),
+        body(plan={"steps": [{"id": "not an id", "api": "x"}]}),
+        body(plan={"steps": [{"id": "a", "api": "x", "arguments": {"y": {"kind": "magic"}}}]}),
+        body(policy={"mutating": "maybe"}),
+        body(surprise=1),
+        body(apis=[FIND.model_dump(mode="json"), {**FIND.model_dump(mode="json"), "summary": "another"}]),
+    ],
+)
+async def test_what_is_not_a_request_is_a_422(http: httpx2.AsyncClient, bad: dict[str, Any]) -> None:
+    response = await http.post("/compile", content=json.dumps(bad), headers={"content-type": "application/json"})
+    assert response.status_code == 422
+    assert response.headers["content-type"].startswith("application/problem+json")
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 422),
+        (b"{", 400),
+        (b"\xff", 400),
+        (b'{"query": NaN}', 400),
+        (b'{"query": "\\ud800"}', 400),
+        (b"[" * 5_000 + b"]" * 5_000, 400),
+        (b'{"query": "' + b"x" * 600_000 + b'"}', 413),
+        (json.dumps({"query": "x" * 10_001}).encode(), 422),
+    ],
+)
+async def test_hostile_bodies_get_clear_refusals(http: httpx2.AsyncClient, content: bytes, status: int) -> None:
+    for route in ("/plan", "/compile"):
+        response = await http.post(route, content=content, headers={"content-type": "application/json"})
+        assert response.status_code == status
+        assert response.json()["type"].startswith("urn:nestor:problem:")
+
+
+async def test_a_hostile_schema_neither_hangs_nor_breaks_the_service(client: PlannerClient) -> None:
+    twice = {f"L{n}": {"allOf": [{"$ref": f"#/$defs/L{n + 1}"}] * 2} for n in range(60)}
+    bomb = api("find", param("name", {"$ref": "#/$defs/L0"}), returns={"$ref": "#/$defs/L0"}, definitions=twice)
+    response = await client.compile(CompileRequest(plan=GOOD, apis=(bomb,)))
+    assert response.compiled is not None
+    assert response.compiled.proof.assumed > 0
