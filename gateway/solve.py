@@ -154,6 +154,7 @@ async def execute(
     return run.model_copy(
         update={
             "status": RunStatus(finished.status),
+            "reason": finished.problem,
             "steps": finished.records,
             "answer": Answer(values=finished.answer, text=render(finished.answer)),
             "timings": clock.timings(),

@@ -87,9 +87,8 @@ class ServiceClient:
             try:
                 if not response.is_success:
                     raise self._problem(response, await response.aread())
-                async for line in response.aiter_lines():
-                    if line.strip():
-                        yield self._parse(events, line.encode())
+                async for line in _lines(response.aiter_bytes()):
+                    yield self._parse(events, line)
             finally:
                 await response.aclose()
         except httpx2.TimeoutException as error:
@@ -140,3 +139,15 @@ class ServiceClient:
 
     def _unavailable(self, detail: str | None = None) -> ServiceUnavailable:
         return ServiceUnavailable(detail or f"{self.service} does not answer.", service=self.service)
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The non-empty lines of a stream, split at line feeds only (httpx2 also splits at U+2028, which JSON may hold)."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line
+    if rest.strip():
+        yield rest
