@@ -16,6 +16,8 @@ def repair(plan: Plan, diagnostics: Iterable[Diagnostic]) -> Plan | None:
     arguments: dict[tuple[str, str], LiteralValue] = {}
     forward = False
     for diagnostic in diagnostics:
+        if diagnostic.severity != "error":
+            continue
         forward |= diagnostic.code is DiagnosticCode.FORWARD_REFERENCE
         if diagnostic.code is DiagnosticCode.INVALID_LITERAL and len(diagnostic.fixes) == 1:
             step, argument = diagnostic.step or "", diagnostic.argument or ""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from services.contracts.plan import ItemReference, ListValue, LiteralValue, Obje
 from services.contracts.planning import DiagnosticCode, Fix
 
 MAX_FIXES = 3
+_TEMPLATE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]{0,63})[.$\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,8 @@ class ArgumentChecker:
             self._check_object(place, value, wanted, items)
 
     def _check_literal(self, place: Place, value: JsonValue, wanted: Node) -> None:
+        if isinstance(value, str):
+            self._warn_of_template(place, value)
         problem = self._schemas.problem(wanted, value)
         if problem is not None:
             fixes = [
@@ -186,6 +190,14 @@ class ArgumentChecker:
             ]
             message = f"the value does not fit: {problem}"
             self._findings.error(DiagnosticCode.INVALID_LITERAL, message, place.step, place.argument, fixes[:MAX_FIXES])
+
+    def _warn_of_template(self, place: Place, text: str) -> None:
+        """Plans have no string templates, but models write them: ``"Meeting $var1.id$"`` would be sent as it stands."""
+        step = next((name for name in _TEMPLATE.findall(text) if name in self._steps), None)
+        if step is not None:
+            message = f"the text mentions the output of {step!r}, but is sent as it stands"
+            fix = Fix(message="Make the whole value a reference, or leave the mention out.")
+            self._findings.warning(DiagnosticCode.INVALID_LITERAL, message, place.step, place.argument, [fix])
 
     def _check_item(self, place: Place, value: ItemReference, wanted: Node, items: tuple[Node, ...] | None) -> None:
         if items is None:

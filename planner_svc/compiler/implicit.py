@@ -2,7 +2,7 @@
 
 NESTful calls a call *implicit* when the request does not mention it but a later call needs its output. The compiler
 adds one only where there is no choice: the argument is an identifier (something systems know and people do not say),
-exactly one of the given APIs produces it, that API only reads, and everything it needs itself is in the plan already.
+exactly one of the given APIs produces it, both calls only read, and everything it needs itself is in the plan already.
 Whatever is filled in this way is reported as a warning, and added steps are listed in the proof.
 """
 
@@ -26,6 +26,7 @@ MAX_PRODUCERS = 50
 """Fields looked at for one name; where there are more, there is a choice anyway."""
 MAX_FIELDS = 200
 MAX_QUESTIONS = 50
+MAX_FIXES = 3
 _MAX_NESTING = 3
 
 _SPECIFIC = frozenset({"iata", "icao", "lat", "latitude", "lon", "lng", "longitude", "sku", "timezone", "token"})
@@ -100,26 +101,33 @@ class Completer:
     def complete(self, missing: list[Missing], findings: Findings) -> Plan:
         """The plan with what could be filled, each reported as a warning."""
         for gap in missing[:MAX_COMPLETED]:
+            if gap.api.mutating:
+                continue  # a guess that reads is harmless, one that changes something is not
             value = self._from_plan(gap) or self._from_call(gap)
             if value is None:
                 continue
             index = self._index_of(gap.step.id)
             step = self._steps[index]
             self._steps[index] = step.model_copy(update={"arguments": {**step.arguments, gap.parameter.name: value}})
-            source = f"the output of {value.step!r}" + "".join(f".{part}" for part in value.path)
+            source = f"{_dotted(value.path)} of the output of {value.step!r}"
             message = f"{gap.parameter.name!r} was missing and is taken from {source}"
             findings.warning(DiagnosticCode.MISSING_ARGUMENT, message, gap.step.id, gap.parameter.name)
         return Plan(steps=tuple(self._steps), answer=self._answer)
 
     def fixes(self, gap: Missing) -> list[Fix]:
-        """The APIs that may supply a missing argument, best named first."""
+        """Earlier steps and APIs that may supply a missing argument, best named first."""
         found: dict[str, Producer] = {}
         for producer in self._producers(gap):
-            if producer.api.id in self._callable and producer.api.id != gap.api.id:
-                found.setdefault(producer.api.id, producer)
-        return [
-            Fix(message=f"Call {p.api.id}, whose output has {'.'.join(map(str, p.path))}.", api=p.api.id)
-            for p in list(found.values())[:3]
+            found.setdefault(producer.api.id, producer)
+        here = [
+            Fix(message=f"Take {_dotted(found[step.api].path)} of the output of {step.id!r}.", api=step.api)
+            for step in self._steps[: self._index_of(gap.step.id)]
+            if step.api in found
+        ]
+        return here[:MAX_FIXES] + [
+            Fix(message=f"Call {producer.api.id}, whose output has {_dotted(producer.path)}.", api=producer.api.id)
+            for producer in list(found.values())[:MAX_FIXES]
+            if producer.api.id in self._callable and producer.api.id != gap.api.id
         ]
 
     def _from_plan(self, gap: Missing) -> Reference | None:
@@ -256,6 +264,10 @@ def _is_identifier(name: str) -> bool:
     """Whether the last word of a name is one of what systems know and people rarely say."""
     words = [word.lower() for word in _WORD.findall(name)]
     return bool(words) and words[-1] in (_IDENTIFIERS if len(words) > 1 else _SPECIFIC)
+
+
+def _dotted(path: JsonPath) -> str:
+    return ".".join(map(str, path))
 
 
 def _fold(name: str) -> str:

@@ -87,6 +87,14 @@ def test_invalid_literal(schema: dict[str, object], wrong: object, right: object
     assert codes(prove(plan(step("a", "subject", x=right)), subject)) == set()
 
 
+def test_a_template_in_a_text_is_a_warning() -> None:
+    mention = prove(plan(step("a", "find"), step("b", "find", name="in $a.code$ now", after=("a",))), *APIS)
+    found = only(mention, DiagnosticCode.INVALID_LITERAL)
+    assert (found.severity, found.step, found.argument) == ("warning", "b", "name")
+    assert mention.compiled is not None
+    assert codes(prove(plan(step("a", "find", name="for $100-$200, $b.code$")), *APIS)) == set()
+
+
 def test_unknown_step() -> None:
     wrong = plan(step("first", "find"), step("b", "holidays", country="$frist.code$"), answer="$b$")
     found = prove(wrong, *APIS).diagnostics[0]

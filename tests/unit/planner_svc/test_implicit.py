@@ -83,6 +83,14 @@ def test_what_people_say_is_asked_and_never_looked_up() -> None:
         assert [question.argument for question in response.questions] == [name]
 
 
+def test_a_call_that_changes_something_is_never_completed_by_guessing() -> None:
+    changing = SUN.model_copy(update={"method": "DELETE"})
+    subject = plan(step("air", "getAirport", iata="LIS"), step("sun", "sunrise", iata="LIS"))
+    response = prove(subject, changing, AIRPORT, policy=Policy(mutating=Decision.ALLOW))
+    assert response.compiled is None
+    assert response.diagnostics[0].fixes[0].message == "Take place.latitude of the output of 'air'."
+
+
 def test_a_field_of_another_type_produces_nothing() -> None:
     words = api("getAirport", param("iata", required=True), returns=record(latitude=record(), longitude=record()))
     response = prove(GAP, SUN, words)

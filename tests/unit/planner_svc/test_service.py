@@ -100,6 +100,13 @@ async def test_order_and_literal_types_are_repaired(pool: ComputePool) -> None:
     assert response.plan.steps[1].arguments["year"].value == 2027  # type: ignore[union-attr]
 
 
+async def test_a_text_that_is_only_warned_of_is_left_alone(pool: ComputePool) -> None:
+    subject = plan(step("a", "find", name="x"), step("b", "holidays", country="in $a.code$ now", year="2027"))
+    response = await service(pool, PlanDraft(subject)).plan(REQUEST)
+    assert response.plan is not None
+    assert response.plan.steps[1].arguments["country"] == subject.steps[1].arguments["country"]
+
+
 async def test_abstaining_is_an_answer(pool: ComputePool) -> None:
     response = await service(pool, PlanDraft(None, confidence=0.8, reason="No API for that.")).plan(REQUEST)
     assert (response.status, response.reason, response.confidence) == ("no_plan", "No API for that.", 0.8)
