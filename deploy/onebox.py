@@ -27,6 +27,7 @@ from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
 from gateway.settings import GatewaySettings
 from planner_svc.main import create_app as create_planner_svc
+from planner_svc.settings import PlannerSettings
 from retriever_svc.main import create_app as create_retriever_svc
 from retriever_svc.settings import RetrieverSettings
 from sandbox.main import create_app as create_sandbox
@@ -34,6 +35,7 @@ from sandbox.settings import SandboxSettings
 from services.clients import GatewayClient, InProcessTransport, open_http
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.demo import Demo, ImportDemosRequest
+from services.encoder import load_encoder
 from services.telemetry import configure_logging
 
 
@@ -85,10 +87,15 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
     given = {"allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts}
     if settings.executor_secrets is not None:
         given |= {"secrets": SecretStr(settings.executor_secrets)}  # type: ignore[dict-item]
+    retriever = RetrieverSettings(database_url=_database(settings, "retriever"))
+    demos = DemoSettings(database_url=_database(settings, "demos"))
+    planner = PlannerSettings()
+    # One process needs each model once, however many services read with it.
+    encoders = {name: load_encoder(name) for name in {retriever.encoder, demos.encoder, planner.encoder}}
     peers = {
-        "retriever_svc": create_retriever_svc(RetrieverSettings(database_url=_database(settings, "retriever"))),
-        "demo_svc": create_demo_svc(DemoSettings(database_url=_database(settings, "demos"))),
-        "planner_svc": create_planner_svc(),
+        "retriever_svc": create_retriever_svc(retriever, encoder=encoders[retriever.encoder]),
+        "demo_svc": create_demo_svc(demos, encoder=encoders[demos.encoder]),
+        "planner_svc": create_planner_svc(planner, encoder=encoders[planner.encoder]),
         "executor_svc": create_executor_svc(executor.model_copy(update=given)),
     }
     app = create_gateway(
