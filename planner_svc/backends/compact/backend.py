@@ -1,0 +1,129 @@
+"""The compact backend: values, calls and references found by rules and one small encoder, in milliseconds on a CPU."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from planner_svc.backends.compact.choose import Choice, Chooser, divide
+from planner_svc.backends.compact.draft import draft
+from planner_svc.backends.compact.fit import Fitter
+from planner_svc.backends.compact.links import Links
+from planner_svc.backends.compact.profile import Library, Profile
+from planner_svc.backends.compact.segments import MAX_CHARS, segments
+from planner_svc.backends.compact.values import Span, find_spans
+from planner_svc.models import PlanDraft
+from services.compute import ComputePool
+from services.contracts.context import Context
+from services.contracts.plan import Plan
+from services.contracts.planning import PlanRequest
+from services.encoder import Encoder
+
+MIN_CONFIDENCE = 0.35
+MAX_CANDIDATES = 30
+MAX_ALTERNATIVES = 4
+DEMO_SIMILARITY = 0.75
+
+
+class CompactBackend:
+    """Plans without training and without a language model.
+
+    It keeps nothing between requests but what it read of APIs and texts, bounded.
+    """
+
+    name = "compact"
+
+    def __init__(self, encoder: Encoder, pool: ComputePool) -> None:
+        self._library = Library(encoder)
+        self._links = Links()
+        self._pool = pool
+
+    async def plan(self, request: PlanRequest) -> PlanDraft:
+        """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`."""
+        return await self._pool.run(self.draft, request)
+
+    def draft(self, request: PlanRequest) -> PlanDraft:
+        """Draft a plan, on the calling thread."""
+        if not request.candidates or not re.search(r"\w", request.query):
+            return PlanDraft(None, 0.9, reason="Nothing in the catalogue fits this request.")
+        now = read_clock(request.context)
+        profiles = [self._library.profile(c.api) for c in request.candidates[:MAX_CANDIDATES] if not c.api.deprecated]
+        spans = self._spans(request, now, profiles)
+        found, parts, members = segments(request.query, request.clauses, spans)
+        demonstrated, preferred = _demonstrated(request)
+        chooser = Chooser(
+            self._library,
+            self._links,
+            Fitter(self._library, now.tzinfo or UTC),
+            profiles,
+            {c.api.id: c.clause_scores or (c.score,) * max(len(request.clauses), 1) for c in request.candidates},
+            members,
+            demonstrated,
+            preferred,
+        )
+        return _drafted(chooser, divide(chooser, found, parts))
+
+    def _spans(self, request: PlanRequest, now: datetime, profiles: Sequence[Profile]) -> list[Span]:
+        """The request's values; acronyms that the APIs' own descriptions use are words, not values."""
+        american = (request.context.locale or "").replace("_", "-").endswith("-US")
+        text = request.query[:MAX_CHARS]
+        jargon = frozenset(word for profile in profiles for word in profile.jargon)
+        return [s for s in find_spans(text, now, month_first=american) if not _is_jargon(s, text, jargon)]
+
+
+def read_clock(context: Context) -> datetime:
+    """The request's clock in its time zone; the server's clock in UTC where it has none."""
+    now = context.now or datetime.now(UTC)
+    if context.timezone:
+        try:
+            return now.astimezone(ZoneInfo(context.timezone))
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # a name that is no zone: the clock's own offset counts
+            return now
+    return now
+
+
+def _is_jargon(span: Span, text: str, jargon: frozenset[str]) -> bool:
+    counted = re.search(r"\d\s*$", text[max(span.start - 3, 0) : span.start]) is not None
+    return span.kind == "code" and span.text in jargon and not counted
+
+
+def _demonstrated(request: PlanRequest) -> tuple[dict[str, float], frozenset[tuple[str, str]]]:
+    """What similar demos show: a bonus for each API, and which API feeds which. Demos with other APIs are left out."""
+    known = {candidate.api.id for candidate in request.candidates}
+    bonus: dict[str, float] = {}
+    pairs: set[tuple[str, str]] = set()
+    for selected in request.demos:
+        steps = {step.id: step for step in selected.demo.plan.steps}
+        if selected.similarity < DEMO_SIMILARITY or not set(selected.demo.apis) <= known:
+            continue
+        sinks = {o.value.step for o in selected.demo.plan.answer} & steps.keys()
+        for step_id in sinks:
+            api = steps[step_id].api
+            bonus[api] = max(bonus.get(api, 0.0), 0.2 * selected.similarity)
+        for step in steps.values():
+            for value in step.arguments.values():
+                if value.kind == "reference" and value.step in steps:
+                    pairs.add((steps[value.step].api, step.api))
+    return bonus, frozenset(pairs)
+
+
+def _drafted(chooser: Chooser, ranked: list[list[Choice]]) -> PlanDraft:
+    best = [choices[0] for choices in ranked]
+    confidence = min((confidence_of(choices) for choices in ranked), default=0.0)
+    if not best or confidence < MIN_CONFIDENCE:
+        return PlanDraft(None, 1 - confidence, reason="Nothing in the catalogue fits this request.")
+    plan, missing = draft(best, chooser.answerer)
+    alternatives: list[Plan] = []
+    weakest = sorted(range(len(ranked)), key=lambda index: confidence_of(ranked[index]))
+    for index in weakest:
+        for other in ranked[index][1:3]:
+            if len(alternatives) < MAX_ALTERNATIVES and confidence_of([other]) >= MIN_CONFIDENCE:
+                alternatives.append(draft([*best[:index], other, *best[index + 1 :]], chooser.answerer)[0])
+    return PlanDraft(plan, confidence, missing, alternatives=tuple(alternatives))
+
+
+def confidence_of(choices: Sequence[Choice]) -> float:
+    """How likely the first choice is right: what it explains, how relevant it is and how its arguments fit."""
+    first = choices[0]
+    filled = sum(call.quality for call in first.calls) / len(first.calls)
+    return min(max(0.45 * first.explained + 0.6 * first.relevance + 0.1 * filled - 0.15, 0.0), 1.0)

@@ -1,0 +1,261 @@
+"""From an API to a call: arguments from the request, and calls of other APIs for those nobody says (backward chaining).
+
+``Composer`` works on one part of one request. Values go where they fit best; a required argument that no value fits is
+fed by another API whose own arguments can be filled from the values left over; an optional one is, where that uses a
+value nothing else uses.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.fit import Fit, Fitter
+from planner_svc.backends.compact.links import Link, Links
+from planner_svc.backends.compact.profile import Field, Profile, Slot
+from planner_svc.backends.compact.text import Word, stem
+from planner_svc.backends.compact.values import HARD, Role, Span
+
+MAX_DEPTH = 4
+STRONG = 0.55
+WEAK = 0.34
+OPTIONAL = 0.6
+LEFTOVER = 0.45
+OPTIONAL_LINK = 0.5
+MAX_PRODUCERS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Said:
+    """An argument's value as the request says it."""
+
+    value: JsonValue
+    span: Span | None
+    score: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """An argument's value as another call's output."""
+
+    call: "Call"
+    field: Field
+    score: float
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call of an API with its arguments, and what of the request it uses, its producers' share included."""
+
+    profile: Profile
+    arguments: dict[str, Said | Output] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    used: list[Span] = field(default_factory=list)
+
+    def calls(self) -> list["Call"]:
+        """This call after all those it needs, each once."""
+        found: list[Call] = []
+        for argument in self.arguments.values():
+            if isinstance(argument, Output):
+                found += [call for call in argument.call.calls() if call not in found]
+        return [*found, self]
+
+    @property
+    def quality(self) -> float:
+        """Mean score of the required arguments, 0 for each missing one; 1 where none is required."""
+        needed = [slot.name for slot in self.profile.slots if slot.required]
+        scores = [self.arguments[name].score if name in self.arguments else 0.0 for name in needed]
+        return sum(scores) / len(scores) if scores else 1.0
+
+
+class Composer:
+    """Composes calls for one part of a request.
+
+    Args:
+        fitter: scores values.
+        links: scores outputs.
+        profiles: the candidates.
+        text: that part of the request; ``offset`` is where it begins.
+        words: its words.
+        given: calls composed for earlier parts, whose outputs may be used.
+        preferred: pairs (producer id, consumer id) that similar demos show.
+    """
+
+    def __init__(
+        self,
+        fitter: Fitter,
+        links: Links,
+        profiles: Sequence[Profile],
+        text: str,
+        offset: int,
+        words: Sequence[Word],
+        given: Sequence[Call] = (),
+        preferred: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
+        self._fitter = fitter
+        self._links = links
+        self._producers = [profile for profile in profiles if profile.effect == "read" and profile.fields]
+        self._text = text
+        self._offset = offset
+        self._stems = frozenset(word.stem for word in words)
+        self._given = list(given)
+        self._preferred = preferred
+        self._budget = 400
+
+    def compose(self, profile: Profile, spans: Sequence[Span]) -> Call:
+        """The best call of the API from these values."""
+        return self._derive(profile, list(spans), 0, frozenset({profile.api.id}), None)
+
+    def _derive(
+        self, profile: Profile, free: list[Span], depth: int, banned: frozenset[str], role: Role | None
+    ) -> Call:
+        self._budget -= 1
+        call = Call(profile)
+        fits = self._fits(profile, free)
+        self._take(call, fits, STRONG, OPTIONAL)
+        made: list[tuple[Role | None, Call]] = []
+        if depth < MAX_DEPTH and self._budget > 0:
+            self._produce(call, free, depth, banned, made)
+        self._take(call, fits, WEAK, 2.0)
+        if depth == 0 and self._budget > 0:
+            self._use_leftovers(call, free, fits, banned, made)
+        _infer_units(call)
+        call.missing = [slot.name for slot in profile.slots if slot.required and slot.name not in call.arguments]
+        return call
+
+    def _fits(self, profile: Profile, free: Sequence[Span]) -> list[tuple[Slot, Fit]]:
+        """Every pair of argument and value, best first; ties go by the order of both."""
+        found: list[tuple[float, int, int, Slot, Fit]] = []
+        for order, slot in enumerate(profile.slots):
+            fits = [fit for span in free if (fit := self._fitter.fit(profile, slot, span))]
+            fits += self._fitter.choices(slot, self._text, self._offset)
+            bonus = 0.05 if slot.required else 0.0
+            found += [(-(fit.score + bonus), fit.span.start, order, slot, fit) for fit in fits]
+        return [(slot, fit) for _, _, _, slot, fit in sorted(found, key=lambda entry: entry[:3])]
+
+    def _take(self, call: Call, fits: Iterable[tuple[Slot, Fit]], required: float, optional: float) -> None:
+        """Fill open arguments with the best values that are left, each used once."""
+        for slot, fit in fits:
+            enough = fit.score >= (required if slot.required else optional)
+            if enough and slot.name not in call.arguments and not any(fit.span.overlaps(s) for s in call.used):
+                call.arguments[slot.name] = Said(fit.value, fit.span, fit.score)
+                call.used.append(fit.span)
+
+    def _produce(
+        self, call: Call, free: list[Span], depth: int, banned: frozenset[str], made: list[tuple[Role | None, Call]]
+    ) -> None:
+        """Feed required arguments that are still open from other calls; both ends of a pair get calls of their own."""
+        for slot in call.profile.slots:
+            if not slot.required or slot.name in call.arguments:
+                continue
+            output = self._from_made(call, slot, made) or self._from_new(call, slot, free, depth, banned)
+            if output is not None:
+                self._feed(call, slot, output, made)
+
+    def _feed(self, call: Call, slot: Slot, output: Output, made: list[tuple[Role | None, Call]]) -> None:
+        call.arguments[slot.name] = output
+        if all(output.call is not other for _, other in made):
+            made.append((slot.role, output.call))
+            call.used += [span for span in output.call.used if span not in call.used]
+
+    def _from_made(self, call: Call, slot: Slot, made: Sequence[tuple[Role | None, Call]]) -> Output | None:
+        """An output of a call that is there already: one of this call's producers, or of an earlier part's."""
+        best: Output | None = None
+        for role, other in made:
+            if slot.role is not None and role is not None and role != slot.role:
+                continue
+            if slot.role == "to" and role is None:
+                continue
+            for link in self._links.between(other.profile, call.profile, slot):
+                score = link.score + self._mentioned(link)
+                if score >= 0.5 and (best is None or score > best.score):
+                    best = Output(other, link.field, min(score, 1.0))
+        return best
+
+    def _from_new(self, call: Call, slot: Slot, free: list[Span], depth: int, banned: frozenset[str]) -> Output | None:
+        """The best output of a new call whose own arguments can all be filled from values not used yet."""
+        left = [span for span in free if not any(span.overlaps(used) for used in call.used)]
+        left = _for_role(left, slot.role)
+        best: Output | None = None
+        for producer, link in self._candidates(call.profile, slot, banned):
+            strength = min(link.score + self._mentioned(link), 1.0)
+            if best is not None and strength < best.score - 0.15:
+                break
+            made = self._derive(producer, left, depth + 1, banned | {producer.api.id}, slot.role)
+            if made.missing or not made.used or made.quality < WEAK:
+                continue
+            score = strength * (0.4 + 0.6 * _grip(made)) - 0.03 * len(made.calls())
+            if (producer.api.id, call.profile.api.id) in self._preferred:
+                score += 0.1
+            if best is None or score > best.score:
+                best = Output(made, link.field, score)
+        return best or self._from_given(call, slot)
+
+    def _candidates(self, consumer: Profile, slot: Slot, banned: frozenset[str]) -> list[tuple[Profile, Link]]:
+        found = [
+            (producer, link)
+            for producer in self._producers
+            if producer.api.id not in banned
+            for link in self._links.between(producer, consumer, slot)[:1]
+        ]
+        return sorted(found, key=lambda pair: -(pair[1].score + self._mentioned(pair[1])))[:MAX_PRODUCERS]
+
+    def _from_given(self, call: Call, slot: Slot) -> Output | None:
+        """An output of an earlier part's call: what "it" and "there" stand for."""
+        best: Output | None = None
+        for other in reversed(self._given):
+            for link in self._links.between(other.profile, call.profile, slot):
+                if link.score >= 0.45 and (best is None or link.score > best.score + 0.05):
+                    best = Output(other, link.field, link.score * 0.8)
+        return best
+
+    def _mentioned(self, link: Link) -> float:
+        """More where the request names the field ("how heavy" for a weight)."""
+        return 0.25 if self._stems & set(link.field.words) else 0.0
+
+    def _use_leftovers(
+        self,
+        call: Call,
+        free: list[Span],
+        fits: Sequence[tuple[Slot, Fit]],
+        banned: frozenset[str],
+        made: list[tuple[Role | None, Call]],
+    ) -> None:
+        """Give optional arguments the values that nothing has used so far, or what other calls make of them."""
+        said = [
+            (slot, fit)
+            for slot, fit in fits
+            if fit.span.kind in HARD and (fit.score >= 0.55 or slot.kinds != {"string"})
+        ]
+        self._take(call, said, WEAK, LEFTOVER)
+        for slot in call.profile.slots:
+            left = [s for s in free if s.kind in HARD and not any(s.overlaps(used) for used in call.used)]
+            if slot.required or slot.paging or slot.name in call.arguments or not left:
+                continue
+            output = self._from_new(call, slot, left, 1, banned)
+            if output is not None and output.score >= OPTIONAL_LINK and output.call.used:
+                self._feed(call, slot, output, made)
+
+
+def _grip(call: Call) -> float:
+    """How firmly a producer holds values of the request: the best score of a value it was given, or passes on."""
+    scores = [a.score for a in call.arguments.values()]
+    return sum(scores) / len(scores) if scores else 0.0
+
+
+def _for_role(spans: list[Span], role: Role | None) -> list[Span]:
+    """Without the values that are said to be the pair's other end."""
+    if role is None:
+        return spans
+    return [span for span in spans if (span.role or span.weak_role or role) == role]
+
+
+def _infer_units(call: Call) -> None:
+    """A unit that nobody says may stand in the name of the field the value comes from (``weight_grams``)."""
+    named = {word for a in call.arguments.values() if isinstance(a, Output) for word in a.field.words}
+    for slot in call.profile.slots:
+        if slot.required and slot.choices and slot.role != "to" and named:
+            unit = next((choice for choice in slot.choices if isinstance(choice, str) and stem(choice) in named), None)
+            held = call.arguments.get(slot.name)
+            if unit is not None and (held is None or isinstance(held, Output)):
+                call.arguments[slot.name] = Said(unit, None, 0.7)

@@ -1,0 +1,77 @@
+"""From chosen calls to a plan: steps with ids, each call once, and the outputs that answer."""
+
+from collections.abc import Iterable, Sequence
+
+from planner_svc.backends.compact.answer import Answerer
+from planner_svc.backends.compact.chain import Call, Output, Said
+from planner_svc.backends.compact.choose import Choice
+from planner_svc.backends.compact.profile import Field
+from planner_svc.models import MissingValue
+from services.contracts.base import JsonPath
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
+
+
+class Drafter:
+    """Collects the steps of one plan. Calls of the same API with the same arguments become one step."""
+
+    def __init__(self) -> None:
+        self._steps: list[Step] = []
+        self._ids: dict[int, str] = {}
+        self._missing: list[MissingValue] = []
+
+    def add(self, call: Call) -> str:
+        """The id of the call's step, which is added with those it needs if it is new."""
+        if id(call) in self._ids:
+            return self._ids[id(call)]
+        arguments = {name: self._value(argument) for name, argument in call.arguments.items()}
+        api = call.profile.api.id
+        same = next((s for s in self._steps if s.api == api and s.arguments == arguments), None)
+        if same is None or call.profile.api.mutating:
+            same = Step(id=f"var{len(self._steps) + 1}", api=api, arguments=arguments)
+            self._steps.append(same)
+            self._missing += [MissingValue(same.id, name) for name in call.missing]
+        self._ids[id(call)] = same.id
+        return same.id
+
+    def _value(self, argument: Said | Output) -> Value:
+        if isinstance(argument, Said):
+            return LiteralValue(value=argument.value)
+        return Reference(step=self.add(argument.call), path=argument.field.path)
+
+    def finish(self, answer: Sequence[AnswerOutput]) -> tuple[Plan, tuple[MissingValue, ...]]:
+        """The plan, and what it lacks."""
+        return Plan(steps=tuple(self._steps), answer=tuple(answer)), tuple(self._missing)
+
+
+def draft(choices: Iterable[Choice], answerer: Answerer) -> tuple[Plan, tuple[MissingValue, ...]]:
+    """The plan of the chosen calls."""
+    drafter = Drafter()
+    answer: list[AnswerOutput] = []
+    taken: set[str] = set()
+    for choice in choices:
+        fields = answerer.choose(choice.calls[0], choice.question)
+        for call in choice.calls:
+            step = drafter.add(call)
+            for name, path in _outputs(fields, plural=choice.question.plural):
+                label = _unused(name or "result", taken)
+                answer.append(AnswerOutput(name=label, value=Reference(step=step, path=path)))
+    return drafter.finish(answer)
+
+
+def _outputs(fields: Sequence[Field], *, plural: bool) -> list[tuple[str, JsonPath]]:
+    """Names and paths. Where more than one thing is wanted, the whole list instead of its first item's fields."""
+    found: dict[JsonPath, str] = {}
+    for field in fields:
+        path = field.path
+        if plural and 0 in path:
+            path = path[: path.index(0)]
+            found.setdefault(path, next((str(part) for part in reversed(path) if part != "items"), ""))
+        else:
+            found.setdefault(path, field.name)
+    return [(name, path) for path, name in found.items()] or [("", ())]
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
+    taken.add(label)
+    return label[:200]

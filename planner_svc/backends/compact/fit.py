@@ -1,0 +1,271 @@
+"""How well a part of the request fits an argument: the schema is a gate, everything else is a score from 0 to 1."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, tzinfo
+
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.dates import Duration, Moment
+from planner_svc.backends.compact.profile import Library, Profile, Slot
+from planner_svc.backends.compact.text import Word, overlap, shape, split_name, stem, words_of
+from planner_svc.backends.compact.values import Role, Span
+
+_TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "email", "url", "phone", "given"})
+_LONG_TEXT = frozenset("text content message note title body subject comment description memo label".split())
+_BASE = {
+    "quoted": 0.55,
+    "name": 0.45,
+    "phrase": 0.25,
+    "code": 0.3,
+    "email": 0.2,
+    "url": 0.25,
+    "phone": 0.2,
+    "given": 0.5,
+}
+_KIND_WORDS = {
+    "email": frozenset({"email", "mail", "e"}),
+    "url": frozenset({"url", "uri", "link", "address", "website", "content", "text"}),
+    "phone": frozenset({"phone", "telephone", "mobile", "number", "tel"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A value for an argument and how sure it is."""
+
+    span: Span
+    value: JsonValue
+    score: float
+
+
+class Fitter:
+    """Scores spans of one request against arguments, and remembers the scores.
+
+    Args:
+        library: vectors of texts.
+        zone: the zone a time without offset is in.
+    """
+
+    def __init__(self, library: Library, zone: tzinfo) -> None:
+        self._library = library
+        self._zone = zone
+        self._known: dict[tuple[int, Span], Fit | None] = {}
+
+    def fit(self, profile: Profile, slot: Slot, span: Span) -> Fit | None:
+        """The best value the span gives for the argument; None where none is allowed."""
+        key = (id(slot), span)
+        if key not in self._known:
+            self._known[key] = self._fit(profile, slot, span)
+        return self._known[key]
+
+    def choices(self, slot: Slot, text: str, offset: int) -> list[Fit]:
+        """Listed values of the argument that the text names, inflected or not; for a list argument, all in one."""
+        if not slot.choices:
+            return []
+        found = [fit for fit in _named_choices(slot, words_of(text, offset), text, offset)]
+        if slot.kinds == {"array"} and found:
+            values = list(dict.fromkeys(str(fit.value) for fit in found))
+            listed = [choice for choice in slot.choices if str(choice) in values]
+            return [Fit(found[0].span, listed, found[0].score)]
+        return found
+
+    def _fit(self, profile: Profile, slot: Slot, span: Span) -> Fit | None:
+        if slot.choices and span.kind != "given":
+            return None
+        best: Fit | None = None
+        for value, base in self._readings(slot, span):
+            if profile.schemas.problem(slot.node, value) is not None:
+                continue
+            score = min(max(base + self._context(slot, span), 0.0), 1.0)
+            if best is None or score > best.score:
+                best = Fit(span, value, score)
+        return best
+
+    def _readings(self, slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
+        """What the span may mean for this argument, each with a score of its kind alone."""
+        if slot.kinds == {"array"}:
+            yield from _as_list(span)
+        elif isinstance(span.value, Moment):
+            yield from self._moment(slot, span.value)
+        elif isinstance(span.value, Duration):
+            if slot.kinds & {"integer", "number"} and stem(span.value.unit) in slot.words:
+                yield span.value.amount, 0.8
+        elif span.kind == "number":
+            yield from _numeric(slot, span)
+        elif span.kind in _TEXTUAL and "string" in slot.kinds:
+            yield from self._textual(slot, span)
+        elif span.kind == "given":
+            yield span.value, 0.5  # type: ignore[misc]
+
+    def _moment(self, slot: Slot, moment: Moment) -> Iterator[tuple[JsonValue, float]]:
+        if slot.kinds & {"integer", "number"} and moment.day is not None:
+            exact = moment.grain
+            if "year" in slot.words:
+                yield moment.day.year, 0.85 if exact == "year" else 0.7
+            if "month" in slot.words and exact in ("month", "day"):
+                yield moment.day.month, 0.7
+            if "day" in slot.words and exact == "day":
+                yield moment.day.day, 0.4
+        if "string" in slot.kinds and slot.temporal:
+            for text, score in renderings(moment, self._zone, last=slot.role == "to"):
+                yield text, score
+
+    def _textual(self, slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
+        text = str(span.value)
+        base = _BASE[span.kind]
+        own = _KIND_WORDS.get(span.kind)
+        if own is not None:
+            base += 0.55 if own & {*slot.words, *slot.about} else 0.0
+        if slot.temporal:
+            return
+        if slot.specific:
+            yield text, 0.65 if span.kind != "phrase" else 0.3
+            return
+        if span.kind == "quoted" and _LONG_TEXT & {*split_name(slot.name)}:
+            base += 0.25
+        if span.kind == "code" and slot.shapes:
+            base += 0.25 if shape(text) in slot.shapes else 0.0
+        yield text, base
+
+    def _context(self, slot: Slot, span: Span) -> float:
+        """Words around the span, its unit, its end of a pair, its form beside the examples', and its meaning."""
+        own = frozenset(slot.words) | slot.about
+        score = 0.22 * max(overlap(span.near[:2], frozenset(slot.words)), 0.6 * overlap(span.near[:3], own))
+        if span.unit and span.kind == "number":
+            score += 0.3 if span.unit in slot.words else 0.2 if span.unit in slot.about else 0.0
+        if slot.role is not None:
+            score += _role_score(slot, span)
+        if span.kind in _TEXTUAL and slot.shapes and not slot.temporal and span.kind != "phrase":
+            score += self._form(slot, span)
+        if span.kind in ("name", "code", "phrase", "quoted") and not slot.temporal:
+            score += 0.45 * min(max(self._library.similarity(span.text[:100], slot.text) - 0.1, 0.0), 0.6)
+        return score
+
+    def _form(self, slot: Slot, span: Span) -> float:
+        """Whether the text looks like the argument's examples. Free text need not."""
+        if shape(str(span.value)) in slot.shapes:
+            return 0.15 if span.kind == "code" else 0.0
+        signs = {c for example in slot.shapes for c in example if not c.isalnum() and c not in " '"}
+        return -0.35 if slot.patterned and signs and not signs & set(str(span.value)) else 0.0
+
+
+def _role_score(slot: Slot, span: Span) -> float:
+    if span.role is not None:
+        return 0.15 if span.role == slot.role else -0.4
+    if span.weak_role is not None:
+        return 0.1 if span.weak_role == slot.role else -0.15
+    return 0.0
+
+
+def _as_list(span: Span) -> Iterator[tuple[JsonValue, float]]:
+    if span.kind == "list":
+        yield list(span.value), 0.6  # type: ignore[arg-type]
+    elif span.kind in ("quoted", "code"):
+        yield [span.value], 0.4  # type: ignore[list-item]
+    elif span.kind == "number":
+        yield [span.value], 0.2  # type: ignore[list-item]
+
+
+def _numeric(slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
+    if slot.kinds & {"integer", "number"}:
+        value = span.value
+        if isinstance(value, float) and value.is_integer() and "number" not in slot.kinds:
+            value = int(value)
+        yield value, 0.1 if slot.paging else 0.5  # type: ignore[misc]
+    elif "string" in slot.kinds and slot.specific:
+        yield span.text.lstrip("+"), 0.55
+
+
+def renderings(moment: Moment, zone: tzinfo, *, last: bool = False) -> Iterator[tuple[str, float]]:
+    """A moment as ISO 8601 text, the form that says just what was said first. ``last``: the end of a longer time."""
+    day = moment.last if last and moment.last is not None else moment.day
+    if moment.clock is not None and day is not None:
+        at = datetime.combine(day, moment.clock)
+        aware = at.replace(tzinfo=moment.zone or zone)
+        zoned = _offset(aware)
+        local = [at.isoformat(timespec="minutes"), at.isoformat()]
+        first, second = ([zoned], local) if moment.zone is not None else (local, [zoned])
+        yield from ((text, 0.8) for text in first)
+        yield from ((text, 0.75) for text in second)
+        yield day.isoformat(), 0.5
+    elif moment.clock is not None:
+        yield moment.clock.isoformat(timespec="minutes"), 0.7
+        yield moment.clock.isoformat(), 0.7
+    elif day is not None:
+        exact = moment.grain == "day"
+        yield from _day_texts(day, moment, zone, 0.75 if exact else 0.4)
+
+
+def _day_texts(day: date, moment: Moment, zone: tzinfo, score: float) -> Iterator[tuple[str, float]]:
+    if moment.grain == "month":
+        yield day.strftime("%Y-%m"), 0.75
+    if moment.grain == "year":
+        yield str(day.year), 0.75
+    yield day.isoformat(), score
+    midnight = datetime.combine(day, time(0), tzinfo=zone)
+    yield _offset(midnight), score - 0.25
+    yield midnight.replace(tzinfo=None).isoformat(), score - 0.25
+
+
+def _offset(moment: datetime) -> str:
+    return (
+        moment.isoformat().replace("+00:00", "Z") if moment.utcoffset() == UTC.utcoffset(None) else moment.isoformat()
+    )
+
+
+def _named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Iterator[Fit]:
+    """Choices whose words all stand together in the text, longest first. "km" and "kg" are known by their choice."""
+    by_stem: dict[tuple[str, ...], JsonValue] = {}
+    for choice in slot.choices:
+        if isinstance(choice, str) and choice.strip():
+            by_stem.setdefault(tuple(stem(part) for part in re.findall(r"[^\W_]+", choice)), choice)
+            by_stem.setdefault(tuple(_NO_DEGREE.sub("", choice).lower().split("_")), choice)
+    for symbol, name in UNIT_SYMBOLS.items():
+        if (stem(name),) in by_stem:
+            by_stem.setdefault((symbol,), by_stem[(stem(name),)])
+    taken = -1
+    for index, word in enumerate(words):
+        for length in (4, 3, 2, 1):
+            part = words[index : index + length]
+            key = tuple(w.stem for w in part)
+            exact = tuple(w.text for w in part)
+            value = by_stem.get(key, by_stem.get(exact))
+            if len(part) == length and value is not None and word.start >= taken and not _is_idle(slot, word, length):
+                taken = part[-1].end
+                yield _choice_fit(slot, words, index, length, value, text, offset)
+                break
+
+
+_NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
+
+
+def _is_idle(slot: Slot, word: Word, length: int) -> bool:
+    """One-letter choices count only as they are written."""
+    return length == 1 and len(word.text) == 1 and word.text not in slot.choices
+
+
+def _choice_fit(
+    slot: Slot, words: list[Word], index: int, length: int, value: JsonValue, text: str, offset: int
+) -> Fit:
+    start, end = words[index].start, words[index + length - 1].end
+    before = words[index - 1] if index else None
+    near = tuple(w.stem for w in (*words[max(index - 2, 0) : index][::-1], *words[index + length : index + length + 1]))
+    counted = before is not None and re.match(r"[\d.]+$|degree", before.text.lower()) is not None
+    role: Role | None = "from" if counted else None
+    span = Span("code", start, end, text[start - offset : end - offset], value, near=near, weak_role=role)
+    score = 0.6 if slot.required else 0.5
+    score += 0.3 * overlap(near, frozenset(slot.words)) + _role_score(slot, span)
+    return Fit(span, value, min(score, 1.0))
+
+
+UNIT_SYMBOLS = {
+    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot", "in": "inch",
+    "yd": "yard", "nmi": "nautical_mile", "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound",
+    "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
+    "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",
+    "kb": "kilobyte", "tb": "terabyte", "ha": "hectare", "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
+    "F": "fahrenheit",
+}  # fmt: skip
+"""International symbols of units."""

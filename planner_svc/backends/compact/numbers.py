@@ -1,0 +1,61 @@
+"""Numbers in digits and in English words."""
+
+import re
+
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen"
+).split()
+_TENS = {name: 10 * n for n, name in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
+_SMALL = {name: n for n, name in enumerate(_ONES)} | _TENS | {"dozen": 12}
+_SCALES = {
+    "hundred": 100,
+    "thousand": 1_000,
+    "million": 1_000_000,
+    "billion": 1_000_000_000,
+    "k": 1_000,
+    "m": 1_000_000,
+}
+_ONE_WORD = "|".join(sorted((*_SMALL, "hundred", "thousand", "million", "billion"), key=len, reverse=True))
+
+NUMBER_WORD = rf"(?:{_ONE_WORD})(?:[\s-](?:and\s)?(?:{_ONE_WORD}))*"
+"""Pattern of a number in words."""
+
+DIGITS = r"[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+"""Pattern of a number in digits, with commas between thousands."""
+
+MAX_DIGITS = 30
+
+
+def number(text: str) -> int | float | None:
+    """The value of a number in digits (with a scale such as "2 million" or "3k") or in words; None for none."""
+    low = text.strip().lower().replace("−", "-")
+    match = re.fullmatch(rf"({DIGITS})\s?(k|m|hundred|thousand|million|billion)?", low)
+    if match is None:
+        return _in_words(low)
+    plain = match[1].replace(",", "")
+    if len(plain) > MAX_DIGITS:
+        return None
+    value = float(plain) if "." in plain else int(plain)
+    return _whole(value * _SCALES[match[2]]) if match[2] else value
+
+
+def _in_words(low: str) -> int | None:
+    total = part = 0
+    words = [word for word in re.split(r"[\s-]+", low) if word != "and"]
+    if not words or len(words) > 12:
+        return None
+    for word in words:
+        if word in _SMALL:
+            part += _SMALL[word]
+        elif word in _SCALES:
+            part = max(part, 1) * _SCALES[word]
+            if word != "hundred":
+                total, part = total + part, 0
+        else:
+            return None
+    return total + part
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if float(value).is_integer() else value

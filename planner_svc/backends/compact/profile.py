@@ -1,0 +1,329 @@
+"""What a planner needs to know of an API, read once: its arguments, the fields of its answer, and their words.
+
+Profiles depend on the API alone, so they are kept by its content hash and shared by all requests.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.text import shape, singular, split_name, stem, stems
+from planner_svc.backends.compact.values import Role
+from planner_svc.compiler.schemas import Node, Schemas
+from services.contracts.api import Api, Location, Parameter
+from services.contracts.base import JsonPath
+from services.encoder import Encoder, Vectors
+
+MAX_FIELDS = 120
+MAX_NESTING = 5
+
+_FROM = frozenset("from origin source start first departure begin since after earliest".split())
+_TO = frozenset("to destination target end second arrival until before latest into".split())
+_TEMPORAL = frozenset("date day time when start end due until since month year moment datetime timestamp".split())
+_PAGING = frozenset("page size limit offset cursor pages next_cursor page_token next_page_token per_page".split())
+_PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
+_SEARCH = frozenset("query q search term keyword keywords".split())
+
+Effect = Literal["read", "compute", "create", "change", "destroy"]
+_COMPUTE = frozenset(
+    """analyze analyse calculate check classify compare compute convert count detect diff estimate evaluate extract find
+    fit format geocode list lookup match parse predict preview query rank read render score search simulate suggest
+    summarize summarise tokenize translate validate verify""".split()
+)
+_DESTROY = frozenset("cancel clear delete destroy drop erase purge remove revoke terminate unsubscribe void".split())
+_CHANGE = frozenset("change edit modify move patch rename replace reschedule set update".split())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slot:
+    """An argument to fill.
+
+    ``words`` are the stems of its name, ``about`` those of its description; ``specific`` says that its pattern or
+    format refuses ordinary words, so that a value it accepts is likely meant for it.
+    """
+
+    name: str
+    parameter: Parameter
+    node: Node
+    kinds: frozenset[str]
+    words: tuple[str, ...]
+    about: frozenset[str]
+    role: Role | None
+    temporal: bool
+    specific: bool
+    patterned: bool
+    paging: bool
+    choices: tuple[JsonValue, ...]
+    shapes: frozenset[str]
+    text: str
+
+    @property
+    def required(self) -> bool:
+        """Whether a call without it is refused."""
+        return self.parameter.required
+
+    @property
+    def as_text(self) -> bool:
+        """Whether it travels as text, outside a JSON body."""
+        return self.parameter.location is not Location.BODY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """A place in an API's answer. ``path`` takes the first item of each list; ``listed`` is how many lists it enters."""
+
+    path: JsonPath
+    node: Node
+    kinds: frozenset[str]
+    name: str
+    words: tuple[str, ...]
+    about: frozenset[str]
+    examples: tuple[JsonValue, ...]
+    listed: int
+    paging: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """An API with its slots and fields. ``noun`` is the thing its path is about, ``vocabulary`` all its words."""
+
+    api: Api
+    slots: tuple[Slot, ...]
+    fields: tuple[Field, ...]
+    noun: str
+    title: frozenset[str]
+    vocabulary: frozenset[str]
+    jargon: frozenset[str]
+    effect: Effect
+    schemas: Schemas
+    response: Node
+    text: str
+
+
+def read_profile(api: Api) -> Profile:
+    """Read an API. Whatever its document says, this ends: walks are bounded and schemas have budgets."""
+    schemas = Schemas()
+    noun = _noun(api.path)
+    slots = tuple(_slot(schemas, p, api, noun) for p in api.parameters if not _is_protocol(p))
+    response = Node(api.response.json_schema, api.definitions)
+    fields = tuple(_fields(schemas, response, noun))
+    title = frozenset(stems(f"{' '.join(split_name(api.name))} {api.summary} {' '.join(api.tags)} {noun}"))
+    own = [*stems(api.description), *(w for f in fields for w in (*f.words, *f.about))]
+    own += [word for slot in slots for word in (*slot.words, *slot.about)]
+    prose = " ".join(
+        [api.summary, api.description, *(p.description for p in api.parameters), *(f.text for f in fields)]
+    )
+    text = ". ".join(part for part in (" ".join(split_name(api.name)), api.summary, api.description[:300]) if part)
+    return Profile(
+        api=api,
+        slots=slots,
+        fields=fields,
+        noun=noun,
+        title=title,
+        vocabulary=title | frozenset(own),
+        jargon=frozenset(re.findall(r"\b[A-Z]{2,6}\b", prose)),
+        effect=_effect(api),
+        schemas=schemas,
+        response=response,
+        text=text,
+    )
+
+
+def _is_protocol(parameter: Parameter) -> bool:
+    """Headers and cookies steer the exchange; nobody says their values in a request."""
+    return parameter.location in (Location.HEADER, Location.COOKIE) and not parameter.required
+
+
+def _noun(path: str) -> str:
+    static = [part for part in path.split("/") if part and "{" not in part]
+    words = split_name(static[0]) if static else []
+    return " ".join([*words[:-1], singular(words[-1])]) if words else ""
+
+
+def _slot(schemas: Schemas, parameter: Parameter, api: Api, noun: str) -> Slot:
+    node = Node(parameter.json_schema, api.definitions)
+    parts = split_name(parameter.name)
+    words = tuple(stem(part) for part in parts)
+    described = parameter.description or _text(parameter.json_schema.get("description"))
+    about = frozenset(stems(described))
+    kinds = schemas.kinds(node) - {"null"}
+    choices = _choices(schemas, _item(schemas, node, kinds))
+    examples = _examples(schemas, node)
+    specific = not choices and "string" in kinds and sum(schemas.problem(node, p) is None for p in _PROBES) <= 2
+    role = _role(parts, described)
+    temporal = _is_temporal(schemas, node, words, examples)
+    name = " ".join(part for part in parts if part not in _FROM | _TO) or " ".join(parts)
+    text = _entity(noun, name.split())
+    return Slot(
+        name=parameter.name,
+        parameter=parameter,
+        node=node,
+        kinds=kinds,
+        words=words,
+        about=about,
+        role=role,
+        temporal=temporal,
+        specific=specific,
+        patterned=any("pattern" in s or "format" in s for branch in schemas.branches(node) for s in branch),
+        paging=parameter.name.lower() in _PAGING,
+        choices=choices,
+        shapes=frozenset(shape(e) for e in examples if isinstance(e, str)),
+        text=text,
+    )
+
+
+def _choices(schemas: Schemas, node: Node) -> tuple[JsonValue, ...]:
+    """The listed values; an alternative that is null does not make them any fewer."""
+    found: list[JsonValue] = []
+    for branch in schemas.branches(node):
+        for schema in branch:
+            listed = [schema["const"]] if "const" in schema else schema.get("enum")
+            found += listed if isinstance(listed, list) else []
+    return tuple(value for value in found if value is not None)
+
+
+def _entity(noun: str, name: list[str]) -> str:
+    """What a value of the argument is: a `name` at `/countries` is a country name, a `query` there a country."""
+    if set(name) <= _SEARCH:
+        return noun or "text"
+    return f"{noun} {' '.join(name)}" if len(name) == 1 and name[0] != noun else " ".join(name)
+
+
+def _item(schemas: Schemas, node: Node, kinds: frozenset[str]) -> Node:
+    if kinds == {"array"}:
+        item = schemas.child(node, 0, strict=False)
+        return item if isinstance(item, Node) else node
+    return node
+
+
+def _role(parts: Sequence[str], described: str) -> Role | None:
+    names = set(parts)
+    if names & (_FROM | _TO):
+        return "from" if names & _FROM else "to"
+    tail = described.lower().rstrip(".").split()[-3:]
+    return "from" if "from" in tail else "to" if "to" in tail[-1:] else None
+
+
+def _is_temporal(schemas: Schemas, node: Node, words: tuple[str, ...], examples: Sequence[JsonValue]) -> bool:
+    formats = schemas.formats(node) or frozenset(
+        str(schema["format"]) for branch in schemas.branches(node) for schema in branch if "format" in schema
+    )
+    if any("date" in name or "time" in name for name in formats):
+        return True
+    if any(isinstance(e, str) and re.match(r"\d{4}-\d\d-\d\d|\d\d:\d\d", e) for e in examples):
+        return True
+    return bool(words) and words[-1] in _TEMPORAL and "zone" not in words
+
+
+def _examples(schemas: Schemas, node: Node) -> tuple[JsonValue, ...]:
+    found: list[JsonValue] = []
+    for branch in schemas.branches(node):
+        for schema in branch:
+            listed = schema.get("examples")
+            found += listed if isinstance(listed, list) else []
+            found += [schema["example"]] if "example" in schema else []
+    return tuple(found[:8])
+
+
+def _fields(schemas: Schemas, root: Node, noun: str) -> Iterator[Field]:
+    """The members of an answer, breadth first, lists by their first item. The answer itself where it is no object."""
+    waiting: list[tuple[JsonPath, Node, int, str]] = [((), root, 0, noun)]
+    for _ in range(MAX_FIELDS):
+        if not waiting:
+            return
+        path, node, listed, holder = waiting.pop(0)
+        kinds = schemas.kinds(node) - {"null"}
+        name = str(next((part for part in reversed(path) if isinstance(part, str)), ""))
+        if not (path and path[-1] == 0) and (path or kinds != {"object"}):
+            yield _field(schemas, path, node, kinds, name, listed, holder)
+        if len(path) >= MAX_NESTING or schemas.is_anything(node):
+            continue
+        if kinds == {"object"}:
+            inner = holder if not name else stem(name) if name != "items" else holder
+            waiting += [((*path, key), child, listed, inner) for key, child in schemas.properties(node).items()]
+        elif kinds == {"array"}:
+            item = schemas.child(node, 0, strict=False)
+            if isinstance(item, Node):
+                waiting.append(((*path, 0), item, listed + 1, holder if name in ("items", "") else stem(name)))
+
+
+def _field(
+    schemas: Schemas, path: JsonPath, node: Node, kinds: frozenset[str], name: str, listed: int, holder: str
+) -> Field:
+    described = next((_text(s.get("description")) for b in schemas.branches(node) for s in b if "description" in s), "")
+    parts = split_name(name)
+    return Field(
+        path=path,
+        node=node,
+        kinds=kinds,
+        name=name,
+        words=tuple(stem(part) for part in parts),
+        about=frozenset(stems(described)),
+        examples=_examples(schemas, node),
+        listed=listed,
+        paging=name.lower() in _PAGING or name.lower() == "total" and "integer" in kinds and not path[:-1],
+        text=f"{holder} {' '.join(parts)}: {described}".strip(),
+    )
+
+
+def _effect(api: Api) -> Effect:
+    """What a call does to the world, as far as its method and the verb of its name tell."""
+    if not api.mutating:
+        return "read"
+    verbs = set(split_name(api.name)[:1]) | set(split_name(api.path.rsplit("/", 1)[-1]))
+    if api.method == "DELETE" or verbs & _DESTROY:
+        return "destroy"
+    if verbs & _COMPUTE and api.method == "POST":
+        return "compute"
+    return "change" if api.method in ("PATCH", "PUT") or verbs & _CHANGE else "create"
+
+
+def _text(value: JsonValue) -> str:
+    return value[:500] if isinstance(value, str) else ""
+
+
+class Library:
+    """Profiles by content hash and vectors by text, each bounded, the least recently used dropped first.
+
+    Several threads may use it: at worst two of them compute the same entry.
+    """
+
+    def __init__(self, encoder: Encoder, max_profiles: int = 2_000, max_vectors: int = 20_000) -> None:
+        self._encoder = encoder
+        self._profiles: dict[str, Profile] = {}
+        self._vectors: dict[str, Vectors] = {}
+        self._max_profiles = max_profiles
+        self._max_vectors = max_vectors
+
+    def profile(self, api: Api) -> Profile:
+        """The API's profile, read now if it is not known."""
+        key = f"{api.id}\n{api.content_hash}"
+        found = self._profiles.pop(key, None)
+        if found is None or (not api.content_hash and found.api != api):
+            found = read_profile(api)
+        self._profiles[key] = found
+        _shrink(self._profiles, self._max_profiles)
+        return found
+
+    def vector(self, text: str) -> Vectors:
+        """The text's vector (d,), L2-normalised."""
+        found = self._vectors.pop(text, None)
+        if found is None:
+            found = self._encoder.encode([text])[0]
+        self._vectors[text] = found
+        _shrink(self._vectors, self._max_vectors)
+        return found
+
+    def similarity(self, left: str, right: str) -> float:
+        """Cosine of two texts."""
+        return float(np.dot(self.vector(left), self.vector(right)))
+
+
+def _shrink(entries: dict[str, Profile] | dict[str, Vectors], limit: int) -> None:
+    while len(entries) > limit:
+        entries.pop(next(iter(entries), ""), None)

@@ -1,0 +1,109 @@
+"""Words: splitting names, light stemming, and the closed classes of English words that carry no value."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+_IRREGULAR = {
+    "feet": "foot", "inches": "inch", "people": "person", "children": "child", "men": "man", "women": "woman",
+    "lives": "life", "celsius": "celsius", "is": "is", "was": "was", "this": "this", "its": "its", "status": "status",
+    "address": "address", "analysis": "analysis", "series": "series", "news": "news", "heavy": "weight",
+    "weighs": "weight", "weigh": "weight", "long": "length", "far": "distance", "high": "height", "tall": "height",
+    "cost": "price", "costs": "price", "closest": "nearest", "close": "near", "average": "mean", "money": "currency",
+    "correct": "valid", "old": "age", "elevation": "height", "altitude": "height", "pieces": "quantity",
+    "metre": "meter", "litre": "liter", "spelt": "spelling", "fast": "speed", "due": "due", "does": "do", "has": "have",
+}  # fmt: skip
+"""Irregular plurals, and everyday words for the nouns that fields are named by ("how heavy" asks for a weight)."""
+
+STOP = frozenset(
+    """a an the this that these those and or but nor so if then than as at by for from in into of off on onto out over
+    to up with without within between about against during until till since per via after before versus what's that's it's i i'd i'm i'll
+    i've me my mine we us our ours you your he him his she her they them their it its be is are am was were been being do
+    does did done doing have has had having can could will would shall should may might must not no yes please kindly
+    just also too very really exactly currently right there here when where which what who whom whose why how many much
+    any some all each every both either more most other another such same own again ever let let's thanks thank hello hi
+    hey dear want wants need needs like likes know knows tell give show find get gets look see say says help using use uses
+    used make come comes go goes going now ok okay called call one's d'accord till per it'll you're isn't aren't doesn't
+    write would've wish wanted needed something anything everything""".split()
+)
+"""Function words and words of asking: they name nothing."""
+
+NOT_NAMES = frozenset(
+    """cost costs weigh weighs mean means start starts end ends begin begins take takes belong belongs lie lies live
+    lives stand stands happen happens fall falls work works convert check calculate compute list count book create add
+    cancel delete remove update change remind schedule order buy set put mark rename send search compare translate
+    format analyze summarize estimate open close available yet already still today tomorrow long far high heavy big
+    tall deep fast cheap expensive old nearest closest next last first latest new""".split()
+)
+"""Words that do not stand inside a name or a noun phrase that names a thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of the request: its stem and its characters ``start`` to ``end``."""
+
+    text: str
+    stem: str
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=20_000)
+def stem(word: str) -> str:
+    """A word without case, possessive, plural, -ed and -ing: enough to compare, not to read."""
+    low = word.lower().replace("’", "'").removesuffix("'s").strip("'")
+    if low in _IRREGULAR:
+        return _IRREGULAR[low]
+    low = singular(low)
+    for suffix in ("ing", "ed"):
+        base = low.removesuffix(suffix)
+        if base != low and len(base) >= 3 and re.search("[aeiouy]", base):
+            low = base[:-1] if len(base) > 3 and base[-1] == base[-2] and base[-1] not in "ls" else base
+            break
+    low = low[:-1] if len(low) > 4 and low.endswith("e") else low
+    return _IRREGULAR.get(low, low)
+
+
+def singular(low: str) -> str:
+    """A small-letter noun without its plural ending."""
+    if len(low) > 4 and low.endswith("ies"):
+        return low[:-3] + "y"
+    if len(low) > 4 and low.endswith(("ches", "shes", "sses", "xes", "zes")):
+        return low[:-2]
+    if len(low) > 3 and low.endswith("s") and not low.endswith(("ss", "us", "is")):
+        low = low[:-1]
+    return low[:-2] + "er" if low.endswith(("metre", "litre")) else low
+
+
+def split_name(name: str) -> list[str]:
+    """``countryCode`` and ``country_code`` are the words country and code."""
+    return [part.lower() for part in _NAME_PART.findall(name)]
+
+
+def stems(text: str) -> list[str]:
+    """The stems of a text's content words, in order. Names written together are split."""
+    found = []
+    for match in WORD.finditer(text):
+        for part in match[0].split("-") if match[0].lower() == match[0] else [match[0]]:
+            if part.lower() not in STOP:
+                found.append(stem(part))
+    return found
+
+
+def words_of(text: str, offset: int = 0) -> list[Word]:
+    """All words of a text with their places; ``offset`` is added to both ends."""
+    return [Word(m[0], stem(m[0]), m.start() + offset, m.end() + offset) for m in WORD.finditer(text)]
+
+
+def overlap(left: Iterable[str], right: frozenset[str]) -> float:
+    """Share of the left words that are also among the right ones; 0 for none."""
+    words = set(left)
+    return len(words & right) / len(words) if words else 0.0
+
+
+def shape(text: str) -> str:
+    """The form of a text: ``A`` for runs of capitals, ``a`` small letters, ``9`` digits, others as they are."""
+    return re.sub(r"(.)\1+", r"\1", re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"[0-9]", "9", text))))

@@ -1,0 +1,283 @@
+"""Typed values in a request: numbers, moments, quoted text, codes, names, and what stands around each of them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.dates import DateReader, Duration, Moment
+from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, stem, words_of
+
+Kind = Literal[
+    "number", "duration", "moment", "quoted", "code", "name", "phrase", "email", "url", "phone", "list", "given"
+]
+Role = Literal["from", "to"]
+
+HARD: frozenset[Kind] = frozenset(
+    {"number", "duration", "moment", "quoted", "code", "name", "email", "url", "phone", "list"}
+)
+"""Kinds that nobody writes without wanting them used; a phrase may as well name what is asked for."""
+
+MAX_SPANS = 80
+
+_QUOTED = re.compile(
+    r"\"([^\"\n]{1,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
+)
+_URL = re.compile(r"(?:https?://|www\.)[^\s<>\"']{2,500}[^\s<>\"'.,;:!?)]")
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
+_PHONE = re.compile(r"(?<![\w.])(?:\+\d[\d\s().-]{6,20}\d|0\d[\d\s()/-]{5,18}\d)(?![\w.]\d)")
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/:.+-]{0,80}[A-Za-z0-9_]|[A-Z0-9]")
+_GROUPED = re.compile(r"(?<![\w-])[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){2,9}(?![\w-])")
+_NUMBER = re.compile(
+    rf"(?<![\w.])(?P<sign>[$€£¥])?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?|\b{NUMBER_WORD}\b)"
+    r"(?P<after>\s?°\s?[CFNSEW]?|\s?[%€£]|[A-Za-z]{1,3}\b)?(?![\w]|\.\d|-[a-z])",
+    re.IGNORECASE,
+)
+_CAPITALISED = r"[^\W\d_a-zß-ÿ][\w'’&.-]*"
+_NAME = re.compile(
+    rf"(?<![\w]){_CAPITALISED}(?:\s+(?:(?:of|the|de|del|da|do|la|le|van|von|und|al|bin)\s+){{0,2}}{_CAPITALISED}){{0,7}}"
+)
+_SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n\s*)$")
+_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
+_COMPASS = {"north": ("latitude", 1), "south": ("latitude", -1), "east": ("longitude", 1), "west": ("longitude", -1)}
+_COORDINATED = re.compile(
+    r"\s*(?:,|;|,?\s*(?:and|or|&|plus)|versus|vs\.?)\s*(?:(?:in|of|for|at|from|to|the|also|on|with|about)\s+){0,2}",
+    re.IGNORECASE,
+)
+_FROM = frozenset("from between since starting of".split())
+_TO = frozenset("to into until till towards through".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of the request that may be a value.
+
+    Attributes:
+        value: What it means: text, a number, a ``Moment``, a ``Duration`` or a list of texts or numbers.
+        unit: Stem of what is counted or measured ("12 stone"); for compass points the coordinate's name.
+        role: Which end of a pair the words before it say it is ("from", "to").
+        weak_role: The same, only guessed from its place.
+        near: Stems of the words around it, nearest first.
+        group: Spans joined by "and" or commas share a number above 0.
+    """
+
+    kind: Kind
+    start: int
+    end: int
+    text: str
+    value: JsonValue | tuple[JsonValue, ...] | Moment | Duration
+    unit: str = ""
+    role: Role | None = None
+    weak_role: Role | None = None
+    near: tuple[str, ...] = field(default=())
+    group: int = 0
+
+    def overlaps(self, other: "Span") -> bool:
+        """Whether the two share a character. Values given by the context stand nowhere and overlap nothing."""
+        return self.start < other.end and other.start < self.end
+
+
+def find_spans(text: str, now: datetime, *, month_first: bool = False) -> list[Span]:
+    """Every value the text may hold, in order; they may overlap where the text can be read in several ways."""
+    taken: list[Span] = []
+    for found in (_literals(text), _moments(text, now, month_first), _codes(text), _numbers(text)):
+        taken += _free(found, taken)
+    names = list(_names(text, taken))
+    phrases = [p for p in _phrases(text, taken) if not any(n.start <= p.start and p.end <= n.end for n in names)]
+    spans = [*taken, *names, *phrases]
+    spans.sort(key=lambda span: (span.start, -span.end))
+    spans = _grouped(text, _in_context(text, spans[:MAX_SPANS]))
+    return [*spans, *_lists(text, spans)]
+
+
+def _free(found: Iterable[Span], taken: list[Span]) -> list[Span]:
+    """Those that overlap nothing that was found before."""
+    return [span for span in found if not any(span.overlaps(other) for other in taken)]
+
+
+def _literals(text: str) -> Iterator[Span]:
+    found: list[Span] = []
+    for match in _QUOTED.finditer(text):
+        inner = next(group for group in match.groups() if group is not None)
+        found.append(Span("quoted", match.start(), match.end(), inner, inner.strip()))
+    for kind, pattern in (("url", _URL), ("email", _EMAIL), ("code", _GROUPED), ("phone", _PHONE)):
+        spans = [Span(kind, m.start(), m.end(), m[0], m[0]) for m in pattern.finditer(text)]  # type: ignore[arg-type]
+        found += _free((s for s in spans if kind != "phone" or _is_phone(s.text)), found)
+    yield from found
+
+
+def _is_phone(text: str) -> bool:
+    digits = re.sub(r"\D", "", text)
+    return 7 <= len(digits) <= 15 and not re.match(r"\d{4}-\d\d-\d\d|\d{1,2}[.]\d{1,2}[.]", text)
+
+
+def _moments(text: str, now: datetime, month_first: bool) -> Iterator[Span]:
+    for found in DateReader(now, month_first=month_first).find(text):
+        part = text[found.start : found.end]
+        if isinstance(found.value, Duration):
+            yield Span("duration", found.start, found.end, part, found.value, unit=found.value.unit)
+        else:
+            yield Span("moment", found.start, found.end, part, found.value)
+
+
+def _codes(text: str) -> Iterator[Span]:
+    for match in _CODE.finditer(text):
+        code = match[0].rstrip(".:/+-")
+        before = text[match.start() - 1 : match.start()]
+        if code and not before.isalnum() and before != "_" and _is_code(code, text):
+            yield Span("code", match.start(), match.start() + len(code), code, code)
+
+
+def _is_code(code: str, text: str) -> bool:
+    """Letters with digits, an underscore, capitals only, or parts joined by signs with a capital among them."""
+    has_letter, has_digit = any(c.isalpha() for c in code), any(c.isdigit() for c in code)
+    if not has_letter or re.fullmatch(r"\d+(?:\.\d+)?[a-z]{1,3}", code):
+        return False
+    if code.isupper() and code.isalpha():
+        return len(code) > 1 and not text.isupper()
+    if re.fullmatch(r"[A-Z]\w+(?:-[A-Za-z]\w+)*", code) and not has_digit and "_" not in code:
+        return False  # a name such as Jean-Luc
+    return has_digit or "_" in code or (re.search(r"[/-]", code) is not None and not code.islower())
+
+
+def _numbers(text: str) -> Iterator[Span]:
+    for match in _NUMBER.finditer(text):
+        value, suffix = number(match["n"]), (match["after"] or "").strip()
+        if value is None or (match["n"].lower() == "one" and not match["sign"]):
+            continue
+        end = match.end("n")
+        unit, value = _unit(text, end, suffix, value)
+        yield Span("number", match.start("n"), end, match["n"], value, unit=unit)
+        sign = match["sign"] or suffix
+        if sign in _SIGNS:
+            place = match.start("sign") if match["sign"] else match.end() - 1
+            yield Span("code", place, place + 1, sign, _SIGNS[sign], weak_role="from")
+
+
+def _unit(text: str, end: int, suffix: str, value: int | float) -> tuple[str, int | float]:
+    """What a number counts, and its value: "16 west" is minus 16 of longitude."""
+    words = [word for word in words_of(text[end : end + 60]) if word.text.lower() not in ("degrees", "degree", "of")]
+    after = suffix.strip("° ") or (
+        words[0].text if words and not re.search(r"[,;.!?]", text[end : end + words[0].start]) else ""
+    )
+    compass = {"N": "north", "S": "south", "E": "east", "W": "west"}.get(after, after.lower())
+    if compass in _COMPASS:
+        unit, sign = _COMPASS[compass]
+        return unit, value * sign
+    return ("" if after.lower() in STOP else stem(after)), value
+
+
+def _names(text: str, taken: list[Span]) -> Iterator[Span]:
+    """Capitalised words that stand together; the first word of a sentence only where it cannot be a common one."""
+    for match in _NAME.finditer(text):
+        start, end = match.start(), match.end()
+        while word := WORD.match(text, start, end):
+            low = word[0].lower()
+            starts = _SENTENCE_START.search(text[:start][-3:] if start > 3 else text[:start]) is not None
+            if low in STOP or (starts and (low in NOT_NAMES or word.end() == end)):
+                start = word.end() + len(text[word.end() : end]) - len(text[word.end() : end].lstrip())
+                if start >= end:
+                    break
+            else:
+                break
+        part = re.sub(r"['’]s$|[.'’-]+$", "", text[start:end])
+        yield from _free([Span("name", start, start + len(part), part, part)] if len(part) > 1 else [], taken)
+
+
+def _phrases(text: str, taken: list[Span]) -> Iterator[Span]:
+    """Runs of content words, which may name a thing ("wireless headphones"), whole and without their first words."""
+    run: list[Word] = []
+    for word in [*words_of(text), None]:
+        joined = word is not None and (not run or re.fullmatch(r"\s+", text[run[-1].end : word.start]) is not None)
+        usable = word is not None and _is_content(word, taken)
+        if run and not (joined and usable):
+            yield from (_phrase(text, run[first:]) for first in range(min(len(run), 3)))
+            run = []
+        if word is not None and usable:
+            run.append(word)
+
+
+def _is_content(word: Word, taken: list[Span]) -> bool:
+    low = word.text.lower()
+    if low in STOP or low in NOT_NAMES or len(low) < 2 or low.isdigit():
+        return False
+    return not any(span.start < word.end and word.start < span.end for span in taken)
+
+
+def _phrase(text: str, run: list[Word]) -> Span:
+    part = text[run[0].start : run[-1].end]
+    return Span("phrase", run[0].start, run[-1].end, part, part)
+
+
+def _in_context(text: str, spans: list[Span]) -> list[Span]:
+    """The spans with the words around them: what is near, and which end of a pair they are."""
+    words = words_of(text)
+    placed = []
+    for span in spans:
+        before = [word for word in words if word.end <= span.start][-4:][::-1]
+        after = [word for word in words if word.start >= span.end][:2]
+        near = tuple(dict.fromkeys(w.stem for pair in zip_longest(before, after) for w in pair if w is not None))
+        role = next((r for w in before[:3] if (r := _role(w.text.lower()))), None) if before else None
+        if role and any(
+            other.overlaps(span) is False and before[0].start >= other.end > _role_place(before)
+            for other in spans
+            if other.kind in HARD
+        ):
+            role = None  # the preposition belongs to another value in between
+        weak = span.weak_role
+        placed.append(replace(span, near=near, role=role, weak_role=weak))
+    return placed
+
+
+def zip_longest(left: list[Word], right: list[Word]) -> Iterator[tuple[Word | None, Word | None]]:
+    """Pairs, filled with None."""
+    for index in range(max(len(left), len(right))):
+        yield (left[index] if index < len(left) else None, right[index] if index < len(right) else None)
+
+
+def _role(word: str) -> Role | None:
+    return "from" if word in _FROM - {"of"} else "to" if word in _TO else None
+
+
+def _role_place(before: list[Word]) -> int:
+    return next((word.start for word in before[:3] if _role(word.text.lower())), -1)
+
+
+def _grouped(text: str, spans: list[Span]) -> list[Span]:
+    """Numbers the groups of spans of one kind that are joined by commas or "and"; "between A and B" gives roles."""
+    result = list(spans)
+    count = 0
+    for index, span in enumerate(result):
+        for later in range(index + 1, len(result)):
+            other = result[later]
+            if other.kind != span.kind or other.start < span.end:
+                continue
+            if _COORDINATED.fullmatch(text, span.end, _left_edge(text, other)):
+                count += not result[index].group
+                group = result[index].group or count
+                result[index] = replace(result[index], group=group)
+                result[later] = replace(other, group=group)
+            break
+    return result
+
+
+def _left_edge(text: str, span: Span) -> int:
+    return span.start
+
+
+def _lists(text: str, spans: list[Span]) -> Iterator[Span]:
+    """Each group of two or more numbers, codes, names or quoted texts, as one list."""
+    groups: dict[int, list[Span]] = {}
+    for span in spans:
+        if span.group and span.kind in ("number", "code", "name", "quoted"):
+            groups.setdefault(span.group, []).append(span)
+    for members in groups.values():
+        if len(members) > 1:
+            first, last = members[0], members[-1]
+            values = tuple(member.value for member in members)
+            near = first.near
+            yield Span("list", first.start, last.end, text[first.start : last.end], values, near=near)  # type: ignore[arg-type]
