@@ -42,7 +42,7 @@ class RankingOptions:
     """
 
     dense_weight: float = 0.6
-    context: float = 0.3
+    context: float = 0.4
     depth: int = 50
 
 
@@ -93,8 +93,8 @@ def _within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> lis
 
     A clause that is worded further from its API than the others would otherwise get nothing, and the plan fail.
     """
-    row = {m: at for at, m in enumerate(ranked)}
-    firsts = [min(range(fused.shape[1]), key=lambda m: (-float(scores[m]), row[m])) for scores in fused]
+    by_rank = np.asarray(ranked)
+    firsts = by_rank[fused[:, by_rank].argmax(axis=1)].tolist()  # ties go to the better ranked
     needed = dict.fromkeys([*ranked[:exact], *firsts])
     if len(needed) > k:
         return ranked[:k]

@@ -88,6 +88,8 @@ class FlatIndex:
                 )
             }
         )
+        # OpenMP keeps this per thread. A request is one thread's work: more of them wait for each other under load.
+        faiss.omp_set_num_threads(1)
         scores, ids = self._index.search(queries, k, **options)
         return ids, scores
 

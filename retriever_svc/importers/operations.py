@@ -120,7 +120,7 @@ def _name(source: Source, declared: JsonValue, method: str, path: str) -> str:
     """A name unique in the document: the operationId; where it is missing or taken, method and path."""
     name = slug(declared) if isinstance(declared, str) else ""
     if not name or name in source.names:
-        derived = slug(f"{method.lower()}_{path}")
+        derived = slug(method.lower() + path)
         if name:
             source.notes.warn(f"the operationId {name!r} occurs twice; {method} {path} is imported as {derived!r}")
         name = derived

@@ -1,0 +1,141 @@
+"""The retriever over HTTP: its routes as the typed client sees them, and what it says to bad input."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+
+from retriever_svc.main import create_app
+from retriever_svc.settings import RetrieverSettings
+from services.clients.base import open_http
+from services.clients.retriever import RetrieverClient
+from services.clients.transport import InProcessTransport
+from services.contracts.api import ImportReport, ImportRequest, RetrieveRequest
+from services.encoder import load_encoder
+from services.errors import Conflict, InvalidDocument, NotFound
+from tests.unit.retriever_svc.catalogue import api
+from tests.unit.retriever_svc.documents import document, operation
+
+ZOO = document(
+    {
+        "/animals/{id}": {"get": operation(operationId="getAnimal", summary="One animal by its id")},
+        "/animals": {"post": operation(operationId="addAnimal", summary="Add an animal to the zoo")},
+        "/tickets": {"get": operation(operationId="listTickets", summary="Entrance tickets and what they cost")},
+    }
+)
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[FastAPI]:
+    settings = RetrieverSettings(
+        database_url=f"sqlite+aiosqlite:///{tmp_path}/retriever.db", max_body_bytes=50_000, max_import_bytes=200_000
+    )
+    app = create_app(settings, encoder=load_encoder())
+    async with app.router.lifespan_context(app):
+        yield app
+
+
+@pytest.fixture
+async def http(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
+    async with open_http("http://retriever", InProcessTransport(app)) as client:
+        yield client
+
+
+@pytest.fixture
+def client(http: httpx2.AsyncClient) -> RetrieverClient:
+    return RetrieverClient(http)
+
+
+async def imported(client: RetrieverClient, root: Any = ZOO, **options: Any) -> ImportReport:
+    request = ImportRequest(document=root if isinstance(root, str) else json.dumps(root), **options)
+    events = [event async for event in client.import_document(request)]
+    assert [event.kind for event in events] == ["progress"] * (len(events) - 1) + ["report"]
+    report = events[-1]
+    assert isinstance(report, ImportReport)
+    return report
+
+
+async def test_the_road_of_a_document(client: RetrieverClient) -> None:
+    await client.ready()
+    report = await imported(client)
+    assert (report.provider, report.format, report.added, report.skipped) == ("the-zoo", "openapi-3.1", 3, ())
+    answer = await client.retrieve(RetrieveRequest(query="How much is a ticket and then add a new giraffe", k=2))
+    assert {c.api.name for c in answer.candidates} == {"listTickets", "addAnimal"}
+    assert [clause.text for clause in answer.clauses[:2]] == ["How much is a ticket", "add a new giraffe"]
+    assert answer.catalogue_version == report.catalogue_version == 1
+    page = await client.search("getAnimal", limit=1)
+    assert [(hit.id, hit.score) for hit in page.hits] == [("the-zoo.getAnimal", 1.0)]
+    listing = await client.search(provider="the-zoo")
+    assert [hit.id for hit in listing.hits] == ["the-zoo.addAnimal", "the-zoo.getAnimal", "the-zoo.listTickets"]
+    assert (await client.get("the-zoo.getAnimal")).path == "/animals/{id}"
+    await client.delete_provider("the-zoo")
+    assert (await client.status()).apis == 0
+
+
+async def test_one_api_by_hand(client: RetrieverClient) -> None:
+    made = await client.create(api("a/b c".replace(" ", "_"), "Feed the lions"))
+    assert await client.get(made.id) == made
+    with pytest.raises(Conflict):
+        await client.create(made)
+    changed = await client.update(made.model_copy(update={"summary": "Feed the tigers"}))
+    assert changed.content_hash != made.content_hash
+    assert (await client.search("tigers")).hits[0].id == made.id
+    await client.delete(made.id)
+    for gone in (client.get(made.id), client.delete(made.id), client.update(made), client.delete_provider("nobody")):
+        with pytest.raises(NotFound):
+            await gone
+
+
+async def test_lookup(client: RetrieverClient, http: httpx2.AsyncClient) -> None:
+    await imported(client)
+    answer = await http.post("/apis:lookup", json={"ids": ["the-zoo.listTickets", "nope", "the-zoo.addAnimal"]})
+    assert [found["name"] for found in answer.json()["apis"]] == ["listTickets", "addAnimal"]
+
+
+@pytest.mark.parametrize("text", ["{", "- a", "openapi: 3.1.0", "a: &a [*a]", '{"openapi": "9", "paths": {}}'])
+async def test_a_bad_document_is_refused_before_anything_is_streamed(client: RetrieverClient, text: str) -> None:
+    await imported(client)
+    with pytest.raises(InvalidDocument):
+        await imported(client, text, provider="the-zoo")
+    assert (await client.status()).apis == 3
+
+
+async def test_limits(http: httpx2.AsyncClient) -> None:
+    big = json.dumps({"document": "x" * 100_000})
+    assert (await http.post("/imports", content=big, headers={"Content-Type": "application/json"})).status_code == 422
+    big = json.dumps({"document": "x" * 300_000})
+    answer = await http.post("/imports", content=big, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["limit_bytes"]) == (413, 200_000)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/retrieve", {"query": ""}),
+        ("POST", "/retrieve", {"query": "x" * 10_001}),
+        ("POST", "/retrieve", {"query": "x", "k": 0}),
+        ("POST", "/retrieve", {"query": "x", "surprise": 1}),
+        ("GET", "/apis?limit=0", None),
+        ("GET", "/apis?provider=%00", None),
+        ("GET", "/apis/%00", None),
+        ("GET", "/apis/a%20b", None),
+        ("DELETE", "/providers/NOT%20ONE", None),
+        ("POST", "/apis", {"id": "a"}),
+        ("POST", "/apis:lookup", {"ids": ["a b"]}),
+        ("POST", "/imports", {"document": "x", "provider": "../../etc"}),
+        ("POST", "/imports", {"document": "x", "server": "file:///etc"}),
+    ],
+)
+async def test_bad_input_is_a_problem(http: httpx2.AsyncClient, method: str, path: str, body: Any) -> None:
+    answer = await http.request(method, path, json=body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_readiness_tells_the_truth(app: FastAPI, http: httpx2.AsyncClient) -> None:
+    assert (await http.get("/readyz")).json()["checks"] == {"catalogue": "ok"}
+    assert b"nestor_catalogue_apis 0.0" in (await http.get("/metrics")).content

@@ -1,0 +1,225 @@
+"""Broken, enormous and malicious documents: a clear refusal or a skipped operation, never a crash, never a fetch."""
+
+import contextlib
+import copy
+import json
+import random
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retriever_svc.importers import Limits, import_document
+from services.errors import InvalidDocument
+from tests.unit.retriever_svc.documents import document, imported, json_body, operation, skipped_reason
+from tests.unit.retriever_svc.test_importer_schemas import SWAGGER
+
+
+def bomb(levels: int) -> str:
+    """Nine aliases of nine aliases of ...: 9 ** levels values."""
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, levels)]
+    return "\n".join([*lines, "openapi: 3.1.0", "info: {title: x}", "paths: {}"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid JSON"),
+        ('{"openapi": "3.1.0", "paths": {}} trailing', "not valid JSON"),
+        ('{"openapi": NaN}', "not valid JSON"),
+        ("[1, 2]", "not an object"),
+        ("just words", "not an object"),
+        ("a: [", "neither JSON nor valid YAML"),
+        ("a: !!python/object/apply:os.system [id]", "neither JSON nor valid YAML"),
+        ("a: *nowhere", "alias"),
+        ("a: &a [*a]", "alias"),
+        ("? {a: b}\n: c", "YAML"),
+        ("n: " + "9" * 5_000, "YAML"),
+        ("{}", "neither `openapi` nor `swagger`"),
+        ('{"openapi": "2.0"}', "this document says openapi '2.0'"),
+        ('{"openapi": "3.2.0", "paths": {}}', "3.2.0"),
+        ('{"openapi": ["3.1.0"], "paths": {}}', "this document says"),
+        ('{"swagger": "1.2", "paths": {}}', "1.2"),
+        ('{"openapi": "3.1.0"}', "no `paths`"),
+        ('{"openapi": "3.1.0", "paths": []}', "no `paths`"),
+        ("[" * 100_000, "JSON"),
+        ("a: " + "[" * 50_000, "levels deep"),
+        ("- " * 50_000, "levels deep"),
+        (bomb(12), "aliases"),
+        ("a: &a {b: c}\n" + "\n".join(f"k{n}: {{<<: [{','.join(['*a'] * 99)}]}}" for n in range(99)), "openapi"),
+    ],
+)
+def test_documents_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidDocument) as refusal:
+        import_document(text)
+    assert message in refusal.value.detail
+    assert len(refusal.value.detail) < 600
+
+
+def test_the_limits_of_a_document() -> None:
+    text = json.dumps(document({f"/{n}": {"get": operation()} for n in range(20)}))
+    with pytest.raises(InvalidDocument, match="bytes"):
+        import_document(text, limits=Limits(document_bytes=100))
+    with pytest.raises(InvalidDocument, match="20 operations"):
+        import_document(text, limits=Limits(operations=19))
+    with pytest.raises(InvalidDocument, match="values"):
+        import_document(text, limits=Limits(nodes=100))
+    with pytest.raises(InvalidDocument, match="levels deep"):
+        import_document(text, limits=Limits(depth=3))
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["other.yaml#/A", "https://evil.example/a.json", "file:///etc/passwd", "//evil.example/x", "a.json", "#anchor"],
+)
+def test_nothing_is_fetched(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_: object) -> None:
+        raise AssertionError("the importer opened a socket")
+
+    monkeypatch.setattr(socket, "socket", no_network)
+    there = {"$ref": reference}
+    deep: dict[str, Any] = {
+        "components": {"schemas": {"A": {"properties": {"b": {"$ref": "#/components/schemas/B"}}}, "B": there}}
+    }
+    for bad in (
+        operation(parameters=[there]),
+        operation(parameters=[{"name": "p", "in": "query", "schema": there}]),
+        operation(requestBody=there),
+        operation(requestBody=json_body(there)),
+        operation(requestBody=json_body({"type": "object", "properties": {"a": there}})),
+        operation(responses={"200": there}),
+        operation(responses={"200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}}),
+    ):
+        assert reference in skipped_reason(bad, **deep)
+    result = imported(document({"/x": there, "/y": {"get": operation()}}))
+    assert [api.path for api in result.apis] == ["/y"]
+    assert reference in result.skipped[0].reason
+
+
+@pytest.mark.parametrize("weird", [None, True, 0, "x", [], [[]], {"$ref": 3}, {"$ref": "#"}, {"$ref": "#/paths"}])
+def test_weird_types_anywhere(weird: Any) -> None:
+    root = document(
+        {
+            "/a": weird,
+            "/b": {"get": weird, "parameters": weird, "servers": weird, "post": operation()},
+            "/c": {"get": operation(parameters=weird, requestBody=weird, responses=weird, security=weird, tags=weird)},
+            "/d": {"put": operation(operationId=weird, summary=weird, servers=weird, deprecated=weird)},
+            "/e": {"put": operation(requestBody={"content": weird}, responses={"200": {"content": weird}})},
+            "/f": {"put": operation(requestBody=json_body({"properties": weird, "allOf": weird}), parameters=[weird])},
+        },
+        components=weird,
+        security=weird,
+        servers=weird,
+        tags=weird,
+    )
+    result = imported(root, provider="zoo")
+    assert any(api.path == "/d" for api in result.apis)
+    for key in ("securityDefinitions", "definitions", "consumes", "schemes", "host", "basePath"):
+        imported({**root, "openapi": None, "swagger": "2.0", key: weird} | {"openapi": "3.0.0"}, provider="zoo")
+
+
+def test_text_that_no_database_takes_is_replaced() -> None:
+    api = imported(document({"/x": {"get": operation(summary="a\x00b")}})).apis[0]
+    assert api.summary == "a\ufffdb"
+    with pytest.raises(InvalidDocument):
+        import_document('{"openapi": "3.1.0", "info": "\\ud800"}')
+
+
+RICH = document(
+    {
+        "/pets/{id}": {
+            "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
+            "put": operation(
+                requestBody=json_body({"allOf": [{"$ref": "#/components/schemas/Pet"}, {"properties": {"x": {}}}]}),
+                responses={"200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}}},
+                security=[{"key": []}],
+                tags=["a"],
+            ),
+        }
+    },
+    components={
+        "schemas": {
+            "Pet": {
+                "type": "object",
+                "required": ["id"],
+                "properties": {
+                    "id": {"type": "integer", "readOnly": True},
+                    "friend": {"$ref": "#/components/schemas/Pet"},
+                },
+            }
+        },
+        "securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "k"}},
+    },
+)
+
+_JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=20),
+    st.sampled_from(
+        ["#", "#/", "#/components/schemas/Pet", "#/paths/~1pets~1{id}/put", "x.json", "/", "{", "http://["]
+    ),
+    st.just({"$ref": "#/components/schemas/Pet"}),
+    st.just([{"$ref": "#/components/schemas/Pet"}]),
+    st.lists(st.none(), max_size=2),
+    st.dictionaries(st.text(max_size=5), st.integers(0, 9), max_size=2),
+)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, key) of a JSON value."""
+    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+    here = [(value, key) for key, _ in items]
+    return here + [place for _, child in items if isinstance(child, (dict, list)) for place in places(child)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.randoms(use_true_random=False), st.lists(_JUNK, min_size=1, max_size=6), st.booleans())
+def test_mutated_documents_never_crash(chance: random.Random, junk: list[Any], old: bool) -> None:
+    import yaml
+
+    root = yaml.safe_load(SWAGGER) if old else copy.deepcopy(RICH)
+    for value in junk:
+        container, key = chance.choice(places(root))
+        action = chance.randrange(3)
+        if action == 0:
+            container[key] = value
+        elif action == 1 and isinstance(container, dict):
+            container[str(value)[:50] or "k"] = container.pop(key)
+        elif action == 2:
+            del container[key]
+        if not root:
+            break
+    try:
+        result = import_document(json.dumps(root), provider="zoo")
+    except InvalidDocument:
+        return
+    assert len({api.id for api in result.apis}) == len(result.apis)
+    for api in result.apis:
+        assert len({parameter.name for parameter in api.parameters}) == len(api.parameters)
+        assert all(ref.removeprefix("#/$defs/") in api.definitions for ref in references(api.model_dump(mode="json")))
+
+
+def references(value: Any) -> list[str]:
+    """The references that stand in schemas; one that is a mere value (`default`, `examples`) is none."""
+    if isinstance(value, list):
+        return [ref for item in value for ref in references(item)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["$ref"]] if isinstance(value.get("$ref"), str) and value["$ref"].startswith("#/$defs/") else []
+    return own + [
+        ref for key, item in value.items() if key not in ("default", "examples", "enum") for ref in references(item)
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for candidate in (text, f"openapi: 3.1.0\npaths: {text}", '{"openapi": "3.1.0", "paths": {}, "x": ' + text):
+        with contextlib.suppress(InvalidDocument):
+            import_document(candidate, provider="zoo")
