@@ -43,7 +43,7 @@ Text = Annotated[str, Query(min_length=1, max_length=MAX_QUERY_CHARS, descriptio
 @router.post("/retrieve", summary="Which APIs could serve this request?")
 async def retrieve(body: RetrieveRequest, service: Service) -> RetrieveResponse:
     """The best `k` APIs over all clauses of the request, exact names first; the last clause is the whole request."""
-    found = await service.find(body.query, body.k, body.providers)
+    found = await service.find(body.query, body.k, body.suppliers, body.providers)
     candidates = tuple(
         Candidate(
             api=api,
@@ -51,6 +51,7 @@ async def retrieve(body: RetrieveRequest, service: Service) -> RetrieveResponse:
             signals=Signals(dense=hit.dense, lexical=hit.lexical),
             clause=hit.clause,
             clause_scores=hit.clause_scores,
+            role=hit.role,
         )
         for hit, api in found.hits
     )

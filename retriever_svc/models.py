@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from services.contracts.api import Api
 
@@ -16,6 +17,9 @@ class Entry:
         content_hash: of the document; tells whether a document read later is still the one that was indexed.
         text_hash: SHA-256 of the text that was embedded.
         lexical: the words it is found by, separated by blanks.
+        inputs: the words of each required parameter, a line each.
+        outputs: the words of what it answers; empty where a call may change state, since none is made for its output.
+        open: whether a person can call it with words alone: no required parameter wants a code, a number or a date.
     """
 
     number: int
@@ -28,6 +32,9 @@ class Entry:
     content_hash: str
     text_hash: str
     lexical: str
+    inputs: str = ""
+    outputs: str = ""
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,9 @@ class Record:
     embedded: str
     text_hash: str
     lexical: str
+    inputs: str
+    outputs: str
+    open: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +71,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A ranked API. ``clause`` is the clause that ranks it best; ``dense`` and ``lexical`` are its signals there."""
+    """A ranked API. ``clause`` is the clause that ranks it best; ``dense`` and ``lexical`` are its signals there.
+
+    A supplier matches no clause by itself: its scores are 0.
+    """
 
     entry: Entry
     score: float
@@ -69,3 +82,9 @@ class Hit:
     lexical: float
     clause: int
     clause_scores: tuple[float, ...]
+    role: Literal["match", "supplier"] = "match"
+
+    @classmethod
+    def supplier(cls, entry: Entry, clauses: int) -> Hit:
+        """An API that is there for what it answers with."""
+        return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier")

@@ -102,11 +102,11 @@ class CatalogueService:
             self._checked_at = time.monotonic()
             return self._snapshot
 
-    async def find(self, query: str, k: int, providers: tuple[str, ...] = ()) -> Found:
-        """The best ``k`` APIs for a request, with their documents."""
+    async def find(self, query: str, k: int, suppliers: int = 0, providers: tuple[str, ...] = ()) -> Found:
+        """The best ``k`` APIs for a request and up to ``suppliers`` more that supply them, with their documents."""
         for _ in range(_ATTEMPTS):
             snapshot = await self._current()
-            clauses, hits = await self._rank(snapshot, query, k, providers)
+            clauses, hits = await self._rank(snapshot, query, k, suppliers, providers)
             apis = await self._documents([hit.entry for hit in hits])
             if apis is not None:
                 return Found(snapshot.version, clauses, tuple(zip(hits, apis, strict=True)))
@@ -121,7 +121,7 @@ class CatalogueService:
         snapshot = await self._current()
         if query is not None:
             providers = (provider,) if provider is not None else ()
-            _, hits = await self._rank(snapshot, query, offset + limit, providers)
+            _, hits = await self._rank(snapshot, query, offset + limit, 0, providers)
             total = len(snapshot.entries) if provider is None else len(snapshot.providers.get(provider, ()))
             return snapshot.version, total, hits[offset:]
         entries: Sequence[Entry] = snapshot.entries
@@ -244,9 +244,9 @@ class CatalogueService:
         return self._snapshot
 
     async def _rank(
-        self, snapshot: Snapshot, query: str, k: int, providers: tuple[str, ...]
+        self, snapshot: Snapshot, query: str, k: int, suppliers: int, providers: tuple[str, ...]
     ) -> tuple[tuple[Clause, ...], list[Hit]]:
-        return await self._searches.run(find, snapshot, self._encoder, query, k, providers, self._options)
+        return await self._searches.run(find, snapshot, self._encoder, query, k, suppliers, providers, self._options)
 
     async def _documents(self, entries: Sequence[Entry]) -> list[Api] | None:
         """The entries' APIs, or None where one of them has changed since it was indexed."""

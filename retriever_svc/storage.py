@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 from sqlalchemy import (
+    Boolean,
     Column,
     DateTime,
     Integer,
@@ -49,6 +50,9 @@ APIS = Table(
     Column("content_hash", String(64), nullable=False),
     Column("text_hash", String(64), nullable=False, index=True),
     Column("lexical", Text, nullable=False),
+    Column("inputs", Text, nullable=False),
+    Column("outputs", Text, nullable=False),
+    Column("open", Boolean, nullable=False),
     Column("document", Text, nullable=False),
     # Without it SQLite gives the number of a deleted last row out again.
     sqlite_autoincrement=True,
@@ -275,7 +279,7 @@ def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
     return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
-def _row(record: Record) -> dict[str, str]:
+def _row(record: Record) -> dict[str, object]:
     api = record.api
     head = {"id": api.id, "provider": api.provider, "name": api.name, "method": api.method, "path": api.path}
     # PostgreSQL stores no NUL in text; only these copies of the document's fields lose it.
@@ -284,5 +288,8 @@ def _row(record: Record) -> dict[str, str]:
         "content_hash": api.content_hash,
         "text_hash": record.text_hash,
         "lexical": record.lexical,
+        "inputs": record.inputs,
+        "outputs": record.outputs,
+        "open": record.open,
         "document": api.model_dump_json(ensure_ascii=True),
     }

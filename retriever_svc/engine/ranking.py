@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.snapshot import Snapshot, exact_key
-from retriever_svc.engine.texts import words
+from retriever_svc.engine.suppliers import find_suppliers
 from retriever_svc.engine.vectors import Ids
+from retriever_svc.engine.words import words
 from retriever_svc.models import Hit
 from services.contracts.api import Clause
 from services.encoder import Encoder, Vectors
@@ -57,15 +58,22 @@ class _Scores:
 
 
 def find(
-    snapshot: Snapshot, encoder: Encoder, query: str, k: int, providers: tuple[str, ...], options: RankingOptions
+    snapshot: Snapshot,
+    encoder: Encoder,
+    query: str,
+    k: int,
+    suppliers: int,
+    providers: tuple[str, ...],
+    options: RankingOptions,
 ) -> tuple[tuple[Clause, ...], list[Hit]]:
-    """The clauses of a request, the whole of it as the last one, and the best ``k`` APIs. Blocks: run it on a pool.
+    """The clauses of a request, the whole of it as the last one, and the best APIs. Blocks: run it on a pool.
 
     Args:
         snapshot: where to look.
         encoder: the one whose vectors the snapshot holds.
         query: the request.
         k: budget over all clauses.
+        suppliers: budget of further APIs that supply what the best ones require; they come last.
         providers: only these; empty for all.
         options: how the signals are joined.
     """
@@ -85,7 +93,9 @@ def find(
 
     ranked = sorted(range(len(scores.positions)), key=order)
     chosen = sorted(_within_budget(scores.fused, ranked, len(exact), k), key=order)
-    return clauses, [_hit(snapshot, scores, m, int(scores.positions[m]) in rank_of) for m in chosen]
+    hits = [_hit(snapshot, scores, m, int(scores.positions[m]) in rank_of) for m in chosen]
+    supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers else []
+    return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
 
 
 def _within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retriever_svc.engine.lexical import LexicalIndex
 from retriever_svc.engine.vectors import FlatIndex, Ids, VectorIndex, as_ids
@@ -25,6 +26,8 @@ class Snapshot:
         positions: from a number to a position.
         vectors: by number.
         lexical: by position.
+        outputs: what each API answers with, by position.
+        open: (n,) whether each API can be called with words alone.
         providers: (m,) positions of each provider's APIs.
         exact: positions by exact name, path and id, as :func:`exact_key` writes them.
     """
@@ -35,13 +38,16 @@ class Snapshot:
     positions: Mapping[int, int]
     vectors: VectorIndex
     lexical: LexicalIndex
+    outputs: LexicalIndex
+    open: NDArray[np.bool_]
     providers: Mapping[str, Ids]
     exact: Mapping[str, tuple[int, ...]]
 
     @classmethod
     def empty(cls, dimension: int) -> Snapshot:
         """Nothing, older than any version of a catalogue."""
-        return cls(-1, (), as_ids([]), {}, FlatIndex(dimension), LexicalIndex([]), {}, {})
+        nothing = LexicalIndex([])
+        return cls(-1, (), as_ids([]), {}, FlatIndex(dimension), nothing, nothing, np.zeros(0, dtype=bool), {}, {})
 
     def missing(self, listing: Listing) -> set[str]:
         """Hashes of the texts whose vectors this snapshot cannot hand on to the listing's."""
@@ -66,6 +72,8 @@ class Snapshot:
             index.upsert(as_ids([e.number for e in changed]), np.stack([vectors[e.text_hash] for e in changed]))
         texts = [entry.lexical for entry in listing.entries]
         same_texts = texts == [entry.lexical for entry in self.entries]
+        outputs = [entry.outputs for entry in listing.entries]
+        same_outputs = outputs == [entry.outputs for entry in self.entries]
         return Snapshot(
             version=listing.version,
             entries=listing.entries,
@@ -73,6 +81,8 @@ class Snapshot:
             positions={entry.number: position for position, entry in enumerate(listing.entries)},
             vectors=index,
             lexical=self.lexical if same_texts else LexicalIndex(texts),
+            outputs=self.outputs if same_outputs else LexicalIndex(outputs),
+            open=np.array([entry.open for entry in listing.entries], dtype=bool),
             providers=_by_provider(listing.entries),
             exact=_by_key(listing.entries),
         )

@@ -142,6 +142,9 @@ class RetrieveRequest(Contract):
 
     query: Query
     k: int = Field(default=10, ge=1, le=100, description="The budget of candidates over all clauses.")
+    suppliers: int = Field(
+        default=6, ge=0, le=50, description="Budget of further APIs that answer with what the best candidates require."
+    )
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only these providers; empty: all.")
 
 
@@ -168,6 +171,9 @@ class Candidate(Contract):
     signals: Signals = Signals()
     clause: int = Field(default=0, ge=0, description="Index of the clause that ranks it best.")
     clause_scores: tuple[float, ...] = Field(default=(), description="Its score for each clause, in their order.")
+    role: Literal["match", "supplier"] = Field(
+        default="match", description="A supplier matches no clause; it answers with what a match requires."
+    )
 
 
 class RetrieveResponse(Contract):

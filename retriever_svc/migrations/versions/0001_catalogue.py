@@ -26,6 +26,9 @@ def upgrade() -> None:
         sa.Column("content_hash", sa.String(64), nullable=False),
         sa.Column("text_hash", sa.String(64), nullable=False),
         sa.Column("lexical", sa.Text, nullable=False),
+        sa.Column("inputs", sa.Text, nullable=False),
+        sa.Column("outputs", sa.Text, nullable=False),
+        sa.Column("open", sa.Boolean, nullable=False),
         sa.Column("document", sa.Text, nullable=False),
         sqlite_autoincrement=True,
     )

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
-from retriever_svc.engine.texts import record, spaced, words
+from retriever_svc.engine.texts import record
 from retriever_svc.engine.vectors import FlatIndex, as_ids
+from retriever_svc.engine.words import spaced, words
 from retriever_svc.models import Entry, Listing
 from services.contracts.api import Api
 from services.encoder import Encoder, load_encoder
@@ -52,12 +53,12 @@ def snapshot(encoder: Encoder) -> Snapshot:
 
 
 def ids(snapshot: Snapshot, encoder: Encoder, query: str, k: int = 3, providers: tuple[str, ...] = ()) -> list[str]:
-    return [hit.entry.id for hit in find(snapshot, encoder, query, k, providers, RankingOptions())[1]]
+    return [hit.entry.id for hit in find(snapshot, encoder, query, k, 0, providers, RankingOptions())[1]]
 
 
 def test_every_clause_gets_its_api(snapshot: Snapshot, encoder: Encoder) -> None:
     query = "What public holidays are there in Norway, convert 30 EUR to NOK and then send a text to Ola"
-    clauses, hits = find(snapshot, encoder, query, 4, (), RankingOptions())
+    clauses, hits = find(snapshot, encoder, query, 4, 0, (), RankingOptions())
     assert [clause.text for clause in clauses][-1] == query
     best = {clauses[hit.clause].text: hit.entry.name for hit in reversed(hits)}
     assert best["send a text to Ola"] == "sendMessage"
@@ -113,7 +114,7 @@ def test_ties_are_broken_by_id(encoder: Encoder) -> None:
     twins = tuple(api("same", "The very same words", provider=provider) for provider in ("c", "a", "b"))
     twins = tuple(one.model_copy(update={"name": "x", "path": "/x"}) for one in twins)
     snapshot = snapshot_of(tuple(twins), encoder)
-    entries = [hit.entry.id for hit in find(snapshot, encoder, "words", 3, (), RankingOptions(dense_weight=0))[1]]
+    entries = [hit.entry.id for hit in find(snapshot, encoder, "words", 3, 0, (), RankingOptions(dense_weight=0))[1]]
     assert entries == ["a.same", "b.same", "c.same"]
 
 
@@ -129,6 +130,7 @@ def test_a_snapshot_advances_and_the_old_one_stays_as_it_was(snapshot: Snapshot,
 def test_identifiers_become_words() -> None:
     assert spaced("getUserById") == "get User By Id"
     assert spaced("HTTPServer_list-all/{id}") == "HTTP Server list all id"
+    assert words("Remind me, reminders") == ["remind", "remind"]
     assert words("The holidays of Île-de-France, cities and parties") == [
         "holiday",
         "ile",

@@ -1,0 +1,68 @@
+"""What an API takes and gives, in words: how suppliers of an input are found (see :mod:`suppliers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from pydantic import JsonValue
+
+from retriever_svc.engine.words import words
+from services.contracts.api import Api, Location, Parameter
+
+_MAX_INPUTS = 12
+_MAX_FIELDS = 80
+_MAX_DEPTH = 5
+_DESCRIPTION = 80
+_CLOSING = ("pattern", "format", "enum", "const")
+
+
+def input_lines(api: Api) -> str:
+    """The words of each required parameter, a line each: those of its name, a tab, those of its description."""
+    required = [parameter for parameter in api.parameters if parameter.required][:_MAX_INPUTS]
+    return "\n".join("\t".join(map(" ".join, _words(p.name, p.description))) for p in required)
+
+
+def output_words(api: Api) -> str:
+    """The words of the response's fields; none for a call that may change state."""
+    if api.mutating:
+        return ""
+    fields = [_words(*field) for field in islice(_fields(api.response.json_schema, api, 0), _MAX_FIELDS)]
+    return " ".join(word for name, text in fields for word in (*name, *text))
+
+
+def is_open(api: Api) -> bool:
+    """Whether every required parameter is free text, outside the path."""
+    return all(_free_text(parameter) for parameter in api.parameters if parameter.required)
+
+
+def _free_text(parameter: Parameter) -> bool:
+    schema = parameter.json_schema
+    return (
+        parameter.location is not Location.PATH
+        and schema.get("type") == "string"
+        and not any(keyword in schema for keyword in _CLOSING)
+    )
+
+
+def _words(name: str, description: str) -> tuple[list[str], list[str]]:
+    return words(name), words(description[:_DESCRIPTION])
+
+
+def _fields(schema: JsonValue, api: Api, depth: int) -> Iterator[tuple[str, str]]:
+    """Names and descriptions of a schema's properties, lists and references walked through."""
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        yield from _fields(api.definitions.get(reference.removeprefix("#/$defs/")), api, depth + 1)
+    properties = schema.get("properties")
+    for name, inner in properties.items() if isinstance(properties, dict) else ():
+        text = inner.get("description") if isinstance(inner, dict) else None
+        yield name, text if isinstance(text, str) else ""
+        yield from _fields(inner, api, depth + 1)
+    yield from _fields(schema.get("items"), api, depth + 1)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        branches = schema.get(keyword)
+        for branch in branches if isinstance(branches, list) else ():
+            yield from _fields(branch, api, depth + 1)
