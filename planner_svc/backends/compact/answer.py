@@ -7,19 +7,25 @@ from typing import Literal
 
 from planner_svc.backends.compact.chain import Call, Said
 from planner_svc.backends.compact.profile import Field, Library
-from planner_svc.backends.compact.text import STOP, Word, overlap
+from planner_svc.backends.compact.text import STOP, Word, overlap, stem
 
 Asks = Literal["when", "time", "number", "truth", "where", "who", "thing"]
 
 MARGIN = 0.08
+NAMED_MARGIN = 0.25
 MAX_FIELDS = 4
 MAX_CONFIRMED = 12
 STANDS_OUT = 0.25
+_COMPUTED = frozenset(stem(w) for w in "computed converted new result resulting shifted".split())
+_CODES = frozenset("code id identifier number key iata sku symbol".split())
 
 _TRUTH = re.compile(
     r"\s*(?:and\s+|so\s+)?(?:is|are|was|were|does|do|did|has|have|can|will|should|would)\b", re.IGNORECASE
 )
-_TRUTH_INSIDE = re.compile(r"\b(?:whether|(?:check|tell me|know|see)\s+if|valid)\b", re.IGNORECASE)
+_TRUTH_INSIDE = re.compile(
+    r"^\s*(?:please\s+)?(?:check|validate|verify)\b|\b(?:whether|(?:check|tell me|know|see)\s+if|valid)\b",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(
     r"\bhow\s+(?:many|much|long|far|high|tall|deep|heavy|old|big|large|fast|wide|often)\b|\bnumber of\b", re.IGNORECASE
 )
@@ -28,8 +34,13 @@ _TIME = re.compile(
 )
 _WHEN = re.compile(r"\bwhen\b|\b(?:what|which|on which)\s+(?:date|day)\b|\bwhat date\b", re.IGNORECASE)
 _FOCUS = re.compile(
-    r"\b(?:which|what|how many|how much|what's|what is|what are|what was|whose|the|a|an|me|its?|their|his|her|in|and)\s+"
-    r"(?:the\s+|kind of\s+)?(?P<words>(?:[a-z][\w'-]*\s*){1,4})"
+    r"\b(?:which|what|whose|how\s+(?:many|much)|what's|what\s+(?:is|are|was|were|will\s+be))\s+(?:the\s+)?"
+    r"(?P<words>(?:[a-z][\w'-]*\s*){1,4})",
+    re.IGNORECASE,
+)
+_MENTIONED = re.compile(
+    r"\b(?:the|an?|me|its?|their|his|her|in|and|need|count)\s+(?:the\s+)?(?P<words>(?:[a-z][\w'-]*\s*){1,4})",
+    re.IGNORECASE,
 )
 _PLURAL = re.compile(
     r"\b(?:list|all|which|what(?:\s+are)?|every|show|the|any)\s+(?:[a-z-]+\s+){0,3}[a-z-]{2,}s\b", re.IGNORECASE
@@ -46,6 +57,7 @@ class Question:
         stems: All its content stems.
         plural: Whether more than one of a thing is wanted.
         text: Its words, for comparing meanings.
+        start: Where the text begins in the request.
     """
 
     asks: Asks
@@ -53,16 +65,28 @@ class Question:
     stems: frozenset[str]
     plural: bool
     text: str
+    start: int
 
 
-def read_question(text: str, words: Sequence[Word]) -> Question:
+def read_question(text: str, words: Sequence[Word], start: int = 0) -> Question:
     """Read what a part of a request asks for."""
     content = [word for word in words if word.text.lower() not in STOP]
     by_text = {word.text.lower(): word.stem for word in content}
-    focus = {
-        by_text[part.lower()] for m in _FOCUS.finditer(text) for part in m["words"].split() if part.lower() in by_text
-    }
-    return Question(_asks(text), frozenset(focus), frozenset(w.stem for w in content), bool(_PLURAL.search(text)), text)
+    focus = _after(_FOCUS, text, by_text) or _after(_MENTIONED, text, by_text)
+    return Question(
+        _asks(text), frozenset(focus), frozenset(w.stem for w in content), bool(_PLURAL.search(text)), text, start
+    )
+
+
+def _after(pattern: re.Pattern[str], text: str, known: dict[str, str]) -> set[str]:
+    """Stems of the words after each match, up to the first that is no content word."""
+    found: set[str] = set()
+    for match in pattern.finditer(text):
+        for part in match["words"].split():
+            if part.lower() not in known:
+                break
+            found.add(known[part.lower()])
+    return found
 
 
 def _asks(text: str) -> Asks:
@@ -102,22 +126,27 @@ class Answerer:
         if not ranked or ranked[0][0] < STANDS_OUT:
             return [field for _, field in ranked[:MAX_FIELDS]]
         best = ranked[0][0]
-        chosen = [field for score, field in ranked if score >= best - MARGIN][:MAX_FIELDS]
+        chosen = [f for score, f in ranked if score >= best - (NAMED_MARGIN if _named(f, question) else MARGIN)][
+            :MAX_FIELDS
+        ]
         return [f for f in chosen if not any(f is not o and f.path[: len(o.path)] == o.path for o in chosen)]
 
     def _ranked(self, call: Call, question: Question) -> list[tuple[float, Field]]:
+        asked = _residue(call, question)
         echoed = {name for name, argument in call.arguments.items() if isinstance(argument, Said)}
-        found = [(self._field_score(call, field, question, echoed), field) for field in call.profile.fields]
+        found = [(self._field_score(field, question, asked, echoed), field) for field in call.profile.fields]
         return sorted(found, key=lambda pair: (-pair[0], len(pair[1].path)))
 
-    def _field_score(self, call: Call, field: Field, question: Question, echoed: set[str]) -> float:
+    def _field_score(self, field: Field, question: Question, asked: str, echoed: set[str]) -> float:
         words = frozenset(field.words)
-        score = 0.5 * max(self._library.similarity(question.text, field.text), 0.0)
+        score = 0.5 * max(self._library.similarity(asked, field.text), 0.0)
         score += 0.3 * overlap(words, question.focus) + 0.15 * overlap(words, question.stems)
-        score += 0.1 * bool(field.about & question.focus)
+        score += 0.2 * overlap(question.focus, field.about | words)
         score += _type_score(field, question)
-        if field.name in echoed:
+        if field.name in echoed and not field.about & _COMPUTED:
             score -= 0.4
+        if field.listed or question.asks == "thing":
+            score += _identity(field, question)
         if field.paging and question.asks != "number":
             score -= 0.3
         if "object" in field.kinds:
@@ -125,6 +154,30 @@ class Answerer:
         if field.listed and "array" not in field.kinds:
             score -= 0.1 if question.plural else 0.0
         return score - 0.01 * len(field.path)
+
+
+def _named(field: Field, question: Question) -> bool:
+    return bool(field.words) and set(field.words) <= question.focus
+
+
+def _residue(call: Call, question: Question) -> str:
+    """The question without the values that the call was given: what is left is what is asked for."""
+    text = question.text
+    for span in call.used:
+        start, end = span.start - question.start, span.end - question.start
+        if 0 <= start < end <= len(text):
+            text = text[:start] + " " * (end - start) + text[end:]
+    return " ".join(text.split())
+
+
+def _identity(field: Field, question: Question) -> float:
+    """ "Which airport" and "the airport code" ask for the thing itself: its name, and what it is known by."""
+    if not question.focus & frozenset(stem(word) for word in field.holder.split()):
+        return 0.0
+    code = bool(question.focus & _CODES)
+    if field.first:
+        return 0.3 if code else 0.22
+    return 0.22 if field.words == ("name",) and not code else 0.0
 
 
 def _type_score(field: Field, question: Question) -> float:

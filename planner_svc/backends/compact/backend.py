@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -11,6 +12,7 @@ from planner_svc.backends.compact.fit import Fitter
 from planner_svc.backends.compact.links import Links
 from planner_svc.backends.compact.profile import Library, Profile
 from planner_svc.backends.compact.segments import MAX_CHARS, segments
+from planner_svc.backends.compact.text import stems
 from planner_svc.backends.compact.values import Span, find_spans
 from planner_svc.models import PlanDraft
 from services.compute import ComputePool
@@ -68,7 +70,9 @@ class CompactBackend:
         american = (request.context.locale or "").replace("_", "-").endswith("-US")
         text = request.query[:MAX_CHARS]
         jargon = frozenset(word for profile in profiles for word in profile.jargon)
-        return [s for s in find_spans(text, now, month_first=american) if not _is_jargon(s, text, jargon)]
+        spans = [s for s in find_spans(text, now, month_first=american) if not _is_jargon(s, text, jargon)]
+        known = frozenset(word for profile in profiles for word in profile.vocabulary)
+        return [replace(s, kind="thing") if _is_thing(s, known) else s for s in spans]
 
 
 def read_clock(context: Context) -> datetime:
@@ -85,6 +89,10 @@ def read_clock(context: Context) -> datetime:
 def _is_jargon(span: Span, text: str, jargon: frozenset[str]) -> bool:
     counted = re.search(r"\d\s*$", text[max(span.start - 3, 0) : span.start]) is not None
     return span.kind == "code" and span.text in jargon and not counted
+
+
+def _is_thing(span: Span, known: frozenset[str]) -> bool:
+    return span.kind == "phrase" and not known.intersection(stems(span.text))
 
 
 def _demonstrated(request: PlanRequest) -> tuple[dict[str, float], frozenset[tuple[str, str]]]:
@@ -126,4 +134,4 @@ def confidence_of(choices: Sequence[Choice]) -> float:
     """How likely the first choice is right: what it explains, how relevant it is and how its arguments fit."""
     first = choices[0]
     filled = sum(call.quality for call in first.calls) / len(first.calls)
-    return min(max(0.45 * first.explained + 0.6 * first.relevance + 0.1 * filled - 0.15, 0.0), 1.0)
+    return min(max(0.55 * first.explained + min(first.relevance, 0.4) + 0.15 * filled - 0.1, 0.0), 1.0)

@@ -18,10 +18,11 @@ from planner_svc.backends.compact.values import HARD, Role, Span
 
 MAX_DEPTH = 4
 STRONG = 0.55
+FREE_TEXT = 0.4
 WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
-OPTIONAL_LINK = 0.5
+OPTIONAL_LINK = 0.7
 MAX_PRODUCERS = 6
 
 
@@ -135,8 +136,11 @@ class Composer:
 
     def _take(self, call: Call, fits: Iterable[tuple[Slot, Fit]], required: float, optional: float) -> None:
         """Fill open arguments with the best values that are left, each used once."""
+        searches = not any(slot.required for slot in call.profile.slots)
         for slot, fit in fits:
-            enough = fit.score >= (required if slot.required else optional)
+            easy = _is_free(slot) or fit.span.kind == "number"
+            needed = min(required, FREE_TEXT) if easy else required
+            enough = fit.score >= (needed if slot.required or (searches and _is_free(slot)) else optional)
             if enough and slot.name not in call.arguments and not any(fit.span.overlaps(s) for s in call.used):
                 call.arguments[slot.name] = Said(fit.value, fit.span, fit.score)
                 call.used.append(fit.span)
@@ -182,9 +186,13 @@ class Composer:
             if best is not None and strength < best.score - 0.15:
                 break
             made = self._derive(producer, left, depth + 1, banned | {producer.api.id}, slot.role)
-            if made.missing or not made.used or made.quality < WEAK:
+            if made.missing or not made.used or made.quality < WEAK or _echoes(made, link.field):
                 continue
-            score = strength * (0.4 + 0.6 * _grip(made)) - 0.03 * len(made.calls())
+            score = (
+                strength * (0.4 + 0.6 * _grip(made))
+                - 0.08 * (len(made.calls()) - 1)
+                + 0.12 * len([s for s in made.used if s.kind in HARD])
+            )
             if (producer.api.id, call.profile.api.id) in self._preferred:
                 score += 0.1
             if best is None or score > best.score:
@@ -230,17 +238,29 @@ class Composer:
         self._take(call, said, WEAK, LEFTOVER)
         for slot in call.profile.slots:
             left = [s for s in free if s.kind in HARD and not any(s.overlaps(used) for used in call.used)]
-            if slot.required or slot.paging or slot.name in call.arguments or not left:
+            said_only = slot.required or slot.paging or not (slot.temporal or slot.specific) or slot.kinds != {"string"}
+            if said_only or slot.name in call.arguments or not left:
                 continue
             output = self._from_new(call, slot, left, 1, banned)
             if output is not None and output.score >= OPTIONAL_LINK and output.call.used:
                 self._feed(call, slot, output, made)
 
 
+def _is_free(slot: Slot) -> bool:
+    """Whether any text will do: names and texts are said, not looked up."""
+    return "string" in slot.kinds and not (slot.specific or slot.patterned or slot.choices or slot.temporal)
+
+
+def _echoes(call: Call, field: Field) -> bool:
+    """Whether an output is but the one value the call was given."""
+    said = [name for name, argument in call.arguments.items() if isinstance(argument, Said)]
+    return field.name in said and len(call.arguments) == 1
+
+
 def _grip(call: Call) -> float:
-    """How firmly a producer holds values of the request: the best score of a value it was given, or passes on."""
-    scores = [a.score for a in call.arguments.values()]
-    return sum(scores) / len(scores) if scores else 0.0
+    """How firmly a producer and those before it hold values of the request: by the weakest."""
+    said = [a.score for c in call.calls() for a in c.arguments.values() if isinstance(a, Said) and a.span is not None]
+    return min(said, default=0.0)
 
 
 def _for_role(spans: list[Span], role: Role | None) -> list[Span]:

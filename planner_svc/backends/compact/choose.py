@@ -5,7 +5,7 @@ filled and whether its answer has what is asked for; steps and missing arguments
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner_svc.backends.compact.answer import Answerer, Question, read_question
@@ -23,9 +23,11 @@ MAX_VARIANTS = 6
 RELEVANCE = 2.5
 ANSWER = 1.2
 FILLED = 0.5
-STEP = 0.12
+OWN = 0.6
+STEP = 0.25
 MISSING = 0.7
 PART = 1.0
+ACTION = 0.7
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": frozenset(
@@ -99,7 +101,7 @@ class Chooser:
 
     def ranked(self, segment: Segment, given: Sequence[Call] = ()) -> list[Choice]:
         """The choices for one segment, best first."""
-        question = read_question(segment.text, segment.words)
+        question = read_question(segment.text, segment.words, segment.start)
         allowed = [p for p in self._profiles if may_call(p, segment.text)]
         by_relevance = sorted(allowed, key=lambda p: -self.relevance(p, segment))
         composer = Composer(
@@ -116,11 +118,12 @@ class Chooser:
         return sorted(found, key=lambda choice: -choice.utility)
 
     def relevance(self, profile: Profile, segment: Segment) -> float:
-        """The retriever's score of an API for a segment, with what demos add."""
+        """The retriever's score of an API, joined with what the part alone means, and what demos add."""
         scores = self._relevance.get(profile.api.id, ())
         clauses = [index for part in self._members[segment.first : segment.last + 1] for index in part]
         own = max((scores[index] for index in clauses if index < len(scores)), default=0.0)
-        return own + self._demonstrated.get(profile.api.id, 0.0)
+        meaning = max(self._library.similarity(segment.text, profile.text), 0.0)
+        return OWN * meaning + (1 - OWN) * own + self._demonstrated.get(profile.api.id, 0.0)
 
     def _choice(self, segment: Segment, question: Question, profile: Profile, composer: Composer) -> Choice:
         best: Choice | None = None
@@ -138,6 +141,8 @@ class Chooser:
         steps = {id(call) for top in calls for call in top.calls()}
         utility = RELEVANCE * relevance + 2 * gained - total - PART
         utility += ANSWER * self.answerer.score(calls[0], question) if profile.effect in ("read", "compute") else 0.5
+        if asks_for_action(segment.text):
+            utility += ACTION if profile.effect not in ("read", "compute") else 0.0
         utility += FILLED * sum(call.quality for call in calls) / len(calls)
         utility -= STEP * (len(steps) - 1) + MISSING * sum(len(call.missing) for call in calls)
         return Choice(segment, question, calls, utility, gained / total if total else 0.0, relevance)
@@ -203,14 +208,22 @@ def may_call(profile: Profile, text: str) -> bool:
     """
     if profile.effect in ("read", "compute"):
         return True
-    for match in re.finditer(r"(?:^|[.!?;,]\s+|\band\s+|\bthen\s+)", _unquoted(text)):
-        asking = _ASKING.match(_unquoted(text), match.end())
-        if asking is None:
-            continue
-        verb = stem(asking["verb"])
-        if verb in _VERBS[profile.effect] or verb == stem((split_name(profile.api.name) or [""])[0]):
-            return True
-    return False
+    own = stem((split_name(profile.api.name) or [""])[0])
+    return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text))
+
+
+def asks_for_action(text: str) -> bool:
+    """Whether a part of a request tells to change something."""
+    return any(verb in verbs for verb in _imperatives(text) for verbs in _VERBS.values())
+
+
+def _imperatives(text: str) -> Iterator[str]:
+    """Stems of the words that stand where an imperative would."""
+    bare = _unquoted(text)
+    for match in re.finditer(r"(?:^|[.!?;,]\s+|\band\s+|\bthen\s+)", bare):
+        asking = _ASKING.match(bare, match.end())
+        if asking is not None:
+            yield stem(asking["verb"])
 
 
 def _unquoted(text: str) -> str:

@@ -62,6 +62,7 @@ class Found:
     start: int
     end: int
     value: Moment | Duration
+    is_sum: bool = False
 
 
 def _rx(pattern: str) -> re.Pattern[str]:
@@ -239,7 +240,7 @@ class DateReader:
                             moment = self._shifted(moment, part.value, back)
                 except (ValueError, OverflowError):
                     continue
-                yield Found(chain[0].start, base.end, moment)
+                yield Found(chain[0].start, base.end, moment, is_sum=True)
 
     def _shifted(self, moment: Moment, by: Duration, back: bool) -> Moment:
         amount = -by.amount if back else by.amount

@@ -12,12 +12,13 @@ from planner_svc.backends.compact.profile import Library, Profile, Slot
 from planner_svc.backends.compact.text import Word, overlap, shape, split_name, stem, words_of
 from planner_svc.backends.compact.values import Role, Span
 
-_TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "email", "url", "phone", "given"})
+_TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "given"})
 _LONG_TEXT = frozenset("text content message note title body subject comment description memo label".split())
 _BASE = {
     "quoted": 0.55,
     "name": 0.45,
-    "phrase": 0.25,
+    "phrase": 0.2,
+    "thing": 0.4,
     "code": 0.3,
     "email": 0.2,
     "url": 0.25,
@@ -78,7 +79,8 @@ class Fitter:
         for value, base in self._readings(slot, span):
             if profile.schemas.problem(slot.node, value) is not None:
                 continue
-            score = min(max(base + self._context(slot, span), 0.0), 1.0)
+            base -= 0.14 if span.unit == "sum" else 0.0  # an API that does the sum itself is preferred
+            score = min(max(base + self._context(slot, span) - _named_by_api(profile, span), 0.0), 1.0)
             if best is None or score > best.score:
                 best = Fit(span, value, score)
         return best
@@ -109,7 +111,7 @@ class Fitter:
             if "day" in slot.words and exact == "day":
                 yield moment.day.day, 0.4
         if "string" in slot.kinds and slot.temporal:
-            for text, score in renderings(moment, self._zone, last=slot.role == "to"):
+            for text, score in renderings(moment, self._zone, last=slot.role == "to", paired=slot.role is not None):
                 yield text, score
 
     def _textual(self, slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
@@ -121,7 +123,7 @@ class Fitter:
         if slot.temporal:
             return
         if slot.specific:
-            yield text, 0.65 if span.kind != "phrase" else 0.3
+            yield text, 0.65 if span.kind not in ("phrase", "thing") else 0.3
             return
         if span.kind == "quoted" and _LONG_TEXT & {*split_name(slot.name)}:
             base += 0.25
@@ -134,12 +136,12 @@ class Fitter:
         own = frozenset(slot.words) | slot.about
         score = 0.22 * max(overlap(span.near[:2], frozenset(slot.words)), 0.6 * overlap(span.near[:3], own))
         if span.unit and span.kind == "number":
-            score += 0.3 if span.unit in slot.words else 0.2 if span.unit in slot.about else 0.0
+            score += 0.3 if span.unit in slot.words else 0.2 if span.unit in slot.about else -0.02
         if slot.role is not None:
             score += _role_score(slot, span)
-        if span.kind in _TEXTUAL and slot.shapes and not slot.temporal and span.kind != "phrase":
+        if span.kind in _TEXTUAL and slot.shapes and not slot.temporal:
             score += self._form(slot, span)
-        if span.kind in ("name", "code", "phrase", "quoted") and not slot.temporal:
+        if span.kind in ("name", "code", "phrase", "thing", "quoted") and not slot.temporal:
             score += 0.45 * min(max(self._library.similarity(span.text[:100], slot.text) - 0.1, 0.0), 0.6)
         return score
 
@@ -147,8 +149,19 @@ class Fitter:
         """Whether the text looks like the argument's examples. Free text need not."""
         if shape(str(span.value)) in slot.shapes:
             return 0.15 if span.kind == "code" else 0.0
+        if span.kind in ("phrase", "thing"):
+            return -0.35 if all(example[0] == "A" for example in slot.shapes) else 0.0  # a name is wanted, not a noun
+        if all("9" in example for example in slot.shapes) and not any(c.isdigit() for c in str(span.value)):
+            return -0.35
         signs = {c for example in slot.shapes for c in example if not c.isalnum() and c not in " '"}
         return -0.35 if slot.patterned and signs and not signs & set(str(span.value)) else 0.0
+
+
+def _named_by_api(profile: Profile, span: Span) -> float:
+    """Words that the API itself is described by name what is asked for, not a value."""
+    if span.kind != "phrase":
+        return 0.0
+    return 0.5 * overlap((word.stem for word in words_of(span.text)), profile.vocabulary)
 
 
 def _role_score(slot: Slot, span: Span) -> float:
@@ -178,8 +191,13 @@ def _numeric(slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
         yield span.text.lstrip("+"), 0.55
 
 
-def renderings(moment: Moment, zone: tzinfo, *, last: bool = False) -> Iterator[tuple[str, float]]:
-    """A moment as ISO 8601 text, the form that says just what was said first. ``last``: the end of a longer time."""
+def renderings(
+    moment: Moment, zone: tzinfo, *, last: bool = False, paired: bool = False
+) -> Iterator[tuple[str, float]]:
+    """A moment as ISO 8601 text, the form that says just what was said first.
+
+    ``last``: the end of a longer time is wanted; ``paired``: its beginning and its end are.
+    """
     day = moment.last if last and moment.last is not None else moment.day
     if moment.clock is not None and day is not None:
         at = datetime.combine(day, moment.clock)
@@ -194,8 +212,8 @@ def renderings(moment: Moment, zone: tzinfo, *, last: bool = False) -> Iterator[
         yield moment.clock.isoformat(timespec="minutes"), 0.7
         yield moment.clock.isoformat(), 0.7
     elif day is not None:
-        exact = moment.grain == "day"
-        yield from _day_texts(day, moment, zone, 0.75 if exact else 0.4)
+        ranged = 0.6 if moment.last is not None and paired else 0.25
+        yield from _day_texts(day, moment, zone, 0.75 if moment.grain == "day" else ranged)
 
 
 def _day_texts(day: date, moment: Moment, zone: tzinfo, score: float) -> Iterator[tuple[str, float]]:
@@ -232,6 +250,9 @@ def _named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Ite
             key = tuple(w.stem for w in part)
             exact = tuple(w.text for w in part)
             value = by_stem.get(key, by_stem.get(exact))
+            lone = key not in by_stem and len(exact[0]) == 1 and not (index and words[index - 1].text[-1:].isdigit())
+            if lone:
+                continue
             if len(part) == length and value is not None and word.start >= taken and not _is_idle(slot, word, length):
                 taken = part[-1].end
                 yield _choice_fit(slot, words, index, length, value, text, offset)
@@ -261,7 +282,7 @@ def _choice_fit(
 
 
 UNIT_SYMBOLS = {
-    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot", "in": "inch",
+    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",
     "yd": "yard", "nmi": "nautical_mile", "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound",
     "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
     "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",

@@ -88,6 +88,8 @@ def _fits(consumer: Profile, field: Field, slot: Slot) -> bool:
             return False
     if field.kinds & {"integer", "number"} and "string" in slot.kinds and slot.specific:
         return False
+    if slot.choices and "string" in slot.kinds and ("string" not in field.kinds or slot.words[-1:] != field.words[-1:]):
+        return False
     if field.examples and (slot.specific or slot.patterned):
         return _examples_fit(consumer, field, slot)
     return True

@@ -25,6 +25,7 @@ _FROM = frozenset("from origin source start first departure begin since after ea
 _TO = frozenset("to destination target end second arrival until before latest into".split())
 _TEMPORAL = frozenset("date day time when start end due until since month year moment datetime timestamp".split())
 _PAGING = frozenset("page size limit offset cursor pages next_cursor page_token next_page_token per_page".split())
+_WRAPPERS = frozenset("data entries hits items list objects records response result results rows values".split()) | {""}
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
 _SEARCH = frozenset("query q search term keyword keywords".split())
 
@@ -74,7 +75,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """A place in an API's answer. ``path`` takes the first item of each list; ``listed`` is how many lists it enters."""
+    """A place in an API's answer. ``path`` takes the first item of each list; ``listed`` is how many lists it enters.
+
+    ``holder`` is the thing that has it, ``first`` whether it is the first thing said of that: often what it is known by.
+    """
 
     path: JsonPath
     node: Node
@@ -85,6 +89,8 @@ class Field:
     examples: tuple[JsonValue, ...]
     listed: int
     paging: bool
+    holder: str
+    first: bool
     text: str
 
 
@@ -230,44 +236,69 @@ def _examples(schemas: Schemas, node: Node) -> tuple[JsonValue, ...]:
     return tuple(found[:8])
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A schema inside an answer, on the way to becoming a field."""
+
+    path: JsonPath
+    node: Node
+    listed: int
+    holder: str
+    first: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(next((part for part in reversed(self.path) if isinstance(part, str)), ""))
+
+    @property
+    def thing(self) -> str:
+        """What its members belong to: "languages" hold a language, "items" what the whole answer is about."""
+        return self.holder if self.name.lower() in _WRAPPERS else singular(" ".join(split_name(self.name)))
+
+
 def _fields(schemas: Schemas, root: Node, noun: str) -> Iterator[Field]:
     """The members of an answer, breadth first, lists by their first item. The answer itself where it is no object."""
-    waiting: list[tuple[JsonPath, Node, int, str]] = [((), root, 0, noun)]
+    waiting = [_Place((), root, 0, noun)]
     for _ in range(MAX_FIELDS):
         if not waiting:
             return
-        path, node, listed, holder = waiting.pop(0)
+        place = waiting.pop(0)
+        path, node = place.path, place.node
         kinds = schemas.kinds(node) - {"null"}
-        name = str(next((part for part in reversed(path) if isinstance(part, str)), ""))
         if not (path and path[-1] == 0) and (path or kinds != {"object"}):
-            yield _field(schemas, path, node, kinds, name, listed, holder)
+            yield _field(schemas, place, kinds)
         if len(path) >= MAX_NESTING or schemas.is_anything(node):
             continue
         if kinds == {"object"}:
-            inner = holder if not name else stem(name) if name != "items" else holder
-            waiting += [((*path, key), child, listed, inner) for key, child in schemas.properties(node).items()]
+            members = schemas.properties(node).items()
+            waiting += [
+                _Place((*path, key), child, place.listed, place.thing, first=index == 0)
+                for index, (key, child) in enumerate(members)
+            ]
         elif kinds == {"array"}:
             item = schemas.child(node, 0, strict=False)
             if isinstance(item, Node):
-                waiting.append(((*path, 0), item, listed + 1, holder if name in ("items", "") else stem(name)))
+                waiting.append(_Place((*path, 0), item, place.listed + 1, place.holder))
 
 
-def _field(
-    schemas: Schemas, path: JsonPath, node: Node, kinds: frozenset[str], name: str, listed: int, holder: str
-) -> Field:
-    described = next((_text(s.get("description")) for b in schemas.branches(node) for s in b if "description" in s), "")
-    parts = split_name(name)
+def _field(schemas: Schemas, place: _Place, kinds: frozenset[str]) -> Field:
+    branches = [schema for branch in schemas.branches(place.node) for schema in branch]
+    described = next((_text(schema["description"]) for schema in branches if "description" in schema), "")
+    parts = split_name(place.name)
+    counted = place.name.lower() == "total" and "integer" in kinds and len(place.path) == 1
     return Field(
-        path=path,
-        node=node,
+        path=place.path,
+        node=place.node,
         kinds=kinds,
-        name=name,
+        name=place.name,
         words=tuple(stem(part) for part in parts),
         about=frozenset(stems(described)),
-        examples=_examples(schemas, node),
-        listed=listed,
-        paging=name.lower() in _PAGING or name.lower() == "total" and "integer" in kinds and not path[:-1],
-        text=f"{holder} {' '.join(parts)}: {described}".strip(),
+        examples=_examples(schemas, place.node),
+        listed=place.listed,
+        paging=place.name.lower() in _PAGING or counted,
+        holder=place.holder,
+        first=place.first,
+        text=f"{place.holder} {' '.join(parts)}: {described}".strip(),
     )
 
 

@@ -11,6 +11,7 @@ from services.contracts.api import Clause
 MAX_CLAUSES = 8
 MAX_MERGED = 3
 MAX_CHARS = 4_000
+THING = 0.6
 
 _REQUEST = re.compile(
     r"(?:(?:and|but|so|then|also|please|kindly|first|finally|now|or)\s*,?\s+)*(?:what|what's|which|when|where|who|whose|how|why|is|are|"
@@ -140,12 +141,13 @@ class Weight:
 def weights(segment: Segment) -> list[Weight]:
     """Each value that was surely meant counts 1, each other content word 0.3."""
     clusters: list[list[int]] = []
+    things = [(s.start, s.end) for s in segment.spans if s.kind == "thing"]
     for span in sorted((s for s in segment.spans if s.kind in HARD), key=lambda s: s.start):
         if clusters and span.start < clusters[-1][1]:
             clusters[-1][1] = max(clusters[-1][1], span.end)
         else:
             clusters.append([span.start, span.end])
-    found = [Weight(start, end, 1.0) for start, end in clusters]
+    found = [Weight(start, end, THING if (start, end) in things else 1.0) for start, end in clusters]
     for word in segment.words:
         inside = any(word.start < end and start < word.end for start, end in clusters)
         if not inside and word.text.lower() not in STOP:

@@ -13,7 +13,7 @@ _IRREGULAR = {
     "address": "address", "analysis": "analysis", "series": "series", "news": "news", "heavy": "weight",
     "weighs": "weight", "weigh": "weight", "long": "length", "far": "distance", "high": "height", "tall": "height",
     "cost": "price", "costs": "price", "closest": "nearest", "close": "near", "average": "mean", "money": "currency",
-    "correct": "valid", "old": "age", "elevation": "height", "altitude": "height", "pieces": "quantity",
+    "correct": "valid", "kind": "type", "sort": "type", "old": "age", "elevation": "height", "altitude": "height", "pieces": "quantity",
     "metre": "meter", "litre": "liter", "spelt": "spelling", "fast": "speed", "due": "due", "does": "do", "has": "have",
 }  # fmt: skip
 """Irregular plurals, and everyday words for the nouns that fields are named by ("how heavy" asks for a weight)."""
@@ -87,7 +87,7 @@ def stems(text: str) -> list[str]:
     """The stems of a text's content words, in order. Names written together are split."""
     found = []
     for match in WORD.finditer(text):
-        for part in match[0].split("-") if match[0].lower() == match[0] else [match[0]]:
+        for part in match[0].split("-"):
             if part.lower() not in STOP:
                 found.append(stem(part))
     return found

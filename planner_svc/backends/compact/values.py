@@ -13,14 +13,17 @@ from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, stem, words_of
 
 Kind = Literal[
-    "number", "duration", "moment", "quoted", "code", "name", "phrase", "email", "url", "phone", "list", "given"
-]
+    "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list", "given"
+]  # fmt: skip
 Role = Literal["from", "to"]
 
 HARD: frozenset[Kind] = frozenset(
-    {"number", "duration", "moment", "quoted", "code", "name", "email", "url", "phone", "list"}
+    ("number", "duration", "moment", "quoted", "code", "name", "thing", "email", "url", "phone", "list")
 )
-"""Kinds that nobody writes without wanting them used; a phrase may as well name what is asked for."""
+"""Kinds that nobody writes without wanting them used; a `phrase` may as well name what is asked for.
+
+A `thing` is a phrase none of whose words any candidate API knows.
+"""
 
 MAX_SPANS = 80
 
@@ -121,7 +124,7 @@ def _moments(text: str, now: datetime, month_first: bool) -> Iterator[Span]:
         if isinstance(found.value, Duration):
             yield Span("duration", found.start, found.end, part, found.value, unit=found.value.unit)
         else:
-            yield Span("moment", found.start, found.end, part, found.value)
+            yield Span("moment", found.start, found.end, part, found.value, unit="sum" if found.is_sum else "")
 
 
 def _codes(text: str) -> Iterator[Span]:
