@@ -70,7 +70,7 @@ def problems_page() -> str:
         NOTE,
         "# Problems\n",
         "Every error is `application/problem+json` (RFC 9457). `instance` holds the request id under which the logs of",
-        "all services can be searched. A call that fails *inside a plan* is not a problem but the outcome of its step.\n",
+        "all services can be searched. A call that fails *inside a plan* is no problem but the outcome of its step.\n",
         "| type | status | title | meaning |",
         "| --- | --- | --- | --- |",
     ]

@@ -38,6 +38,9 @@ from services.contracts.demo import Demo, ImportDemosRequest
 from services.encoder import load_encoder
 from services.telemetry import configure_logging
 
+SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
+"""What an operator who knows the sandbox allows: its POSTs that only compute."""
+
 
 @dataclass(frozen=True)
 class SandboxAccess:
@@ -75,6 +78,8 @@ class OneboxSettings:
     data_dir: Path
     executor_secrets: str | None = None
     allowed_private_hosts: tuple[str, ...] = ()
+    policy_allow: tuple[str, ...] = ()
+    """Mutating APIs that need no approval, as patterns."""
 
 
 def _database(settings: OneboxSettings, name: str) -> str:
@@ -98,8 +103,9 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         "planner_svc": create_planner_svc(planner, encoder=encoders[planner.encoder]),
         "executor_svc": create_executor_svc(executor.model_copy(update=given)),
     }
+    gateway = GatewaySettings(database_url=_database(settings, "gateway"))
     app = create_gateway(
-        GatewaySettings(database_url=_database(settings, "gateway")),
+        gateway.model_copy(update={"policy_allow": gateway.policy_allow + settings.policy_allow}),
         transports={name: InProcessTransport(peer) for name, peer in peers.items()},
     )
     own_lifespan = app.router.lifespan_context
@@ -132,7 +138,7 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
     """
     sandbox_host = f"127.0.0.1:{sandbox_port or free_port()}"
     access = sandbox_access(sandbox_host)
-    settings = OneboxSettings(data_dir, executor_secrets=access.secrets, allowed_private_hosts=(sandbox_host,))
+    settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY)
     with ExitStack() as stack:
         stack.enter_context(serving(create_sandbox(access.settings), port=int(sandbox_host.partition(":")[2])))
         gateway_url = stack.enter_context(serving(create_onebox(settings), host=host, port=port))
