@@ -1,0 +1,115 @@
+"""The command line against a running Nestor with its sandbox."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy.cli import app
+from deploy.onebox import World, world
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def nestor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("nestor")) as found:
+        yield found
+
+
+@pytest.fixture
+def nestor_url(nestor: World, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("NESTOR_URL", nestor.gateway_url)
+    monkeypatch.setenv("COLUMNS", "200")
+    return nestor.gateway_url
+
+
+def run(*arguments: str, exit_code: int = 0) -> str:
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+def test_solve_draws_the_plan_and_the_answer(nestor_url: str) -> None:
+    shown = run("solve", "Convert 26.2 miles to kilometers.")
+    assert "sandbox.convertUnits" in shown
+    assert "42.16" in shown
+    assert "succeeded" in shown
+
+
+def test_solve_json_is_the_run_and_the_run_is_kept(nestor_url: str) -> None:
+    run_ = json.loads(run("solve", "--json", "Convert 26.2 miles to kilometers."))
+    assert run_["status"] == "succeeded"
+    assert run_["id"] in run("runs", "list", "--json")
+    assert "26.2 miles" in run("runs", "show", run_["id"])
+    assert json.loads(run("runs", "show", "--json", run_["id"])) == run_
+
+
+def test_a_dry_run_sends_nothing(nestor_url: str) -> None:
+    run_ = json.loads(run("solve", "--json", "--dry-run", "Convert 26.2 miles to kilometers."))
+    assert (run_["status"], run_["steps"]) == ("planned", [])
+    assert run_["proof"]["checks"] > 0
+
+
+def test_what_nothing_fits_exits_1_and_says_why(nestor_url: str) -> None:
+    assert "no_plan" in run("solve", "Call me a taxi to the central station", exit_code=1)
+
+
+def test_apis_are_searched_shown_imported_and_removed(nestor_url: str, tmp_path: Path) -> None:
+    assert "sandbox.convertUnits" in run("apis", "search", "convert miles")
+    assert json.loads(run("apis", "show", "sandbox.convertUnits"))["method"] == "GET"
+    document = tmp_path / "tiny.json"
+    paths = {"/pings": {"get": {"operationId": "ping", "responses": {"200": {"description": "pong"}}}}}
+    document.write_text(json.dumps({"openapi": "3.1.0", "info": {"title": "Tiny", "version": "1"}, "paths": paths}))
+    assert "1 added" in run("apis", "import", str(document), "--server", "http://tiny.example")
+    assert "1 unchanged" in run("apis", "import", str(document), "--server", "http://tiny.example")
+    assert "tiny removed" in run("apis", "remove", "tiny")
+    assert "Not found" in run("apis", "remove", "tiny", exit_code=1)
+
+
+def test_apis_are_imported_from_a_url(nestor: World, nestor_url: str) -> None:
+    assert "66 unchanged" in run("apis", "import", nestor.sandbox_url + "/openapi.json", "--provider", "sandbox")
+
+
+def test_a_bad_document_is_refused_and_explained(nestor_url: str, tmp_path: Path) -> None:
+    document = tmp_path / "bad.yaml"
+    document.write_text("openapi: 3.1.0\ninfo: [")
+    assert "cannot be imported" in run("apis", "import", str(document), exit_code=1)
+
+
+def test_demos_are_listed_imported_and_deleted(nestor_url: str, tmp_path: Path) -> None:
+    listed = json.loads(run("demos", "list", "--json"))
+    demo = listed["demos"][0]
+    file = tmp_path / "demos.jsonl"
+    file.write_text(json.dumps(demo) + "\n")
+    assert "1 already there" in run("demos", "import", str(file))
+    run("demos", "delete", demo["id"])
+    assert "1 added" in run("demos", "import", str(file))
+    file.write_text("{}\n")
+    assert "line 1" in run("demos", "import", str(file), exit_code=2)
+
+
+def test_a_mutating_plan_waits_and_is_approved(nestor_url: str) -> None:
+    query = 'Create a reminder "water the plants" for 2027-03-01T09:00:00Z'
+    waiting = json.loads(run("solve", "--json", query, exit_code=1))
+    assert waiting["status"] == "needs_approval", waiting
+    done = json.loads(run("runs", "approve", "--json", waiting["id"]))
+    assert done["status"] == "succeeded", done
+    assert "Conflict" in run("runs", "approve", waiting["id"], exit_code=1)
+
+
+def test_without_a_gateway_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NESTOR_URL", "http://127.0.0.1:9")
+    assert "nestor serve --sandbox" in run("solve", "anything", exit_code=3)
+
+
+@pytest.mark.parametrize("arguments", [("solve", ""), ("solve", "x" * 20_000), ("apis", "import", "nowhere.json")])
+def test_bad_arguments_are_usage_errors(arguments: tuple[str, ...]) -> None:
+    run(*arguments, exit_code=2)
+
+
+@pytest.mark.parametrize("command", [(), ("solve",), ("apis",), ("apis", "import"), ("demos",), ("runs",), ("serve",)])
+def test_help_teaches(command: tuple[str, ...]) -> None:
+    assert "Usage" in run(*command, "--help")
