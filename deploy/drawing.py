@@ -62,22 +62,25 @@ def show_call(step: Step) -> str:
 
 
 def plan_table(plan: Plan, stages: Sequence[Sequence[str]], records: dict[str, StepRecord], running: set[str]) -> Table:
-    """The plan, a row per step; steps of one stage share a bar on the left, since they run at the same time."""
-    table = Table(box=None, padding=(0, 1), show_header=False)
-    for _ in range(4):
+    """The plan, each call with its outcome below it; a bar on the left joins calls that can run at the same time."""
+    table = Table.grid(padding=(0, 1))
+    for _ in range(3):
         table.add_column(overflow="fold")
-    order = [step_id for stage in stages for step_id in stage] or [step.id for step in plan.steps]
-    stage_of = {step_id: (index, stage) for index, stage in enumerate(stages) for step_id in stage}
-    for step_id in order:
-        step = plan.step(step_id)
-        if step is None:
-            continue
-        _, stage = stage_of.get(step_id, (0, [step_id]))
-        bar = " " if len(stage) == 1 else "┌" if stage[0] == step_id else "└" if stage[-1] == step_id else "│"
-        table.add_row(
-            Text(bar, "dim"), Text(step_id, "bold cyan"), Text(show_call(step)), _outcome(step_id, records, running)
-        )
+    for stage in stages or [[step.id] for step in plan.steps]:
+        for index, step_id in enumerate(stage):
+            step = plan.step(step_id)
+            if step is not None:
+                outcome = _outcome(step_id, records, running)
+                body = Text(show_call(step)).append("\n").append_text(outcome) if outcome else Text(show_call(step))
+                table.add_row(_bar(index, len(stage), tall=bool(outcome)), Text(step_id, "bold cyan"), body)
     return table
+
+
+def _bar(index: int, size: int, *, tall: bool) -> Text:
+    if size == 1:
+        return Text(" ")
+    first = "┌" if index == 0 else "└" if index == size - 1 else "├"
+    return Text(first + ("\n│" if tall and index < size - 1 else ""), "dim")
 
 
 def _outcome(step_id: str, records: dict[str, StepRecord], running: set[str]) -> Text:
@@ -139,7 +142,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
 
 
 class RunDrawing:
-    """Follows a run's events on a terminal: the plan appears, then each step's outcome as it comes."""
+    """Follows a run's events: on a terminal outcomes appear as they come, elsewhere all is written at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -150,7 +153,7 @@ class RunDrawing:
 
     def show(self, event: SolveEvent) -> None:
         """Take one event."""
-        if isinstance(event, RunPlanned):
+        if isinstance(event, RunPlanned) and self._console.is_terminal:
             self._run = event.run
             self._live = Live(console=self._console, refresh_per_second=20, transient=False)
             self._live.start()

@@ -48,7 +48,10 @@ def configure_logging(*, level: str, json: bool) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(message)s")
+    # The level is the handler's: libraries set levels of their own on their loggers.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level.upper())
+    logging.basicConfig(level=level.upper(), handlers=[handler], format="%(message)s", force=True)
 
 
 class HttpMetrics:
