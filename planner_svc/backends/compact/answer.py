@@ -35,11 +35,11 @@ _TIME = re.compile(
 _WHEN = re.compile(r"\bwhen\b|\b(?:what|which|on which)\s+(?:date|day)\b|\bwhat date\b", re.IGNORECASE)
 _FOCUS = re.compile(
     r"\b(?:which|what|whose|how\s+(?:many|much)|what's|what\s+(?:is|are|was|were|will\s+be))\s+(?:the\s+)?"
-    r"(?P<words>(?:[a-z][\w'-]*\s*){1,4})",
+    r"(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))",
     re.IGNORECASE,
 )
 _MENTIONED = re.compile(
-    r"\b(?:the|an?|me|its?|their|his|her|in|and|need|count)\s+(?:the\s+)?(?P<words>(?:[a-z][\w'-]*\s*){1,4})",
+    r"\b(?:the|an?|me|its?|their|his|her|in|and|need|count)\s+(?:the\s+)?(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))",
     re.IGNORECASE,
 )
 _PLURAL = re.compile(
@@ -134,17 +134,17 @@ class Answerer:
     def _ranked(self, call: Call, question: Question) -> list[tuple[float, Field]]:
         asked = _residue(call, question)
         echoed = {name for name, argument in call.arguments.items() if isinstance(argument, Said)}
-        found = [(self._field_score(field, question, asked, echoed), field) for field in call.profile.fields]
+        echoed -= {field.name for field in call.profile.fields if field.about & _COMPUTED}
+        fields = [f for f in call.profile.fields if f.name not in echoed or f.listed] or call.profile.fields
+        found = [(self._field_score(field, question, asked), field) for field in fields]
         return sorted(found, key=lambda pair: (-pair[0], len(pair[1].path)))
 
-    def _field_score(self, field: Field, question: Question, asked: str, echoed: set[str]) -> float:
+    def _field_score(self, field: Field, question: Question, asked: str) -> float:
         words = frozenset(field.words)
         score = 0.5 * max(self._library.similarity(asked, field.text), 0.0)
         score += 0.3 * overlap(words, question.focus) + 0.15 * overlap(words, question.stems)
         score += 0.2 * overlap(question.focus, field.about | words)
         score += _type_score(field, question)
-        if field.name in echoed and not field.about & _COMPUTED:
-            score -= 0.4
         if field.listed or question.asks == "thing":
             score += _identity(field, question)
         if field.paging and question.asks != "number":

@@ -56,7 +56,7 @@ class CompactBackend:
         chooser = Chooser(
             self._library,
             self._links,
-            Fitter(self._library, now.tzinfo or UTC),
+            Fitter(self._library, now.tzinfo or UTC, profiles),
             profiles,
             {c.api.id: c.clause_scores or (c.score,) * max(len(request.clauses), 1) for c in request.candidates},
             members,

@@ -22,8 +22,10 @@ FREE_TEXT = 0.4
 WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
+_SEARCHED = frozenset("name query q search text title keyword term".split())
 OPTIONAL_LINK = 0.7
 MAX_PRODUCERS = 6
+MAX_DERIVED = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,10 +103,11 @@ class Composer:
         self._stems = frozenset(word.stem for word in words)
         self._given = list(given)
         self._preferred = preferred
-        self._budget = 400
+        self._budget = 0
 
     def compose(self, profile: Profile, spans: Sequence[Span]) -> Call:
         """The best call of the API from these values."""
+        self._budget = MAX_DERIVED
         return self._derive(profile, list(spans), 0, frozenset({profile.api.id}), None)
 
     def _derive(
@@ -116,7 +119,7 @@ class Composer:
         self._take(call, fits, STRONG, OPTIONAL)
         made: list[tuple[Role | None, Call]] = []
         if depth < MAX_DEPTH and self._budget > 0:
-            self._produce(call, free, depth, banned, made)
+            self._produce(call, free, fits, depth, banned, made)
         self._take(call, fits, WEAK, 2.0)
         if depth == 0 and self._budget > 0:
             self._use_leftovers(call, free, fits, banned, made)
@@ -140,17 +143,26 @@ class Composer:
         for slot, fit in fits:
             easy = _is_free(slot) or fit.span.kind == "number"
             needed = min(required, FREE_TEXT) if easy else required
-            enough = fit.score >= (needed if slot.required or (searches and _is_free(slot)) else optional)
+            if not slot.required:
+                needed = FREE_TEXT if searches and _SEARCHED & set(slot.words) else optional
+            enough = fit.score >= needed
             if enough and slot.name not in call.arguments and not any(fit.span.overlaps(s) for s in call.used):
                 call.arguments[slot.name] = Said(fit.value, fit.span, fit.score)
                 call.used.append(fit.span)
 
     def _produce(
-        self, call: Call, free: list[Span], depth: int, banned: frozenset[str], made: list[tuple[Role | None, Call]]
+        self,
+        call: Call,
+        free: list[Span],
+        fits: Sequence[tuple[Slot, Fit]],
+        depth: int,
+        banned: frozenset[str],
+        made: list[tuple[Role | None, Call]],
     ) -> None:
         """Feed required arguments that are still open from other calls; both ends of a pair get calls of their own."""
         for slot in call.profile.slots:
-            if not slot.required or slot.name in call.arguments:
+            said = any(s is slot and _is_free(s) and fit.score >= WEAK for s, fit in fits)
+            if not slot.required or slot.name in call.arguments or said:
                 continue
             output = self._from_made(call, slot, made) or self._from_new(call, slot, free, depth, banned)
             if output is not None:
@@ -233,7 +245,7 @@ class Composer:
         said = [
             (slot, fit)
             for slot, fit in fits
-            if fit.span.kind in HARD and (fit.score >= 0.55 or slot.kinds != {"string"})
+            if fit.span.kind in HARD and (fit.score >= 0.55 or slot.choices or slot.kinds != {"string"})
         ]
         self._take(call, said, WEAK, LEFTOVER)
         for slot in call.profile.slots:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner_svc.backends.compact.answer import Answerer, Question, read_question
-from planner_svc.backends.compact.chain import Call, Composer, Output
+from planner_svc.backends.compact.chain import Call, Composer, Output, Said
 from planner_svc.backends.compact.fit import Fitter
 from planner_svc.backends.compact.links import Links
 from planner_svc.backends.compact.profile import Effect, Library, Profile
@@ -27,7 +27,7 @@ OWN = 0.6
 STEP = 0.25
 MISSING = 0.7
 PART = 1.0
-ACTION = 0.7
+ACTION = 0.9
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": frozenset(
@@ -101,7 +101,9 @@ class Chooser:
 
     def ranked(self, segment: Segment, given: Sequence[Call] = ()) -> list[Choice]:
         """The choices for one segment, best first."""
-        question = read_question(segment.text, segment.words, segment.start)
+        hard = [span for span in segment.spans if span.kind in HARD and span.kind != "thing"]
+        asking = [w for w in segment.words if not any(s.start < w.end and w.start < s.end for s in hard)]
+        question = read_question(segment.text, asking, segment.start)
         allowed = [p for p in self._profiles if may_call(p, segment.text)]
         by_relevance = sorted(allowed, key=lambda p: -self.relevance(p, segment))
         composer = Composer(
@@ -142,7 +144,8 @@ class Chooser:
         utility = RELEVANCE * relevance + 2 * gained - total - PART
         utility += ANSWER * self.answerer.score(calls[0], question) if profile.effect in ("read", "compute") else 0.5
         if asks_for_action(segment.text):
-            utility += ACTION if profile.effect not in ("read", "compute") else 0.0
+            named = profile.title & {word.stem for word in segment.words}
+            utility += ACTION * (1 + bool(named)) if profile.effect not in ("read", "compute") else 0.0
         utility += FILLED * sum(call.quality for call in calls) / len(calls)
         utility -= STEP * (len(steps) - 1) + MISSING * sum(len(call.missing) for call in calls)
         return Choice(segment, question, calls, utility, gained / total if total else 0.0, relevance)
@@ -151,6 +154,9 @@ class Chooser:
 def explained(segment: Segment, calls: Sequence[Call]) -> tuple[float, float]:
     """The weight of the words that the calls explain, and of all words."""
     used = [span for call in calls for span in call.used]
+    held = {
+        id(a.span): a.score for top in calls for c in top.calls() for a in c.arguments.values() if isinstance(a, Said)
+    }
     profiles = {id(c.profile): c.profile for call in calls for c in call.calls()}.values()
     outputs = {
         word
@@ -164,12 +170,11 @@ def explained(segment: Segment, calls: Sequence[Call]) -> tuple[float, float]:
     gained = total = 0.0
     for part in weights(segment):
         total += part.weight
-        covered = sum(
-            min(s.end, part.end) - max(s.start, part.start)
-            for s in _disjoint(used)
-            if s.start < part.end and part.start < s.end
-        )
+        touching = [s for s in _disjoint(used) if s.start < part.end and part.start < s.end]
+        covered = sum(min(s.end, part.end) - max(s.start, part.start) for s in touching)
         share = min(covered / (part.end - part.start), 1.0)
+        if any(s.kind in ("thing", "phrase") for s in touching):  # a noun in a loose slot explains little
+            share *= min(max(held.get(id(s), 0.5) for s in touching) / 0.6, 1.0)
         if part.stem and not share:
             known = (
                 1.0 if part.stem in sink.title else 0.8 if part.stem in sink.vocabulary or part.stem in outputs else 0.0

@@ -1,7 +1,7 @@
 """How well a part of the request fits an argument: the schema is a gate, everything else is a score from 0 to 1."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, tzinfo
 
@@ -47,10 +47,12 @@ class Fitter:
     Args:
         library: vectors of texts.
         zone: the zone a time without offset is in.
+        profiles: the candidates: what else a text could be.
     """
 
-    def __init__(self, library: Library, zone: tzinfo) -> None:
+    def __init__(self, library: Library, zone: tzinfo, profiles: Sequence[Profile] = ()) -> None:
         self._library = library
+        self._entities = {slot.text for profile in profiles for slot in profile.slots if "name" in slot.words}
         self._zone = zone
         self._known: dict[tuple[int, Span], Fit | None] = {}
 
@@ -79,7 +81,7 @@ class Fitter:
         for value, base in self._readings(slot, span):
             if profile.schemas.problem(slot.node, value) is not None:
                 continue
-            base -= 0.14 if span.unit == "sum" else 0.0  # an API that does the sum itself is preferred
+            base -= 0.14 if span.unit in ("sum", "part") else 0.0  # an API that does the sum itself is preferred
             score = min(max(base + self._context(slot, span) - _named_by_api(profile, span), 0.0), 1.0)
             if best is None or score > best.score:
                 best = Fit(span, value, score)
@@ -142,17 +144,29 @@ class Fitter:
         if span.kind in _TEXTUAL and slot.shapes and not slot.temporal:
             score += self._form(slot, span)
         if span.kind in ("name", "code", "phrase", "thing", "quoted") and not slot.temporal:
-            score += 0.45 * min(max(self._library.similarity(span.text[:100], slot.text) - 0.1, 0.0), 0.6)
+            score += self._meaning(slot, span)
         return score
+
+    def _meaning(self, slot: Slot, span: Span) -> float:
+        """Whether the text is one of what the argument is about, rather than of what others are about."""
+        text = span.text[:100]
+        own = self._library.similarity(text, slot.text)
+        other = max((self._library.similarity(text, entity) for entity in self._entities), default=own)
+        rival = 0.8 * max(other - own, 0.0) if span.kind == "name" else 0.0
+        return 0.45 * min(max(own - 0.1, 0.0), 0.6) - rival
 
     def _form(self, slot: Slot, span: Span) -> float:
         """Whether the text looks like the argument's examples. Free text need not."""
         if shape(str(span.value)) in slot.shapes:
             return 0.15 if span.kind == "code" else 0.0
-        if span.kind in ("phrase", "thing"):
-            return -0.35 if all(example[0] == "A" for example in slot.shapes) else 0.0  # a name is wanted, not a noun
         if all("9" in example for example in slot.shapes) and not any(c.isdigit() for c in str(span.value)):
             return -0.35
+        if span.kind in ("phrase", "thing"):  # where the examples are names, a noun is none, and the other way round
+            return -0.35 if all(example[:1] == "A" for example in slot.shapes) else 0.0
+        if span.kind in ("name", "code") and not slot.patterned and all(example.islower() for example in slot.shapes):
+            return -0.2
+        if span.kind == "code" and not slot.patterned and all(set(example) <= set("Aa ") for example in slot.shapes):
+            return -0.2
         signs = {c for example in slot.shapes for c in example if not c.isalnum() and c not in " '"}
         return -0.35 if slot.patterned and signs and not signs & set(str(span.value)) else 0.0
 
@@ -243,20 +257,29 @@ def _named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Ite
     for symbol, name in UNIT_SYMBOLS.items():
         if (stem(name),) in by_stem:
             by_stem.setdefault((symbol,), by_stem[(stem(name),)])
-    taken = -1
-    for index, word in enumerate(words):
-        for length in (4, 3, 2, 1):
-            part = words[index : index + length]
-            key = tuple(w.stem for w in part)
-            exact = tuple(w.text for w in part)
-            value = by_stem.get(key, by_stem.get(exact))
-            lone = key not in by_stem and len(exact[0]) == 1 and not (index and words[index - 1].text[-1:].isdigit())
-            if lone:
-                continue
-            if len(part) == length and value is not None and word.start >= taken and not _is_idle(slot, word, length):
-                taken = part[-1].end
-                yield _choice_fit(slot, words, index, length, value, text, offset)
-                break
+    index = 0
+    while index < len(words):
+        length = next((n for n in (4, 3, 2, 1) if _choice(by_stem, slot, words, index, n) is not None), 0)
+        value = _choice(by_stem, slot, words, index, length) if length else None
+        followed = (
+            length == 1 and words[index].stem == "degre" and _choice(by_stem, slot, words, index + 1, 1) is not None
+        )
+        if value is not None and not followed:
+            yield _choice_fit(slot, words, index, length, value, text, offset)
+        index += max(length, 1)
+
+
+def _choice(
+    by_stem: dict[tuple[str, ...], JsonValue], slot: Slot, words: list[Word], index: int, length: int
+) -> JsonValue:
+    """The choice that these words name, if any; a lone letter counts as a symbol only right after a number."""
+    part = words[index : index + length]
+    if len(part) < length or not part:
+        return None
+    key, exact = tuple(w.stem for w in part), tuple(w.text for w in part)
+    if key not in by_stem and len(exact[0]) == 1 and not (index and words[index - 1].text[-1:].isdigit()):
+        return None
+    return None if _is_idle(slot, part[0], length) else by_stem.get(key, by_stem.get(exact))
 
 
 _NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)

@@ -9,11 +9,12 @@ from planner_svc.backends.compact.profile import Field, Profile, Slot
 from planner_svc.backends.compact.text import overlap
 from planner_svc.compiler.assign import mismatch
 
-MIN_LINK = 0.3
+MIN_LINK = 0.35
 MAX_LINKS = 4
 MAX_PAIRS = 20_000
 
 _ROLE_WORDS = frozenset("from to origin destination start end first second source target departure arrival".split())
+_GENERIC = frozenset("code id name number key text value".split())
 _MEASURE = frozenset("value amount quantity number".split())
 
 
@@ -58,19 +59,20 @@ def _score(producer: Profile, consumer: Profile, field: Field, slot: Slot) -> fl
     if not _fits(consumer, field, slot):
         return 0.0
     core = tuple(word for word in slot.words if word not in _ROLE_WORDS)
+    telling = frozenset(core) - _GENERIC or frozenset(core)
     holder = frozenset(str(part) for part in field.path if isinstance(part, str)) | frozenset(producer.noun.split())
     if core and core == field.words:
         name = 1.0
     else:
         back = overlap(field.words, frozenset(core) | slot.about)
-        name = 0.6 * overlap(core, frozenset(field.words) | field.about | holder) + 0.4 * back
-    about = overlap(slot.about - _ROLE_WORDS, field.about | frozenset(field.words))
+        name = 0.6 * overlap(telling, frozenset(field.words) | field.about | holder) + 0.4 * back
+    about = overlap(slot.about - _ROLE_WORDS - _GENERIC, field.about | frozenset(field.words))
     score = 0.55 * name + 0.3 * about
-    if slot.specific and _examples_fit(consumer, field, slot):
+    if score > 0.2 and slot.specific and _examples_fit(consumer, field, slot):
         score += 0.2
     if not slot.specific and not slot.patterned and "string" in slot.kinds and not slot.choices:
         score -= 0.25  # people say names and texts themselves
-    if _MEASURE & set(slot.words) and field.kinds & {"integer", "number"}:
+    if _MEASURE & set(slot.words) and slot.kinds & {"integer", "number"} and field.kinds & {"integer", "number"}:
         score = max(score, MIN_LINK)
     return score
 

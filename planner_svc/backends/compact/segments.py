@@ -22,6 +22,7 @@ _REQUEST = re.compile(
     r"at\s+what|from\s+which|to\s+which|for\s+which)\b",
     re.IGNORECASE,
 )
+_SENTENCE_END = re.compile(r"(?<=[a-z0-9)\"”][.?!])\s+(?=[A-Z\"“])")
 _SUBORDINATE = re.compile(
     r"(?:when|if|while|given|since|as|because|after|before)\s+(?!is\b|are\b|was\b|do\b|does\b|did\b|will\b)",
     re.IGNORECASE,
@@ -50,6 +51,7 @@ def cut(query: str, clauses: Sequence[Clause]) -> list[list[tuple[int, int]]]:
         clauses = clauses[:-1]  # the whole request, which retrieval counts as one more clause
     places = [(c.start, min(c.end, MAX_CHARS)) for c in clauses if c.start < min(c.end, MAX_CHARS)]
     places = places or [(0, min(len(query), MAX_CHARS))]
+    places = [sentence for place in places for sentence in _sentences(query, *place)]
     joined: list[list[tuple[int, int]]] = []
     waiting: list[tuple[int, int]] = []
     for place in places:
@@ -66,6 +68,16 @@ def cut(query: str, clauses: Sequence[Clause]) -> list[list[tuple[int, int]]]:
     )
 
 
+def _sentences(query: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The sentences of a clause; a statement's comma before a question ends one, too."""
+    found = []
+    for match in _SENTENCE_END.finditer(query, start, end):
+        if match.start() - start > 8 and end - match.end() > 8:
+            found.append((start, match.start()))
+            start = match.end()
+    return [*found, (start, end)]
+
+
 def _asks_something(text: str) -> bool:
     stripped = text.strip()
     if stripped.endswith("?"):
@@ -78,8 +90,7 @@ def segments(
 ) -> tuple[list[Segment], int, list[list[int]]]:
     """Every run of up to ``MAX_MERGED`` neighbouring parts; how many parts there are; and each part's clauses."""
     parts = cut(query, clauses)
-    order = {(c.start, min(c.end, MAX_CHARS)): index for index, c in enumerate(clauses)}
-    members = [[order.get(place, 0) for place in part] for part in parts]
+    members = [[i for i, c in enumerate(clauses) if any(c.start < e and s < c.end for s, e in part)] for part in parts]
     found = []
     for first in range(len(parts)):
         for last in range(first, min(first + MAX_MERGED, len(parts))):
@@ -142,7 +153,7 @@ def weights(segment: Segment) -> list[Weight]:
     """Each value that was surely meant counts 1, each other content word 0.3."""
     clusters: list[list[int]] = []
     things = [(s.start, s.end) for s in segment.spans if s.kind == "thing"]
-    for span in sorted((s for s in segment.spans if s.kind in HARD), key=lambda s: s.start):
+    for span in sorted((s for s in segment.spans if s.kind in HARD and s.kind != "list"), key=lambda s: s.start):
         if clusters and span.start < clusters[-1][1]:
             clusters[-1][1] = max(clusters[-1][1], span.end)
         else:

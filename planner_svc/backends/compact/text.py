@@ -55,16 +55,14 @@ class Word:
 def stem(word: str) -> str:
     """A word without case, possessive, plural, -ed and -ing: enough to compare, not to read."""
     low = word.lower().replace("’", "'").removesuffix("'s").strip("'")
-    if low in _IRREGULAR:
-        return _IRREGULAR[low]
-    low = singular(low)
+    low = singular(_IRREGULAR.get(low, low))
+    low = _IRREGULAR.get(low, low)
     for suffix in ("ing", "ed"):
         base = low.removesuffix(suffix)
         if base != low and len(base) >= 3 and re.search("[aeiouy]", base):
             low = base[:-1] if len(base) > 3 and base[-1] == base[-2] and base[-1] not in "ls" else base
             break
-    low = low[:-1] if len(low) > 4 and low.endswith("e") else low
-    return _IRREGULAR.get(low, low)
+    return low[:-1] if len(low) > 4 and low.endswith("e") else low
 
 
 def singular(low: str) -> str:

@@ -61,7 +61,8 @@ class Span:
 
     Attributes:
         value: What it means: text, a number, a ``Moment``, a ``Duration`` or a list of texts or numbers.
-        unit: Stem of what is counted or measured ("12 stone"); for compass points the coordinate's name.
+        unit: Stem of what is counted or measured ("12 stone"); for compass points the coordinate's name; "sum" for a
+            moment that was added up, "part" for a phrase inside a longer one.
         role: Which end of a pair the words before it say it is ("from", "to").
         weak_role: The same, only guessed from its place.
         near: Stems of the words around it, nearest first.
@@ -198,7 +199,8 @@ def _phrases(text: str, taken: list[Span]) -> Iterator[Span]:
         joined = word is not None and (not run or re.fullmatch(r"\s+", text[run[-1].end : word.start]) is not None)
         usable = word is not None and _is_content(word, taken)
         if run and not (joined and usable):
-            yield from (_phrase(text, run[first:]) for first in range(min(len(run), 3)))
+            yield _phrase(text, run)
+            yield from (replace(_phrase(text, run[first:]), unit="part") for first in range(1, min(len(run), 3)))
             run = []
         if word is not None and usable:
             run.append(word)
