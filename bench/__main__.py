@@ -25,12 +25,21 @@ from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.run import Run, RunStatus, SolveRequest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROUNDS = 15
-QUERIES = (
-    "Convert 26.2 miles to kilometers.",
-    "Which public holidays does Portugal have in 2027?",
-    "How far is it from Lisbon airport to Tokyo Haneda airport?",
+COUNTRIES = ("Portugal", "Denmark", "Japan", "Brazil", "Kenya", "Poland", "Chile", "Austria", "Ireland", "Peru")
+TEMPLATES = (
+    "Convert {number} miles to kilometers.",
+    "Which public holidays does {country} have in {year}?",
+    "Which official languages does {country} have?",
 )
+
+
+def queries() -> list[str]:
+    """Sentences of one call and of two nested ones, no two alike, so that no answer is a repeated one."""
+    return [
+        template.format(number=7 * number + 0.5, country=country, year=2026 + number % 5)
+        for number, country in enumerate(COUNTRIES)
+        for template in TEMPLATES
+    ]
 
 
 @dataclass(frozen=True)
@@ -131,14 +140,14 @@ async def _overheads(url: str) -> list[float]:
     """Milliseconds of each solve less the time its own requests take when sent directly, one after another."""
     gateway, direct = GatewayClient(open_http(url)), httpx2.AsyncClient()
     found = []
-    for number in range(ROUNDS * len(QUERIES)):
+    for number, query in enumerate(queries()):
         began = time.perf_counter()
-        run = await gateway.solve(SolveRequest(query=QUERIES[number % len(QUERIES)]))
+        run = await gateway.solve(SolveRequest(query=query))
         total_ms = (time.perf_counter() - began) * 1000
         if run.status is not RunStatus.SUCCEEDED:
             raise SystemExit(f"not solved: {run.query}")
         upstream_ms = await _replay(direct, run)
-        if number >= len(QUERIES):  # the first of each warms connections and caches
+        if number >= len(TEMPLATES):  # the first of each meets its APIs for the first time
             found.append(total_ms - upstream_ms)
     await gateway.aclose()
     await direct.aclose()
