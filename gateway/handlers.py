@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, status
 from fastapi.responses import StreamingResponse
@@ -13,10 +13,12 @@ from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, ImportEvent, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import ApproveRequest, Run, RunPage, RunStatus, SolveEvent, SolveRequest
-from services.errors import Unauthorized
+from services.errors import ServiceUnavailable, Unauthorized
 from services.http import BODY_LIMIT
 
 NDJSON = "application/x-ndjson"
+PRINTABLE = r"^[^\x00-\x1f]*$"
+_EVENTS: dict[int | str, dict[str, Any]] = {200: {"description": "One event a line.", "content": {NDJSON: {}}}}
 
 
 def get_service(request: Request) -> GatewayService:
@@ -36,7 +38,7 @@ def authorize(request: Request, authorization: Annotated[str | None, Header(incl
 
 
 Service = Annotated[GatewayService, Depends(get_service)]
-Id = Annotated[str, Path(min_length=1, max_length=400)]
+Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
 protected = [Depends(authorize)]
@@ -51,10 +53,10 @@ async def solve(body: SolveRequest, service: Service) -> Run:
     return await service.solve(body)
 
 
-@runs.post("/solve:stream", summary="Solve, and follow the run", response_class=StreamingResponse)
+@runs.post("/solve:stream", summary="Solve, and follow the run", response_class=StreamingResponse, responses=_EVENTS)
 async def solve_stream(body: SolveRequest, service: Service) -> StreamingResponse:
     """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished."""
-    return StreamingResponse(_lines(service.solve_events(body)), media_type=NDJSON)
+    return StreamingResponse(await _begin(service.solve_events(body)), media_type=NDJSON)
 
 
 @runs.post("/plan", summary="Plan and prove, execute nothing")
@@ -67,7 +69,7 @@ async def plan(body: SolveRequest, service: Service) -> Run:
 async def list_runs(
     service: Service,
     limit: Limit = 20,
-    cursor: Annotated[str | None, Query(max_length=64)] = None,
+    cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
     status: Annotated[RunStatus | None, Query()] = None,
 ) -> RunPage:
     """A page of runs; `next` of one page is the `cursor` of the following."""
@@ -102,6 +104,7 @@ async def search_apis(
     "/apis:import",
     summary="Import an API description",
     response_class=StreamingResponse,
+    responses=_EVENTS,
     openapi_extra={BODY_LIMIT: "max_document_bytes"},
 )
 async def import_apis(body: ImportRequest, service: Service) -> StreamingResponse:
@@ -109,7 +112,7 @@ async def import_apis(body: ImportRequest, service: Service) -> StreamingRespons
     return StreamingResponse(await _begin(service.peers.retriever.import_document(body)), media_type=NDJSON)
 
 
-@apis.get("/apis/{api_id}", summary="One API with its schemas")
+@apis.get("/apis/{api_id:path}", summary="One API with its schemas")
 async def get_api(api_id: Id, service: Service) -> Api:
     """An API as the catalogue holds it."""
     return await service.peers.retriever.get(api_id)
@@ -150,9 +153,11 @@ async def delete_demo(demo_id: Id, service: Service) -> None:
     await service.peers.demos.delete(demo_id)
 
 
-async def _begin(events: AsyncIterator[ImportEvent]) -> AsyncIterator[bytes]:
-    """Wait for the first event, so that a refused document is a plain problem and not a broken stream."""
-    first = await anext(events)
+async def _begin(events: AsyncIterator[SolveEvent] | AsyncIterator[ImportEvent]) -> AsyncIterator[bytes]:
+    """Wait for the first event, so that what is refused is a plain problem and not a broken stream."""
+    first = await anext(events, None)
+    if first is None:
+        raise ServiceUnavailable("The answer ended before it began.")
 
     async def lines() -> AsyncIterator[bytes]:
         yield _line(first)
@@ -160,11 +165,6 @@ async def _begin(events: AsyncIterator[ImportEvent]) -> AsyncIterator[bytes]:
             yield _line(event)
 
     return lines()
-
-
-async def _lines(events: AsyncIterator[SolveEvent]) -> AsyncIterator[bytes]:
-    async for event in events:
-        yield _line(event)
 
 
 def _line(event: BaseModel) -> bytes:

@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import FastAPI
 
 from gateway.handlers import routers
-from gateway.peers import Transports, open_peers
+from gateway.peers import Peers, Transports, open_peers
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings
 from gateway.storage import RunStore
@@ -20,8 +20,16 @@ DESCRIPTION = """Turns a sentence into a checked, parallel graph of real API cal
 `POST /solve` is the whole road. `POST /plan` stops before the first call. Errors are `application/problem+json`."""
 
 
-def create_app(settings: GatewaySettings | None = None, *, transports: Transports | None = None) -> FastAPI:
-    """The gateway. ``transports`` replaces sockets by in-process calls for the services it names."""
+def create_app(
+    settings: GatewaySettings | None = None, *, transports: Transports | None = None, peers: Peers | None = None
+) -> FastAPI:
+    """The gateway.
+
+    Args:
+        settings: read from the environment where not given.
+        transports: replaces sockets by in-process calls for the services it names.
+        peers: whom to ask instead of the services that the settings name, for example :mod:`services.testing`.
+    """
     settings = settings or GatewaySettings()
 
     @asynccontextmanager
@@ -30,18 +38,18 @@ def create_app(settings: GatewaySettings | None = None, *, transports: Transport
             engine = create_engine(settings.database_url)
             stack.push_async_callback(engine.dispose)
             await migrate(engine, "gateway")
-            peers, clients = open_peers(settings, transports or {})
+            asked, clients = (peers, []) if peers else open_peers(settings, transports or {})
             for client in clients:
                 stack.push_async_callback(client.aclose)
-            service = GatewayService(peers, RunStore(engine), settings, app.state.registry)
+            service = GatewayService(asked, RunStore(engine), settings, app.state.registry)
             stack.push_async_callback(service.close)
             app.state.service = service
             app.state.readiness = {
                 "database": partial(ping, engine),
-                "retriever_svc": peers.retriever.ready,
-                "demo_svc": peers.demos.ready,
-                "planner_svc": peers.planner.ready,
-                "executor_svc": peers.executor.ready,
+                "retriever_svc": asked.retriever.ready,
+                "demo_svc": asked.demos.ready,
+                "planner_svc": asked.planner.ready,
+                "executor_svc": asked.executor.ready,
             }
             yield
 

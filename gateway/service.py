@@ -45,11 +45,12 @@ class GatewayService:
         events: asyncio.Queue[SolveEvent | None] = asyncio.Queue()
         task = self._start(request, events.put_nowait)
         task.add_done_callback(lambda _done: events.put_nowait(None))
+        finished = False
         while (event := await events.get()) is not None:
+            finished = isinstance(event, RunFinished)
             yield event
-        error = task.exception()
-        if error is not None and not isinstance(error, ServiceError):
-            raise error
+        if not finished:  # the run could not be stored
+            await task
 
     async def plan(self, request: SolveRequest) -> Run:
         """Plan and prove; nothing is executed."""
@@ -65,6 +66,7 @@ class GatewayService:
             NotFound: no such run.
             Conflict: the run does not wait for an approval, or it waits with another plan.
             ValidationFailed: the APIs have changed and the plan does not hold any more.
+            Overloaded: too many runs are under way.
         """
         run = await self.runs.get(run_id)
         if run.status is not RunStatus.NEEDS_APPROVAL or run.plan is None:
@@ -72,11 +74,8 @@ class GatewayService:
         if run.plan.id != plan_id:
             raise Conflict("The approval is for another plan than the one this run waits with.")
         compiled = await self._prove_again(run)
-        running = run.model_copy(update={"status": RunStatus.RUNNING})
-        if not await self.runs.claim(running, RunStatus.NEEDS_APPROVAL):
-            raise Conflict(f"Run {run_id} has been approved already.")
-        clock = Clock(APPROVED_DEADLINE_MS)
-        return await asyncio.shield(self._spawn(self._execute(running, compiled, clock, lambda _event: None, plan_id)))
+        self._admit()
+        return await asyncio.shield(self._spawn(self._run_approved(run, compiled)))
 
     async def close(self) -> None:
         """Let the runs under way finish, for a while; then stop them."""
@@ -86,16 +85,31 @@ class GatewayService:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
 
-    def _start(self, request: SolveRequest, emit: Emit) -> asyncio.Task[Run]:
+    def _admit(self) -> None:
         if len(self._tasks) >= self._settings.max_concurrent_runs:
             raise Overloaded("Too many runs are under way.", retry_after_s=1)
+
+    def _start(self, request: SolveRequest, emit: Emit) -> asyncio.Task[Run]:
+        self._admit()
         return self._spawn(self._solve(request, emit))
 
     def _spawn(self, work: Coroutine[Any, Any, Run]) -> asyncio.Task[Run]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[Run]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # it is in the stored run; whoever asked may be gone
+
+    async def _run_approved(self, run: Run, compiled: CompiledPlan) -> Run:
+        running = run.model_copy(update={"status": RunStatus.RUNNING})
+        if not await self.runs.claim(running, RunStatus.NEEDS_APPROVAL):
+            raise Conflict(f"Run {run.id} has been approved already.")
+        clock = Clock(APPROVED_DEADLINE_MS)
+        return await self._execute(running, compiled, clock, lambda _event: None, compiled.plan.id)
 
     async def _solve(self, request: SolveRequest, emit: Emit) -> Run:
         clock = Clock(request.options.deadline_ms)
@@ -103,7 +117,11 @@ class GatewayService:
         try:
             run, planned = await plan(self.peers, request, run, self._policy(request), clock)
         except Exception as error:  # whatever it was, the run must not be lost
-            await self._finish(_failed(run, error, clock), emit, insert=True)
+            problem = _problem(error, run)
+            await self._finish(_failed(run, problem, clock), emit, insert=True)
+            raise problem from error
+        except asyncio.CancelledError:
+            await self._finish(run.model_copy(update={"status": RunStatus.CANCELLED}), emit, insert=True)
             raise
         if planned.compiled is None or run.status is not RunStatus.PLANNED or request.options.dry_run:
             return await self._finish(run, emit, insert=True)
@@ -117,8 +135,9 @@ class GatewayService:
         try:
             run = await execute(self.peers, run, compiled, clock, emit, approved=approved)
         except Exception as error:  # whatever it was, the run must end in a final state
-            await self._finish(_failed(run, error, clock), emit)
-            raise
+            problem = _problem(error, run)
+            await self._finish(_failed(run, problem, clock), emit)
+            raise problem from error
         except asyncio.CancelledError:
             await self._finish(run.model_copy(update={"status": RunStatus.CANCELLED}), emit)
             raise
@@ -155,7 +174,14 @@ class GatewayService:
         return answer.compiled
 
 
-def _failed(run: Run, error: Exception, clock: Clock) -> Run:
-    shown = error if isinstance(error, ServiceError) else InternalError()
-    problem = RunProblem(type=shown.type_uri(), title=shown.title, detail=shown.detail)
+def _problem(error: Exception, run: Run) -> ServiceError:
+    """The error as callers may see it. Anything but a ServiceError is a bug, and logged as one."""
+    if isinstance(error, ServiceError):
+        return error
+    _log.error("bug", run_id=run.id, exc_info=error)
+    return InternalError("The request id is in `instance`.")
+
+
+def _failed(run: Run, error: ServiceError, clock: Clock) -> Run:
+    problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
     return run.model_copy(update={"status": RunStatus.FAILED, "problem": problem, "timings": clock.timings()})

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from gateway.peers import Peers
 from gateway.rendering import render
+from services.clients import CREDENTIALS_TIMEOUT_S
 from services.contracts.api import RetrieveRequest, RetrieveResponse
 from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
 from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Policy
@@ -64,7 +65,8 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     ask = RetrieveRequest(query=request.query, k=options.top_k, providers=options.providers)
     # Which credentials exist is asked meanwhile: a plan that cannot authenticate is refused before it runs.
     retrieved, credentials = await asyncio.gather(
-        peers.retriever.retrieve(ask, timeout_s=clock.left_s()), peers.executor.credentials()
+        peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
+        peers.executor.credentials(timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
     )
     clock.lap("retrieve_ms", mark)
 

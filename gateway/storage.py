@@ -80,7 +80,7 @@ def _row(run: Run) -> dict[str, object]:
     return {
         "id": run.id,
         "status": run.status.value,
-        "query": run.query,
+        "query": run.query.replace("\x00", "\ufffd"),  # PostgreSQL stores no NUL in text; the document escapes it
         "created_at": run.created_at,
         "total_ms": run.timings.total_ms,
         "document": run.model_dump_json(),

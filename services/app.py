@@ -84,6 +84,7 @@ def create_service(
         version=version(),
         lifespan=with_state,
         responses=PROBLEM_RESPONSES,
+        redirect_slashes=False,  # an unknown address is a problem, not a detour
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.name, app.state.settings, app.state.registry = name, settings, registry

@@ -155,4 +155,6 @@ def from_problem(problem: dict[str, Any], status: int) -> ServiceError:
         cls = next((c for c in all_errors() if c.status == status), InternalError)
     standard = {"type", "title", "status", "detail", "instance"}
     extensions = {key: value for key, value in problem.items() if key not in standard and key.isidentifier()}
-    return cls(str(problem.get("detail") or ""), **extensions)
+    error = cls(str(problem.get("detail") or ""))
+    error.extensions.update(extensions)
+    return error

@@ -1,5 +1,6 @@
 """The edges of a service: strict reading of requests, and problem documents for everything that goes wrong."""
 
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.errors import (
@@ -26,15 +28,17 @@ from services.telemetry import REQUEST_ID_HEADER, HttpMetrics, get_logger, new_r
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_MAX_FIELD_CHARS = 200
 _log = get_logger(__name__)
 
 
 def loads_strict(body: bytes, *, max_depth: int) -> Any:
-    """Parse JSON as RFC 8259 means it.
+    """Parse JSON as RFC 8259 means it. Integers keep all their digits.
 
     Raises:
-        InvalidRequest: not UTF-8, not JSON, NaN or infinity, a lone surrogate, an integer beyond 64 bits, or nested
-            deeper than ``max_depth``.
+        InvalidRequest: not UTF-8, not JSON, NaN or infinity, a lone surrogate, an integer of thousands of digits, or
+            nested deeper than ``max_depth``.
     """
     try:
         value = orjson.loads(body)
@@ -52,7 +56,15 @@ def loads_strict(body: bytes, *, max_depth: int) -> Any:
             for child in (node.values() if isinstance(node, dict) else node)
             if isinstance(child, (dict, list))
         ]
-    return value
+    return _exact(body) if _LONG_NUMBER.search(body) else value
+
+
+def _exact(body: bytes) -> Any:
+    """The slower parser, for bodies with long numbers: orjson makes floats of integers beyond 64 bits."""
+    try:
+        return json.loads(body)
+    except ValueError:  # Python's own limit on the digits of an integer; the syntax has been checked
+        raise InvalidRequest("The body holds an integer with too many digits.") from None
 
 
 BODY_LIMIT = "x-body-limit-setting"
@@ -131,10 +143,10 @@ def problem_response(error: ServiceError) -> Response:
     """Render an error as ``application/problem+json``."""
     headers = {"Cache-Control": "no-store"}
     retry_after = error.extensions.get("retry_after_s")
-    if retry_after is not None:
-        headers["Retry-After"] = str(max(1, round(float(retry_after))))
-    if allow := error.extensions.pop("allow_header", None):
-        headers["Allow"] = str(allow)
+    if isinstance(retry_after, int | float):
+        headers["Retry-After"] = str(max(1, round(retry_after)))
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"  # RFC 9110, section 11.6.1: a 401 names the scheme
     body = orjson.dumps(problem_document(error), default=str)
     return Response(body, status_code=error.status, media_type=PROBLEM_MEDIA_TYPE, headers=headers)
 
@@ -142,11 +154,15 @@ def problem_response(error: ServiceError) -> Response:
 def validation_problem(error: RequestValidationError) -> ServiceError:
     """Name each bad field and why, without echoing what was sent (it may be huge, secret or not even JSON)."""
     errors = [
-        {"field": ".".join(str(part) for part in item["loc"]), "message": item["msg"], "kind": item["type"]}
-        for item in error.errors()[:50]
+        {"field": _field(item["loc"]), "message": item["msg"], "kind": item["type"]} for item in error.errors()[:50]
     ]
     detail = "; ".join(f"{e['field']}: {e['message']}" for e in errors[:3])
     return ValidationFailed(detail, errors=errors)
+
+
+def _field(location: tuple[str | int, ...]) -> str:
+    path = ".".join(str(part) for part in location)
+    return path if len(path) <= _MAX_FIELD_CHARS else path[: _MAX_FIELD_CHARS - 1] + "…"
 
 
 def http_problem(error: HTTPException) -> ServiceError:
@@ -159,12 +175,12 @@ def http_problem(error: HTTPException) -> ServiceError:
 
 def _allowed_methods(app: FastAPI, request: Request) -> list[str]:
     """The methods this path does have (RFC 9110 wants them named in a 405)."""
-    methods: set[str] = set()
-    for path, operations in app.openapi().get("paths", {}).items():
-        pattern = re.sub(r"\\\{[^}]*\\\}", "[^/]+", re.escape(path))
-        if re.fullmatch(pattern, request.url.path):
-            methods |= {method.upper() for method in operations}
-    return sorted(methods)
+
+    def allowed(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in app.router.routes)
+
+    return sorted(filter(allowed, _KNOWN_METHODS))
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -180,10 +196,10 @@ def install_error_handlers(app: FastAPI) -> None:
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        problem = http_problem(error)
+        response = problem_response(http_problem(error))
         if error.status_code == 405:
-            problem.extensions["allow_header"] = ", ".join(_allowed_methods(app, request))
-        return problem_response(problem)
+            response.headers["Allow"] = ", ".join(_allowed_methods(app, request))
+        return response
 
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_validation)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from retriever_svc.importers.security import Alternatives, read_security
 from retriever_svc.importers.servers import choose_server
 from retriever_svc.importers.swagger import upgrade_operation, upgrade_servers
 from services.contracts.api import Api
+from services.contracts.plan import content_hash
 
 _MAX_PATH = 1_000
 _MAX_TAGS = 20
@@ -95,8 +95,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
 def sealed(api: Api) -> Api:
     """The same API with the hash of its content: SHA-256 of its JSON with sorted keys, the hash itself left out."""
     content = api.model_dump(mode="json", exclude={"content_hash"})
-    digest = hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
-    return api.model_copy(update={"content_hash": digest})
+    return api.model_copy(update={"content_hash": content_hash(content)})
 
 
 def _definitions(

@@ -7,13 +7,14 @@ Problems come back as the same exceptions the service raised.
 
 from services.clients.base import ServiceClient, open_http
 from services.clients.demo import DemoClient, Demos
-from services.clients.executor import Executor, ExecutorClient
+from services.clients.executor import CREDENTIALS_TIMEOUT_S, Executor, ExecutorClient
 from services.clients.gateway import GatewayClient
 from services.clients.planner import Planner, PlannerClient
 from services.clients.retriever import Retriever, RetrieverClient
 from services.clients.transport import InProcessTransport
 
 __all__ = [
+    "CREDENTIALS_TIMEOUT_S",
     "DemoClient",
     "Demos",
     "Executor",

@@ -1,17 +1,20 @@
 """What all typed clients share: sending, and turning answers back into values and exceptions."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
 
 import httpx2
 import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable, from_problem
+from services.errors import DeadlineExceeded, InvalidRequest, ServiceError, ServiceUnavailable, from_problem
 from services.telemetry import REQUEST_ID_HEADER, request_id
 
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 2.0
 Params = Mapping[str, str | int | float | bool | list[str] | None]
 
 
@@ -23,11 +26,16 @@ def open_http(base_url: str, transport: httpx2.AsyncBaseTransport | None = None)
     return httpx2.AsyncClient(
         base_url=base_url,
         transport=transport,
-        timeout=httpx2.Timeout(DEFAULT_TIMEOUT_S, connect=2.0),
+        timeout=httpx2.Timeout(DEFAULT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20),
         follow_redirects=False,
         trust_env=False,
     )
+
+
+def segment(value: str) -> str:
+    """A value as one segment of a path. Dots alone would be read as "here" and "one up"."""
+    return value.replace(".", "%2E") if value in {".", ".."} else quote(value, safe="")
 
 
 class ServiceClient:
@@ -62,10 +70,13 @@ class ServiceClient:
             DeadlineExceeded: no answer within ``timeout_s`` seconds.
             ServiceError: the problem that the service answered with.
         """
-        request = self._build(method, path, body, params, timeout_s)
+        # The time is for the whole exchange; httpx2 knows one for each read, which a trickle never exceeds.
+        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
+        request = self._build(method, path, body, params, timeout)
         try:
-            response = await self._http.send(request)
-        except httpx2.TimeoutException as error:
+            async with asyncio.timeout(timeout_s):
+                response = await self._http.send(request)
+        except (httpx2.TimeoutException, TimeoutError) as error:
             raise self._timed_out(error, timeout_s) from error
         except httpx2.HTTPError as error:
             raise self._unavailable() from error
@@ -81,7 +92,8 @@ class ServiceClient:
         self, path: str, events: TypeAdapter[T], body: BaseModel, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AsyncIterator[T]:
         """Send, and read the answer line by line (``application/x-ndjson``). ``timeout_s`` bounds each wait."""
-        request = self._build("POST", path, body, None, timeout_s)
+        timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
+        request = self._build("POST", path, body, None, timeout)
         try:
             response = await self._http.send(request, stream=True)
             try:
@@ -97,21 +109,19 @@ class ServiceClient:
             raise self._unavailable() from error
 
     def _build(
-        self, method: str, path: str, body: BaseModel | None, params: Params | None, timeout_s: float
+        self, method: str, path: str, body: BaseModel | None, params: Params | None, timeout: httpx2.Timeout
     ) -> httpx2.Request:
         headers = {REQUEST_ID_HEADER: request_id.get()} if request_id.get() else {}
         content = None
         if body is not None:
             content, headers["Content-Type"] = body.model_dump_json(by_alias=True).encode(), "application/json"
         given = {key: value for key, value in (params or {}).items() if value is not None}
-        return self._http.build_request(
-            method,
-            path,
-            content=content,
-            params=given or None,
-            headers=headers,
-            timeout=httpx2.Timeout(timeout_s, connect=min(2.0, timeout_s)),
-        )
+        try:
+            return self._http.build_request(
+                method, path, content=content, params=given or None, headers=headers, timeout=timeout
+            )
+        except httpx2.InvalidURL as error:
+            raise InvalidRequest(f"This cannot be asked of {self.service}: {error}.") from error
 
     def _parse(self, answer: type[T] | TypeAdapter[T], content: bytes) -> T:
         adapter = answer if isinstance(answer, TypeAdapter) else TypeAdapter(answer)
@@ -132,7 +142,7 @@ class ServiceClient:
             return self._unavailable(f"{self.service} answered {response.status_code} without a problem document.")
         return from_problem(problem, response.status_code)
 
-    def _timed_out(self, error: httpx2.TimeoutException, timeout_s: float) -> ServiceError:
+    def _timed_out(self, error: Exception, timeout_s: float) -> ServiceError:
         if isinstance(error, httpx2.ConnectTimeout):
             return self._unavailable()
         return DeadlineExceeded(f"{self.service} did not answer within {timeout_s:g} s.", service=self.service)

@@ -1,9 +1,8 @@
 """Client of ``demo_svc``."""
 
 from typing import Protocol
-from urllib.parse import quote
 
-from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient
+from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient, segment
 from services.contracts.demo import (
     Demo,
     DemoPage,
@@ -62,8 +61,8 @@ class DemoClient(ServiceClient):
 
     async def get(self, demo_id: str) -> Demo:
         """One demo. Raises NotFound."""
-        return await self._call("GET", f"/demos/{quote(demo_id, safe='')}", Demo)
+        return await self._call("GET", f"/demos/{segment(demo_id)}", Demo)
 
     async def delete(self, demo_id: str) -> None:
         """Remove a demo. Raises NotFound."""
-        await self._send("DELETE", f"/demos/{quote(demo_id, safe='')}")
+        await self._send("DELETE", f"/demos/{segment(demo_id)}")

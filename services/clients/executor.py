@@ -10,6 +10,7 @@ from services.contracts.run import Credentials, ExecuteRequest, ExecutionEvent
 
 _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
 _GRACE_S = 5.0
+CREDENTIALS_TIMEOUT_S = 5.0
 
 
 class Executor(Protocol):
@@ -21,7 +22,7 @@ class Executor(Protocol):
     def execute(self, request: ExecuteRequest) -> AsyncIterator[ExecutionEvent]:
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
 
-    async def credentials(self) -> Credentials:
+    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
 
 
@@ -34,6 +35,6 @@ class ExecutorClient(ServiceClient):
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
         return self._events("/execute", _EVENTS, request, timeout_s=request.deadline_ms / 1000 + _GRACE_S)
 
-    async def credentials(self) -> Credentials:
+    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
-        return await self._call("GET", "/credentials", Credentials, timeout_s=5.0)
+        return await self._call("GET", "/credentials", Credentials, timeout_s=timeout_s)

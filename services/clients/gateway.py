@@ -1,12 +1,11 @@
 """Client of the gateway: what the command line and apps written in Python use."""
 
 from collections.abc import AsyncIterator
-from urllib.parse import quote
 
 import httpx2
 from pydantic import TypeAdapter
 
-from services.clients.base import ServiceClient
+from services.clients.base import ServiceClient, segment
 from services.contracts.api import Api, ApiSearchPage, ImportEvent, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import ApproveRequest, Run, RunPage, SolveEvent, SolveRequest
@@ -41,7 +40,7 @@ class GatewayClient(ServiceClient):
     async def approve(self, run_id: str, plan_id: str) -> Run:
         """Approve exactly this plan of a run that waits for it, and run it."""
         body = ApproveRequest(plan_id=plan_id)
-        return await self._call("POST", f"/runs/{quote(run_id, safe='')}:approve", Run, body=body, timeout_s=3600)
+        return await self._call("POST", f"/runs/{segment(run_id)}:approve", Run, body=body, timeout_s=3600)
 
     async def runs(self, *, limit: int = 20, cursor: str | None = None, status: str | None = None) -> RunPage:
         """A page of runs, newest first."""
@@ -49,7 +48,7 @@ class GatewayClient(ServiceClient):
 
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
-        return await self._call("GET", f"/runs/{quote(run_id, safe='')}", Run)
+        return await self._call("GET", f"/runs/{segment(run_id)}", Run)
 
     async def search_apis(
         self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
@@ -60,7 +59,7 @@ class GatewayClient(ServiceClient):
 
     async def api(self, api_id: str) -> Api:
         """One API with its schemas. Raises NotFound."""
-        return await self._call("GET", f"/apis/{quote(api_id, safe='')}", Api)
+        return await self._call("GET", f"/apis/{segment(api_id)}", Api)
 
     def import_apis(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
         """Import an API description: progress, then one report. Raises InvalidDocument."""
@@ -68,7 +67,7 @@ class GatewayClient(ServiceClient):
 
     async def delete_provider(self, provider: str) -> None:
         """Remove a provider with all its APIs. Raises NotFound."""
-        await self._send("DELETE", f"/providers/{quote(provider, safe='')}")
+        await self._send("DELETE", f"/providers/{segment(provider)}")
 
     async def demos(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
         """A page of demos."""
@@ -84,7 +83,7 @@ class GatewayClient(ServiceClient):
 
     async def delete_demo(self, demo_id: str) -> None:
         """Remove a demo. Raises NotFound."""
-        await self._send("DELETE", f"/demos/{quote(demo_id, safe='')}")
+        await self._send("DELETE", f"/demos/{segment(demo_id)}")
 
 
 def _patience(request: SolveRequest) -> float:

@@ -2,11 +2,10 @@
 
 from collections.abc import AsyncIterator
 from typing import Protocol
-from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient
+from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient, segment
 from services.contracts.api import (
     Api,
     ApiSearchPage,
@@ -90,7 +89,7 @@ class RetrieverClient(ServiceClient):
 
     async def delete_provider(self, provider: str) -> None:
         """Remove a provider with all its APIs. Raises NotFound."""
-        await self._send("DELETE", f"/providers/{quote(provider, safe='')}")
+        await self._send("DELETE", f"/providers/{segment(provider)}")
 
     def import_document(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
         """Import an API description: progress, then one report. Raises InvalidDocument."""
@@ -102,4 +101,4 @@ class RetrieverClient(ServiceClient):
 
 
 def _path(api_id: str) -> str:
-    return f"/apis/{quote(api_id, safe='')}"
+    return f"/apis/{segment(api_id)}"

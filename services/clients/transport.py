@@ -23,6 +23,7 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._running: set[asyncio.Task[None]] = set()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Call the app.
@@ -32,6 +33,8 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
             httpx2.RemoteProtocolError: the app failed before it answered.
         """
         exchange = _Exchange(self._app, request, await request.aread())
+        self._running.add(exchange.task)  # the loop itself keeps no strong reference
+        exchange.task.add_done_callback(self._running.discard)
         try:
             start = await exchange.next_message()
         except BaseException:
@@ -49,14 +52,17 @@ class _Exchange(httpx2.AsyncByteStream):
         # One message is handed over at a time: a slow reader holds the app back, as TCP would.
         self._messages: asyncio.Queue[Any] = asyncio.Queue(maxsize=1)
         self._gone = asyncio.Event()
-        self._task = asyncio.create_task(self._run(app), context=contextvars.Context())
+        self._complete = False
+        self.task = asyncio.create_task(self._run(app), context=contextvars.Context())
 
     async def _run(self, app: ASGIApp) -> None:
         try:
             await app(self._scope(), self._receive, self._send)
-            await self._messages.put(_END)
-        except Exception as error:  # noqa: BLE001 - to the caller a dropped connection; the app has logged its bug
-            await self._messages.put(error)
+            await self._pass_on(_END)
+        except (Exception, asyncio.CancelledError) as error:  # to the caller, a dropped connection
+            if self._gone.is_set() and isinstance(error, asyncio.CancelledError):
+                raise
+            await self._pass_on(error)
 
     def _scope(self) -> dict[str, Any]:
         url = self._request.url
@@ -83,7 +89,13 @@ class _Exchange(httpx2.AsyncByteStream):
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        await self._messages.put(message)
+        await self._pass_on(message)
+        last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        self._complete = self._complete or last
+
+    async def _pass_on(self, message: Any) -> None:
+        if not self._complete:  # nobody listens to what follows the last byte
+            await self._messages.put(message)
 
     async def next_message(self) -> Message:
         try:
@@ -93,7 +105,7 @@ class _Exchange(httpx2.AsyncByteStream):
             raise httpx2.ReadTimeout("the service did not answer in time", request=self._request) from None
         if message is _END:
             raise httpx2.RemoteProtocolError("the answer ended early", request=self._request)
-        if isinstance(message, Exception):
+        if isinstance(message, BaseException):
             raise httpx2.RemoteProtocolError("the service failed", request=self._request) from message
         result: Message = message
         return result
@@ -107,7 +119,8 @@ class _Exchange(httpx2.AsyncByteStream):
                 yield message["body"]
 
     async def aclose(self) -> None:
-        """The reader is gone: tell the app, and stop it where it does not stop by itself."""
+        """The reader is gone: tell the app, and stop it unless all it had to say was said."""
         self._gone.set()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        if not self._complete:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)

@@ -1,9 +1,9 @@
 """What the planner is asked and answers: plans, their proofs, and what is wrong with a plan that has none."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from services.contracts.api import Api, Candidate, Clause
 from services.contracts.base import ApiId, Contract, JsonSchema, Query
@@ -150,6 +150,12 @@ class PlanResponse(Contract):
     confidence: float = Field(default=0.0, ge=0, le=1)
     backend: str
     reason: str = Field(default="", description="Why there is no plan, in a sentence.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.status == "planned") != (self.compiled is not None):
+            raise ValueError("a plan counts as planned if, and only if, it is proved")
+        return self
 
 
 class PlannerBackends(Contract):

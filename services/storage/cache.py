@@ -45,7 +45,7 @@ class MemoryCache:
         item = self._items.get(key)
         if item is None:
             return None
-        if item[0] < time.monotonic():
+        if item[0] <= time.monotonic():
             self._drop(key)
             return None
         self._items.move_to_end(key)

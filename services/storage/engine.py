@@ -1,5 +1,6 @@
 """SQL engines. Every difference between SQLite and PostgreSQL that Nestor knows of lives here."""
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from sqlalchemy import event, make_url, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from services.errors import ServiceUnavailable
+from services.errors import Overloaded, ServiceUnavailable
 
 BUSY_TIMEOUT_MS = 5_000
 
@@ -62,12 +63,14 @@ async def read(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 @asynccontextmanager
 async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
-    """Turn a database that cannot be reached into the 503 that names it; other database errors are bugs."""
+    """Turn a database that cannot be reached, or is locked too long, into a 503; other database errors are bugs."""
     try:
         yield
     except DBAPIError as error:
         # Without a statement it was raised while connecting: the server is starting, full, or has no such database.
         connecting = error.statement is None and not isinstance(error, IntegrityError)
+        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+            raise Overloaded("The database is busy with other writers.", retry_after_s=1) from error
         if connecting or error.connection_invalidated or isinstance(error.orig, OSError):
             raise _unavailable(engine) from error
         raise

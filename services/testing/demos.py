@@ -1,0 +1,105 @@
+"""A knowledge base in memory."""
+
+from services.clients.base import DEFAULT_TIMEOUT_S
+from services.contracts.demo import (
+    Demo,
+    DemoPage,
+    ImportDemosReport,
+    ImportDemosRequest,
+    SelectDemosRequest,
+    SelectDemosResponse,
+    SelectedDemo,
+)
+from services.contracts.plan import content_hash
+from services.errors import NotFound, ValidationFailed
+from services.testing.base import Fake, words
+
+_THRESHOLD = 0.8
+
+
+class FakeDemos(Fake):
+    """:class:`~services.clients.Demos` in memory. Similar is what shares words (Jaccard)."""
+
+    service = "demo_svc"
+
+    def __init__(self, *demos: Demo) -> None:
+        super().__init__()
+        self.demos = {demo.id: demo for demo in map(_checked, demos)}
+
+    async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
+        """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
+        await self._arrive("select", timeout_s)
+        threshold = _THRESHOLD if request.threshold is None else request.threshold
+        scored = [(_similarity(request.query, demo.query), demo) for demo in self.demos.values()]
+        offered = [api.id for api in request.apis]
+        tasks = [
+            SelectedDemo(demo=demo, similarity=score, level="task")
+            for score, demo in sorted(scored, key=lambda pair: -pair[0])
+            if demo.level == "task" and score > threshold and (not offered or set(demo.apis) <= set(offered))
+        ]
+        singles = [
+            SelectedDemo(demo=demo, similarity=score, level="api")
+            for api in offered
+            for score, demo in scored
+            if demo.level == "api" and demo.apis == (api,)
+        ]
+        return SelectDemosResponse(demos=tuple((tasks + singles)[: request.k]))
+
+    async def add(self, demo: Demo) -> Demo:
+        """Add a demo; adding it again changes nothing."""
+        await self._arrive("add")
+        return self._keep((demo,))[0]
+
+    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+        """Add many demos."""
+        await self._arrive("import_demos")
+        before = len(self.demos)
+        self._keep(request.demos)
+        added = len(self.demos) - before
+        return ImportDemosReport(added=added, unchanged=len(request.demos) - added)
+
+    async def list(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
+        """A page of demos, oldest first."""
+        await self._arrive("list")
+        found = [demo for demo in self.demos.values() if api is None or api in demo.apis]
+        return DemoPage(demos=tuple(found[offset : offset + limit]), total=len(found))
+
+    async def get(self, demo_id: str) -> Demo:
+        """One demo. Raises NotFound."""
+        await self._arrive("get")
+        return self._known(demo_id)
+
+    async def delete(self, demo_id: str) -> None:
+        """Remove a demo. Raises NotFound."""
+        await self._arrive("delete")
+        del self.demos[self._known(demo_id).id]
+
+    def _known(self, demo_id: str) -> Demo:
+        if demo_id not in self.demos:
+            raise NotFound(f"There is no demo {demo_id}.")
+        return self.demos[demo_id]
+
+    def _keep(self, demos: tuple[Demo, ...]) -> tuple[Demo, ...]:
+        checked = tuple(_checked(demo, number) for number, demo in enumerate(demos))
+        for demo in checked:
+            self.demos.setdefault(demo.id, demo)
+        return checked
+
+
+def _checked(demo: Demo, index: int = 0) -> Demo:
+    expected = content_hash({"query": demo.query, "plan": demo.plan.id})
+    if demo.id not in {"", expected}:
+        raise _invalid(index, "id", "The id is not the hash of the demo's query and plan; leave it empty.")
+    if demo.level == "api" and len(demo.apis) != 1:
+        raise _invalid(index, "plan", "An API-level demo shows one API; this plan uses several.")
+    return demo.model_copy(update={"id": expected})
+
+
+def _invalid(index: int, field: str, message: str) -> ValidationFailed:
+    errors = [{"field": f"body.demos.{index}.{field}", "message": message, "kind": "value_error"}]
+    return ValidationFailed(f"Demo {index}: {message}", errors=errors)
+
+
+def _similarity(left: str, right: str) -> float:
+    a, b = words(left), words(right)
+    return len(a & b) / len(a | b) if a | b else 0.0

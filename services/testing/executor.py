@@ -1,0 +1,115 @@
+"""An executor that sends nothing: outcomes are given to it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from pydantic import JsonValue
+
+from services.clients.executor import CREDENTIALS_TIMEOUT_S
+from services.contracts.plan import Step, dependencies
+from services.contracts.run import (
+    AnswerValue,
+    Credentials,
+    ExecuteRequest,
+    ExecutionEvent,
+    ExecutionFinished,
+    Failed,
+    InDoubt,
+    Skipped,
+    StepFinished,
+    StepOutcome,
+    StepRecord,
+    StepStarted,
+    Succeeded,
+)
+from services.errors import Conflict, ServiceUnavailable
+from services.testing.base import Fake
+
+
+class FakeExecutor(Fake):
+    """:class:`~services.clients.Executor` by script: ``outcomes`` by API id; an API without one succeeds with null.
+
+    Steps run one after another, in the plan's order, so a plan must name a step before it refers to it. A step that
+    gives no value keeps its dependants from running. With ``gate``, the run waits for it after its first step has
+    started; with ``breaks``, the stream ends there as that of a service that dies.
+    """
+
+    service = "executor_svc"
+
+    def __init__(self, outcomes: dict[str, StepOutcome] | None = None, secrets: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.outcomes = dict(outcomes or {})
+        self.secrets = secrets
+        self.gate: asyncio.Event | None = None
+        self.breaks = False
+        self.requests: list[ExecuteRequest] = []
+
+    async def execute(self, request: ExecuteRequest) -> AsyncIterator[ExecutionEvent]:
+        """Run a plan. Raises Conflict where an approval is missing."""
+        await self._arrive("execute", request.deadline_ms / 1000)
+        compiled = request.compiled
+        if compiled.proof.approvals and request.approved != compiled.plan.id:
+            steps = ", ".join(compiled.proof.approvals[:5])
+            raise Conflict(f"These steps need an approval of exactly this plan: {steps}.", plan_id=compiled.plan.id)
+        self.requests.append(request)
+        records: dict[str, StepRecord] = {}
+        for step in compiled.plan.steps:
+            blocked = self._blocked(step, records)
+            if blocked is None:
+                yield StepStarted(step=step.id, api=step.api, at_ms=0)
+                await self._interrupted()
+            outcome = blocked or self.outcomes.get(step.api, Succeeded(status=200))
+            records[step.id] = StepRecord(
+                step=step.id, api=step.api, outcome=outcome, started_ms=0, duration_ms=0, attempts=0 if blocked else 1
+            )
+            yield StepFinished(record=records[step.id])
+        yield _finished(request, records)
+
+    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+        """The names of the configured secrets."""
+        await self._arrive("credentials", timeout_s)
+        return Credentials(secrets=self.secrets)
+
+    async def _interrupted(self) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.breaks:
+            raise ServiceUnavailable(f"{self.service} does not answer.", service=self.service)
+
+    def _blocked(self, step: Step, records: dict[str, StepRecord]) -> Skipped | None:
+        """The outcome of a step that cannot run, naming the step at the root of the trouble."""
+        for before in sorted(dependencies(step)):
+            outcome = records[before].outcome
+            if not isinstance(outcome, Succeeded):
+                return Skipped(because=outcome.because if isinstance(outcome, Skipped) else before)
+        return None
+
+
+def _finished(request: ExecuteRequest, records: dict[str, StepRecord]) -> ExecutionFinished:
+    outcomes = [record.outcome for record in records.values()]
+    values, problems = [], []
+    for output in request.compiled.plan.answer:
+        outcome = records[output.value.step].outcome
+        if not isinstance(outcome, Succeeded):
+            continue
+        try:
+            value = _walk(outcome.value, output.value.path)
+        except (KeyError, IndexError, TypeError):
+            problems.append(f"answer {output.name!r}: {output.value.step} has no such output")
+        else:
+            values.append(AnswerValue(name=output.name, value=value, step=output.value.step, path=output.value.path))
+    doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
+    failed = bool(problems) or any(isinstance(outcome, Failed) for outcome in outcomes)
+    return ExecutionFinished(
+        status="in_doubt" if doubtful else "failed" if failed else "succeeded",
+        records=tuple(records.values()),
+        answer=tuple(values),
+        problem="; ".join(problems),
+        duration_ms=0,
+    )
+
+
+def _walk(value: JsonValue, path: tuple[str | int, ...]) -> JsonValue:
+    for key in path:
+        value = value[key]  # type: ignore[index]
+    return value

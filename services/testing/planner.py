@@ -1,0 +1,120 @@
+"""A planner that plans what it was told."""
+
+from collections.abc import Iterable
+
+from services.clients.base import DEFAULT_TIMEOUT_S
+from services.contracts.api import Api
+from services.contracts.plan import Plan, Step, dependencies
+from services.contracts.planning import (
+    CompiledPlan,
+    CompileRequest,
+    CompileResponse,
+    Decision,
+    Diagnostic,
+    DiagnosticCode,
+    PlannerBackends,
+    PlanRequest,
+    PlanResponse,
+    Policy,
+    Proof,
+)
+from services.errors import ValidationFailed
+from services.testing.base import Fake
+
+_BACKEND = "scripted"
+
+
+class FakePlanner(Fake):
+    """:class:`~services.clients.Planner` by script.
+
+    ``plans`` holds the plan for a query, which is then proved as :func:`prove` says; ``answers`` holds whole answers,
+    which win. For any other query there is no plan. ``requests`` keeps what was asked.
+    """
+
+    service = "planner_svc"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plans: dict[str, Plan] = {}
+        self.answers: dict[str, PlanResponse | Exception] = {}
+        self.requests: list[PlanRequest] = []
+
+    async def plan(self, request: PlanRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> PlanResponse:
+        """The scripted answer, or the scripted plan if it can be proved."""
+        await self._arrive("plan", timeout_s)
+        self.requests.append(request)
+        if request.backend not in (None, _BACKEND):
+            raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {_BACKEND}")
+        answer = self.answers.get(request.query)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            return answer
+        plan = self.plans.get(request.query)
+        if plan is None:
+            return PlanResponse(
+                status="no_plan", backend=_BACKEND, reason="Nothing in the catalogue fits this request."
+            )
+        proved = prove(plan, (candidate.api for candidate in request.candidates), request.policy)
+        if proved.compiled is None:
+            reason = proved.diagnostics[0].message
+            return PlanResponse(
+                status="no_plan", backend=_BACKEND, diagnostics=proved.diagnostics, reason=f"Not proved: {reason}."
+            )
+        return PlanResponse(status="planned", plan=plan, compiled=proved.compiled, confidence=1.0, backend=_BACKEND)
+
+    async def compile(self, request: CompileRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> CompileResponse:
+        """Prove a given plan."""
+        await self._arrive("compile", timeout_s)
+        return prove(request.plan, request.apis, request.policy)
+
+    async def backends(self) -> PlannerBackends:
+        """The one backend there is."""
+        await self._arrive("backends")
+        return PlannerBackends(default=_BACKEND, available=(_BACKEND,))
+
+
+def prove(plan: Plan, apis: Iterable[Api], policy: Policy | None = None) -> CompileResponse:
+    """A proof of names only: the APIs exist, every argument is one of theirs, none that is required is missing.
+
+    Of the policy it knows what is to be done with mutating calls; it knows no types, patterns or credentials.
+    """
+    known = {api.id: api for api in apis}
+    found = [finding for step in plan.steps for finding in _findings(step, known)]
+    if found:
+        return CompileResponse(diagnostics=tuple(found))
+    used = {step.api: known[step.api] for step in plan.steps}
+    mutating = tuple(step.id for step in plan.steps if used[step.api].mutating)
+    asks = (policy or Policy()).mutating is Decision.ASK
+    proof = Proof(
+        checks=sum(1 + len(step.arguments) for step in plan.steps),
+        stages=_stages(plan),
+        api_hashes={api.id: api.content_hash for api in used.values()},
+        mutating=mutating,
+        approvals=mutating if asks else (),
+    )
+    return CompileResponse(compiled=CompiledPlan(plan=plan, apis=used, proof=proof))
+
+
+def _findings(step: Step, known: dict[str, Api]) -> Iterable[Diagnostic]:
+    api = known.get(step.api)
+    if api is None:
+        yield Diagnostic(code=DiagnosticCode.UNKNOWN_API, step=step.id, message=f"there is no API {step.api}")
+        return
+    for name in step.arguments:
+        if api.parameter(name) is None:
+            message = f"{step.api} takes no {name!r}"
+            yield Diagnostic(code=DiagnosticCode.UNKNOWN_ARGUMENT, step=step.id, argument=name, message=message)
+    for parameter in api.parameters:
+        if parameter.required and parameter.name not in step.arguments:
+            message = f"{step.api} needs {parameter.name!r}"
+            yield Diagnostic(
+                code=DiagnosticCode.MISSING_ARGUMENT, step=step.id, argument=parameter.name, message=message
+            )
+
+
+def _stages(plan: Plan) -> tuple[tuple[str, ...], ...]:
+    depth: dict[str, int] = {}
+    for step in plan.steps:
+        depth[step.id] = 1 + max((depth.get(before, 0) for before in dependencies(step)), default=-1)
+    return tuple(tuple(step for step, at in depth.items() if at == stage) for stage in range(1 + max(depth.values())))
