@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from planner_svc.backends.compact.chain import Call, Said
+from planner_svc.backends.compact.chain import Call
 from planner_svc.backends.compact.profile import Field, Library
 from planner_svc.backends.compact.text import STOP, Word, overlap, stem
 
@@ -73,9 +73,16 @@ def read_question(text: str, words: Sequence[Word], start: int = 0) -> Question:
     content = [word for word in words if word.text.lower() not in STOP]
     by_text = {word.text.lower(): word.stem for word in content}
     focus = _after(_FOCUS, text, by_text) or _after(_MENTIONED, text, by_text)
+    focus |= _compounds(content, focus)
     return Question(
         _asks(text), frozenset(focus), frozenset(w.stem for w in content), bool(_PLURAL.search(text)), text, start
     )
+
+
+def _compounds(content: Sequence[Word], focus: set[str]) -> set[str]:
+    """Neighbours written as one word: fields say "timezone" where people say "time zone"."""
+    pairs = zip(content, content[1:], strict=False)
+    return {stem(a.text + b.text) for a, b in pairs if {a.stem, b.stem} <= focus and b.start == a.end + 1}
 
 
 def _after(pattern: re.Pattern[str], text: str, known: dict[str, str]) -> set[str]:
@@ -133,7 +140,7 @@ class Answerer:
 
     def _ranked(self, call: Call, question: Question) -> list[tuple[float, Field]]:
         asked = _residue(call, question)
-        echoed = {name for name, argument in call.arguments.items() if isinstance(argument, Said)}
+        echoed = {slot.name for slot in call.profile.slots}
         echoed -= {field.name for field in call.profile.fields if field.about & _COMPUTED}
         fields = [f for f in call.profile.fields if f.name not in echoed or f.listed] or call.profile.fields
         found = [(self._field_score(field, question, asked), field) for field in fields]

@@ -23,7 +23,7 @@ WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
 _SEARCHED = frozenset("name query q search text title keyword term".split())
-OPTIONAL_LINK = 0.7
+OPTIONAL_LINK = 0.65
 MAX_PRODUCERS = 6
 MAX_DERIVED = 60
 
@@ -201,7 +201,7 @@ class Composer:
             if made.missing or not made.used or made.quality < WEAK or _echoes(made, link.field):
                 continue
             score = (
-                strength * (0.4 + 0.6 * _grip(made))
+                strength * (0.2 + 0.8 * _grip(made))
                 - 0.08 * (len(made.calls()) - 1)
                 + 0.12 * len([s for s in made.used if s.kind in HARD])
             )

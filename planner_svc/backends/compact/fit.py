@@ -25,6 +25,7 @@ _BASE = {
     "phone": 0.2,
     "given": 0.5,
 }
+_NAMING = frozenset("name query q search title keyword term product item thing".split())
 _KIND_WORDS = {
     "email": frozenset({"email", "mail", "e"}),
     "url": frozenset({"url", "uri", "link", "address", "website", "content", "text"}),
@@ -124,6 +125,10 @@ class Fitter:
             base += 0.55 if own & {*slot.words, *slot.about} else 0.0
         if slot.temporal:
             return
+        if span.kind in ("phrase", "thing") and not _NAMING & set(slot.words):
+            base -= 0.15
+        if span.kind == "thing" and "name" in slot.words and not slot.shapes:
+            base -= 0.12
         if slot.specific:
             yield text, 0.65 if span.kind not in ("phrase", "thing") else 0.3
             return

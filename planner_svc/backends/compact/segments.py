@@ -72,7 +72,7 @@ def _sentences(query: str, start: int, end: int) -> list[tuple[int, int]]:
     """The sentences of a clause; a statement's comma before a question ends one, too."""
     found = []
     for match in _SENTENCE_END.finditer(query, start, end):
-        if match.start() - start > 8 and end - match.end() > 8:
+        if match.start() - start > 8:
             found.append((start, match.start()))
             start = match.end()
     return [*found, (start, end)]
