@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request, status
+from fastapi import Depends, Path, Query, Request, Response, status
 from fastapi.responses import StreamingResponse
 
+from retriever_svc.answers import AnswerCache
 from retriever_svc.models import Entry, Hit
-from retriever_svc.service import CatalogueService
+from retriever_svc.service import CatalogueService, Found
 from services.app import service_router
 from services.contracts.api import (
     Api,
@@ -36,26 +37,27 @@ def _service(request: Request) -> CatalogueService:
     return service
 
 
+def _answers(request: Request) -> AnswerCache:
+    answers: AnswerCache = request.app.state.answers
+    return answers
+
+
 Service = Annotated[CatalogueService, Depends(_service)]
+Answers = Annotated[AnswerCache, Depends(_answers)]
 Text = Annotated[str, Query(min_length=1, max_length=MAX_QUERY_CHARS, description="What to look for, in words.")]
 
 
-@router.post("/retrieve", summary="Which APIs could serve this request?")
-async def retrieve(body: RetrieveRequest, service: Service) -> RetrieveResponse:
+@router.post("/retrieve", response_model=RetrieveResponse, summary="Which APIs could serve this request?")
+async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) -> Response:
     """The best `k` APIs over all clauses of the request, exact names first; the last clause is the whole request."""
-    found = await service.find(body.query, body.k, body.suppliers, body.providers)
-    candidates = tuple(
-        Candidate(
-            api=api,
-            score=hit.score,
-            signals=Signals(dense=hit.dense, lexical=hit.lexical),
-            clause=hit.clause,
-            clause_scores=hit.clause_scores,
-            role=hit.role,
-        )
-        for hit, api in found.hits
-    )
-    return RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
+    version, catalogue = await service.catalogue()
+    answer = await answers.get(catalogue, body)
+    if answer is None:
+        found = await service.find(body.query, body.k, body.suppliers, body.providers)
+        answer = _answer(found).model_dump_json().encode()
+        if found.version == version:  # otherwise the catalogue has changed meanwhile
+            await answers.keep(catalogue, body, answer)
+    return Response(answer, media_type="application/json")
 
 
 @router.get("/apis", summary="Search or list the catalogue")
@@ -127,6 +129,21 @@ async def import_apis(body: ImportRequest, service: Service) -> StreamingRespons
 async def catalogue_status(service: Service) -> CatalogueStatus:
     """What is in the catalogue, and whether the index answers for that version."""
     return await service.status()
+
+
+def _answer(found: Found) -> RetrieveResponse:
+    candidates = tuple(
+        Candidate(
+            api=api,
+            score=hit.score,
+            signals=Signals(dense=hit.dense, lexical=hit.lexical),
+            clause=hit.clause,
+            clause_scores=hit.clause_scores,
+            role=hit.role,
+        )
+        for hit, api in found.hits
+    )
+    return RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
 
 
 async def _lines(events: AsyncIterator[ImportEvent]) -> AsyncIterator[bytes]:

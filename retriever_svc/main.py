@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from prometheus_client import Gauge
 
+from retriever_svc.answers import AnswerCache
 from retriever_svc.engine.ranking import RankingOptions
 from retriever_svc.handlers import router
 from retriever_svc.importers import Limits
@@ -17,6 +18,7 @@ from retriever_svc.storage import CatalogueStorage
 from services.app import create_service
 from services.compute import ComputePool
 from services.encoder import Encoder, load_encoder
+from services.storage.cache import open_cache
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
 
@@ -41,6 +43,7 @@ def create_app(
         engine = create_engine(settings.database_url)
         searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
         imports = ComputePool(1, settings.compute_waiting, name="retriever-import")
+        cache = open_cache(settings.redis_url)
         try:
             await migrate(engine, "retriever_svc")
             reader = encoder
@@ -49,13 +52,17 @@ def create_app(
             service = _service(settings, CatalogueStorage(engine), reader, searches, imports)
             await service.refresh()
             app.state.service = service
+            app.state.answers = AnswerCache(cache, settings.answer_ttl_s)
             app.state.readiness["catalogue"] = service.check_index
+            if settings.redis_url is not None:
+                app.state.readiness["redis"] = cache.ping
             size = Gauge("nestor_catalogue_apis", "APIs that searches read.", registry=app.state.registry)
             size.set_function(lambda: service.size)
             yield
         finally:
             await searches.close()
             await imports.close()
+            await cache.close()
             await engine.dispose()
 
     return create_service(

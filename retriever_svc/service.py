@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import importlib.metadata
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
@@ -74,6 +76,7 @@ class CatalogueService:
         self._searches = searches
         self._imports = imports
         self._options = options
+        self._ranking = f"{encoder.name}\n{options!r}\n{importlib.metadata.version('nestor')}"
         self._limits = limits
         self._version_check_s = version_check_s
         self._cached = _ApiCache(cached_apis)
@@ -101,6 +104,11 @@ class CatalogueService:
                 self._snapshot = await self._imports.run(self._snapshot.advance, listing, vectors)
             self._checked_at = time.monotonic()
             return self._snapshot
+
+    async def catalogue(self) -> tuple[int, str]:
+        """The version that searches answer for now, and a digest of all that their answers depend on."""
+        snapshot = await self._current()
+        return snapshot.version, hashlib.sha256(f"{snapshot.digest}\n{self._ranking}".encode()).hexdigest()
 
     async def find(self, query: str, k: int, suppliers: int = 0, providers: tuple[str, ...] = ()) -> Found:
         """The best ``k`` APIs for a request and up to ``suppliers`` more that supply them, with their documents."""

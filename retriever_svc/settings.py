@@ -41,6 +41,14 @@ class RetrieverSettings(ServiceSettings):
         le=1_000_000,
         description="APIs kept parsed in memory, the least recently used dropped first.",
     )
+    redis_url: str | None = Field(
+        default=None,
+        description="Redis shared by replicas to cache answers of `POST /retrieve`,"
+        " `redis://:PASSWORD@HOST:PORT/NUMBER`; unset: memory.",
+    )
+    answer_ttl_s: float = Field(
+        default=300.0, ge=0, le=86_400, description="How long an answer of `POST /retrieve` is cached; 0: not at all."
+    )
     max_import_bytes: int = Field(
         default=24_000_000, ge=1_024, description="Largest body of `POST /imports`: the document as a JSON string."
     )

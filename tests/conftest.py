@@ -4,7 +4,7 @@ import pytest
 
 from services.telemetry import configure_logging
 
-pytest_plugins = ["tests.support.postgres"]
+pytest_plugins = ["tests.support.postgres", "tests.support.redis"]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +44,12 @@ class Snapshot:
     open: NDArray[np.bool_]
     providers: Mapping[str, Ids]
     exact: Mapping[str, tuple[int, ...]]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the version and every document: catalogues of two databases may both be at version 7."""
+        content = "\n".join(f"{entry.id} {entry.content_hash}" for entry in self.entries)
+        return hashlib.sha256(f"{self.version}\n{content}".encode()).hexdigest()
 
     @classmethod
     def empty(cls, dimension: int) -> Snapshot:

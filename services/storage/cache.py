@@ -1,7 +1,7 @@
 """A cache of bytes with a time to live: in memory, or Redis where several processes share it.
 
 A cache may forget anything at any time and may be down; callers compute what it does not give. So its errors are
-misses, logged once per call, and never fail a request.
+misses, logged, and never fail a request.
 """
 
 import time
@@ -14,6 +14,8 @@ from redis.exceptions import RedisError
 from services.errors import ServiceUnavailable
 from services.telemetry import get_logger
 
+_PAUSE_S = 5.0
+"""How long a Redis that failed is left alone, so that requests do not wait for it one after the other."""
 _log = get_logger(__name__)
 
 
@@ -79,22 +81,27 @@ class RedisCache:
     def __init__(self, url: str, *, prefix: str = "nestor:") -> None:
         self._redis: Redis = Redis.from_url(url, socket_timeout=0.5, socket_connect_timeout=0.5)
         self._prefix = prefix
+        self._paused_until = 0.0
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None; a Redis that is down is a miss."""
+        if time.monotonic() < self._paused_until:
+            return None
         try:
             value = await self._redis.get(self._prefix + key)
         except RedisError as error:
-            _log.warning("cache_miss", reason=type(error).__name__)
+            self._pause("cache_miss", error)
             return None
         return value if isinstance(value, bytes) else None
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
         """Keep a value; a Redis that is down keeps nothing."""
+        if time.monotonic() < self._paused_until:
+            return
         try:
             await self._redis.set(self._prefix + key, value, px=max(1, int(ttl_s * 1000)))
         except RedisError as error:
-            _log.warning("cache_not_kept", reason=type(error).__name__)
+            self._pause("cache_not_kept", error)
 
     async def ping(self) -> None:
         """Raise ServiceUnavailable where Redis does not answer."""
@@ -102,10 +109,15 @@ class RedisCache:
             await self._redis.ping()
         except RedisError as error:
             raise ServiceUnavailable("Redis cannot be reached.", service="redis") from error
+        self._paused_until = 0.0
 
     async def close(self) -> None:
         """Close the connections."""
         await self._redis.aclose()
+
+    def _pause(self, event: str, error: RedisError) -> None:
+        self._paused_until = time.monotonic() + _PAUSE_S
+        _log.warning(event, reason=type(error).__name__, paused_s=_PAUSE_S)
 
 
 def open_cache(redis_url: str | None) -> Cache:
