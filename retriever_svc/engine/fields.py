@@ -27,8 +27,13 @@ def output_words(api: Api) -> str:
     """The words of the response's fields; none for a call that may change state."""
     if api.mutating:
         return ""
-    fields = [_words(*field) for field in islice(_fields(api.response.json_schema, api, 0), _MAX_FIELDS)]
+    fields = [_words(*field) for field in response_fields(api)]
     return " ".join(word for name, text in fields for word in (*name, *text))
+
+
+def response_fields(api: Api) -> list[tuple[str, str]]:
+    """Names and descriptions of what the API answers with, outermost first within each branch; a bounded number."""
+    return list(islice(_fields(api.response.json_schema, api, 0, set()), _MAX_FIELDS))
 
 
 def is_open(api: Api) -> bool:
@@ -49,20 +54,24 @@ def _words(name: str, description: str) -> tuple[list[str], list[str]]:
     return words(name), words(description[:_DESCRIPTION])
 
 
-def _fields(schema: JsonValue, api: Api, depth: int) -> Iterator[tuple[str, str]]:
-    """Names and descriptions of a schema's properties, lists and references walked through."""
+def _fields(schema: JsonValue, api: Api, depth: int, seen: set[str]) -> Iterator[tuple[str, str]]:
+    """Names and descriptions of a schema's properties, lists and references walked through.
+
+    Each definition is walked once: sixty that refer to each other would otherwise take for ever to yield nothing.
+    """
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return
     reference = schema.get("$ref")
-    if isinstance(reference, str):
-        yield from _fields(api.definitions.get(reference.removeprefix("#/$defs/")), api, depth + 1)
+    if isinstance(reference, str) and reference not in seen:
+        seen.add(reference)
+        yield from _fields(api.definitions.get(reference.removeprefix("#/$defs/")), api, depth + 1, seen)
     properties = schema.get("properties")
     for name, inner in properties.items() if isinstance(properties, dict) else ():
         text = inner.get("description") if isinstance(inner, dict) else None
         yield name, text if isinstance(text, str) else ""
-        yield from _fields(inner, api, depth + 1)
-    yield from _fields(schema.get("items"), api, depth + 1)
+        yield from _fields(inner, api, depth + 1, seen)
+    yield from _fields(schema.get("items"), api, depth + 1, seen)
     for keyword in ("allOf", "anyOf", "oneOf"):
         branches = schema.get(keyword)
         for branch in branches if isinstance(branches, list) else ():
-            yield from _fields(branch, api, depth + 1)
+            yield from _fields(branch, api, depth + 1, seen)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 
-from retriever_svc.engine.fields import input_lines, is_open, output_words
+from retriever_svc.engine.fields import input_lines, is_open, output_words, response_fields
 from retriever_svc.engine.words import spaced, words
 from retriever_svc.models import Record
 from services.contracts.api import Api
 
 _DESCRIPTION = 600
 _FIELD = 100
+_OUTPUTS = 30
 _MAX_WORDS = 400
 
 
@@ -36,9 +37,10 @@ def embedding_text(api: Api) -> str:
 
 
 def lexical_text(api: Api) -> str:
-    """What is searched word by word: the same, with tags, the method and what parameters are described as."""
+    """What is searched word by word: the same, with tags, the method, descriptions of parameters, names of outputs."""
     parts = [embedding_text(api), api.method, *map(spaced, api.tags)]
     parts += [parameter.description[:_FIELD] for parameter in api.parameters]
+    parts += [spaced(name) for name, _ in response_fields(api)[:_OUTPUTS]]
     return " ".join(parts)
 
 

@@ -1,9 +1,12 @@
 """Ranking with the real encoder: clauses, exact names, filters, ties; and the index behind its seam."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
@@ -11,7 +14,7 @@ from retriever_svc.engine.texts import record
 from retriever_svc.engine.vectors import FlatIndex, as_ids
 from retriever_svc.engine.words import spaced, words
 from retriever_svc.models import Entry, Listing
-from services.contracts.api import Api
+from services.contracts.api import Api, ApiResponse
 from services.encoder import Encoder, load_encoder
 from tests.unit.retriever_svc.catalogue import api
 
@@ -125,6 +128,17 @@ def test_a_snapshot_advances_and_the_old_one_stays_as_it_was(snapshot: Snapshot,
     assert ids(after, encoder, "age of a giraffe", 1) == ["zoo.sendMessage"]
     assert ids(snapshot, encoder, "public holidays of Norway", 1) == ["zoo.listHolidays"]
     assert "zoo.listHolidays" not in ids(after, encoder, "public holidays of Norway", 10)
+
+
+def test_names_of_outputs_are_searched_whatever_refers_to_whatever() -> None:
+    """Sixty definitions that each refer to all sixty, without any property, are walked once each."""
+    everything: list[JsonValue] = [{"$ref": f"#/$defs/D{n}"} for n in range(60)]
+    definitions: dict[str, Any] = {f"D{n}": {"anyOf": everything} for n in range(60)} | {
+        "Last": {"properties": {"seaLevel": {}}}
+    }
+    answer = ApiResponse(json_schema={"allOf": [*everything, {"type": "array", "items": {"$ref": "#/$defs/Last"}}]})
+    one = api("getTide", definitions=definitions, response=answer)
+    assert {"sea", "level"} <= set(record(one).lexical.split())
 
 
 def test_identifiers_become_words() -> None:
