@@ -16,8 +16,8 @@ NAMED_MARGIN = 0.25
 MAX_FIELDS = 4
 MAX_CONFIRMED = 12
 STANDS_OUT = 0.25
-_COMPUTED = frozenset(stem(w) for w in "computed converted new result resulting shifted".split())
-_CODES = frozenset("code id identifier number key iata sku symbol".split())
+_COMPUTED = re.compile(r"\b(?:calculated|computed|converted|moved|new|resulting|shifted)\b", re.IGNORECASE)
+_CODES = frozenset(["code", "id", "identifier", "number", "key", "iata", "sku", "symbol"])
 
 _TRUTH = re.compile(
     r"\s*(?:and\s+|so\s+)?(?:is|are|was|were|does|do|did|has|have|can|will|should|would)\b", re.IGNORECASE
@@ -141,7 +141,7 @@ class Answerer:
     def _ranked(self, call: Call, question: Question) -> list[tuple[float, Field]]:
         asked = _residue(call, question)
         echoed = {slot.name for slot in call.profile.slots}
-        echoed -= {field.name for field in call.profile.fields if field.about & _COMPUTED}
+        echoed -= {field.name for field in call.profile.fields if _COMPUTED.search(field.text)}
         fields = [f for f in call.profile.fields if f.name not in echoed or f.listed] or call.profile.fields
         found = [(self._field_score(field, question, asked), field) for field in fields]
         return sorted(found, key=lambda pair: (-pair[0], len(pair[1].path)))

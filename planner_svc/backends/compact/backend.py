@@ -6,7 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from planner_svc.backends.compact.choose import Choice, Chooser, divide
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.choose import Choice, Chooser, divide, look_back
 from planner_svc.backends.compact.draft import draft
 from planner_svc.backends.compact.fit import Fitter
 from planner_svc.backends.compact.links import Links
@@ -22,7 +24,7 @@ from services.contracts.planning import PlanRequest
 from services.encoder import Encoder
 
 MIN_CONFIDENCE = 0.35
-MAX_CANDIDATES = 30
+MAX_CANDIDATES = 48
 MAX_ALTERNATIVES = 4
 DEMO_SIMILARITY = 0.75
 
@@ -56,14 +58,14 @@ class CompactBackend:
         chooser = Chooser(
             self._library,
             self._links,
-            Fitter(self._library, now.tzinfo or UTC, profiles),
+            Fitter(self._library, now.tzinfo or UTC, profiles, _given(request.context)),
             profiles,
             {c.api.id: c.clause_scores or (c.score,) * max(len(request.clauses), 1) for c in request.candidates},
             members,
             demonstrated,
             preferred,
         )
-        return _drafted(chooser, divide(chooser, found, parts))
+        return _drafted(chooser, look_back(chooser, divide(chooser, found, parts)))
 
     def _spans(self, request: PlanRequest, now: datetime, profiles: Sequence[Profile]) -> list[Span]:
         """The request's values; acronyms that the APIs' own descriptions use are words, not values."""
@@ -84,6 +86,12 @@ def read_clock(context: Context) -> datetime:
         except (ZoneInfoNotFoundError, ValueError, OSError):  # a name that is no zone: the clock's own offset counts
             return now
     return now
+
+
+def _given(context: Context) -> dict[str, JsonValue]:
+    """What the application knows, by name: its values, and where the user is."""
+    own = {"timezone": context.timezone, "locale": context.locale}
+    return {name: value for name, value in own.items() if value} | dict(context.values)
 
 
 def _is_jargon(span: Span, text: str, jargon: frozenset[str]) -> bool:

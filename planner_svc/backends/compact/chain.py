@@ -22,7 +22,7 @@ FREE_TEXT = 0.4
 WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
-_SEARCHED = frozenset("name query q search text title keyword term".split())
+_SEARCHED = frozenset(["name", "query", "q", "search", "text", "title", "keyword", "term"])
 OPTIONAL_LINK = 0.65
 MAX_PRODUCERS = 6
 MAX_DERIVED = 60
@@ -117,6 +117,7 @@ class Composer:
         call = Call(profile)
         fits = self._fits(profile, free)
         self._take(call, fits, STRONG, OPTIONAL)
+        self._take_given(call)
         made: list[tuple[Role | None, Call]] = []
         if depth < MAX_DEPTH and self._budget > 0:
             self._produce(call, free, fits, depth, banned, made)
@@ -149,6 +150,13 @@ class Composer:
             if enough and slot.name not in call.arguments and not any(fit.span.overlaps(s) for s in call.used):
                 call.arguments[slot.name] = Said(fit.value, fit.span, fit.score)
                 call.used.append(fit.span)
+
+    def _take_given(self, call: Call) -> None:
+        """What the application knows fills what the request leaves open; where the user is, only what is required."""
+        for slot in call.profile.slots:
+            value = None if slot.name in call.arguments else self._fitter.given(call.profile, slot)
+            if value is not None and (slot.required or slot.name.lower() not in ("timezone", "locale")):
+                call.arguments[slot.name] = Said(value, None, 0.9)
 
     def _produce(
         self,

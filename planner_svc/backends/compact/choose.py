@@ -17,7 +17,7 @@ from planner_svc.backends.compact.segments import Segment, weights
 from planner_svc.backends.compact.text import split_name, stem
 from planner_svc.backends.compact.values import HARD, Span
 
-MAX_SINKS = 8
+MAX_SINKS = 14
 MAX_VARIANTS = 6
 
 RELEVANCE = 2.5
@@ -28,24 +28,25 @@ STEP = 0.25
 MISSING = 0.7
 PART = 1.0
 ACTION = 0.9
+TORN = 0.7
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": frozenset(
         stem(w)
-        for w in """add append book build buy create draft enter file generate hire log make note open order organise
-        organize place plan post produce put record register remind reserve save schedule send set start store submit
-        subscribe upload write""".split()
+        for w in ["add", "append", "book", "build", "buy", "create", "draft", "enter", "file", "generate", "hire", "log", "make", "note", "open", "order", "organise", "organize", "place", "plan", "post", "produce", "put", "record", "register", "remind", "reserve", "save", "schedule", "send", "set", "start", "store", "submit", "subscribe", "upload", "write"]
     ),
     "change": frozenset(
         stem(w)
-        for w in """adjust change correct edit extend finish fix mark modify move postpone reassign rename replace reschedule
-        set shift shorten switch tick update""".split()
+        for w in ["adjust", "change", "correct", "edit", "extend", "finish", "fix", "mark", "modify", "move", "postpone", "reassign", "rename", "replace", "reschedule", "set", "shift", "shorten", "switch", "tick", "update"]
     ),
     "destroy": frozenset(
         stem(w)
-        for w in "cancel clear close delete discard drop end erase remove revoke stop terminate void withdraw".split()
+        for w in ["cancel", "clear", "close", "delete", "discard", "drop", "end", "erase", "remove", "revoke", "stop", "terminate", "void", "withdraw"]
     ),
 }
+_ANAPHORA = re.compile(
+    r"\b(?:it|its|that|this|there|their|them|they|these|those|his|her|the same|the result)\b", re.IGNORECASE
+)
 _ASKING = re.compile(
     r"(?:(?:and|then|also|please|kindly|now|first|finally|i\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|i'd\s+like\s+(?:you\s+)?to|"
     r"(?:can|could|would|will)\s+you|let's|let\s+us|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
@@ -132,6 +133,8 @@ class Chooser:
         for variant in [[list(segment.spans)], *_distributed(segment.spans)]:
             calls = tuple(composer.compose(profile, spans) for spans in variant)
             choice = self._valued(segment, question, profile, calls)
+            if len(calls) == 1 and _tears(calls[0]):
+                choice = replace(choice, utility=choice.utility - TORN)
             if best is None or choice.utility > best.utility + 0.05:
                 best = choice
         assert best is not None
@@ -184,6 +187,18 @@ def explained(segment: Segment, calls: Sequence[Call]) -> tuple[float, float]:
     return gained, total
 
 
+def _tears(call: Call) -> bool:
+    """Whether values joined by "and" went into arguments that are no pair."""
+    places: dict[int, set[str]] = {}
+    for part in call.calls():
+        for slot in part.profile.slots:
+            held = part.arguments.get(slot.name)
+            span = held.span if isinstance(held, Said) else None
+            if span is not None and span.group and span.kind in ("name", "code", "quoted") and slot.role is None:
+                places.setdefault(span.group, set()).add(f"{part.profile.api.id} {slot.name}")
+    return any(len(found) > 1 for found in places.values())
+
+
 def _disjoint(spans: Sequence[Span]) -> list[Span]:
     kept: list[Span] = []
     for span in sorted(spans, key=lambda s: s.start - s.end):
@@ -233,6 +248,20 @@ def _imperatives(text: str) -> Iterator[str]:
 
 def _unquoted(text: str) -> str:
     return re.sub(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[^']*'(?!\w)", lambda m: "Q" * len(m[0]), text)
+
+
+def look_back(chooser: Chooser, ranked: list[list[Choice]]) -> list[list[Choice]]:
+    """The same choices, save that a part which lacks something, or says "it", may use the outputs of those before."""
+    done: list[list[Choice]] = []
+    given: list[Call] = []
+    for choices in ranked:
+        first = choices[0]
+        if given and (any(call.missing for call in first.calls) or _ANAPHORA.search(first.segment.text)):
+            again = chooser.ranked(first.segment, given)
+            choices = again if again[0].utility > first.utility else choices
+        done.append(choices)
+        given += [call for top in choices[0].calls for call in top.calls()]
+    return done
 
 
 def divide(chooser: Chooser, found: Sequence[Segment], parts: int) -> list[list[Choice]]:

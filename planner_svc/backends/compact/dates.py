@@ -15,13 +15,12 @@ Grain = Literal["time", "day", "week", "month", "year"]
 MONTHS = {
     name: index
     for index, names in enumerate(
-        "january jan|february feb|march mar|april apr|may|june jun|july jul|august aug|september sep sept|"
-        "october oct|november nov|december dec".split("|"),
+        ["january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug", "september sep sept", "october oct", "november nov", "december dec"],
         1,
     )
     for name in names.split()
 }
-WEEKDAYS = {name: i for i, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())}
+WEEKDAYS = {name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])}
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"

@@ -1,7 +1,7 @@
 """How well a part of the request fits an argument: the schema is a gate, everything else is a score from 0 to 1."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, tzinfo
 
@@ -13,7 +13,7 @@ from planner_svc.backends.compact.text import Word, overlap, shape, split_name, 
 from planner_svc.backends.compact.values import Role, Span
 
 _TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "given"})
-_LONG_TEXT = frozenset("text content message note title body subject comment description memo label".split())
+_LONG_TEXT = frozenset(["text", "content", "message", "note", "title", "body", "subject", "comment", "description", "memo", "label"])
 _BASE = {
     "quoted": 0.55,
     "name": 0.45,
@@ -25,7 +25,7 @@ _BASE = {
     "phone": 0.2,
     "given": 0.5,
 }
-_NAMING = frozenset("name query q search title keyword term product item thing".split())
+_NAMING = frozenset(["name", "query", "q", "search", "title", "keyword", "term", "product", "item", "thing"])
 _KIND_WORDS = {
     "email": frozenset({"email", "mail", "e"}),
     "url": frozenset({"url", "uri", "link", "address", "website", "content", "text"}),
@@ -49,9 +49,17 @@ class Fitter:
         library: vectors of texts.
         zone: the zone a time without offset is in.
         profiles: the candidates: what else a text could be.
+        given: values the application knows, by argument name.
     """
 
-    def __init__(self, library: Library, zone: tzinfo, profiles: Sequence[Profile] = ()) -> None:
+    def __init__(
+        self,
+        library: Library,
+        zone: tzinfo,
+        profiles: Sequence[Profile] = (),
+        given: Mapping[str, JsonValue] | None = None,
+    ) -> None:
+        self._given = {"".join(split_name(name)): value for name, value in (given or {}).items()}
         self._library = library
         self._entities = {slot.text for profile in profiles for slot in profile.slots if "name" in slot.words}
         self._zone = zone
@@ -63,6 +71,11 @@ class Fitter:
         if key not in self._known:
             self._known[key] = self._fit(profile, slot, span)
         return self._known[key]
+
+    def given(self, profile: Profile, slot: Slot) -> JsonValue:
+        """The value the application gave for an argument of this name, if the schema allows it; None for none."""
+        value = self._given.get("".join(split_name(slot.name)))
+        return None if value is None or profile.schemas.problem(slot.node, value) is not None else value
 
     def choices(self, slot: Slot, text: str, offset: int) -> list[Fit]:
         """Listed values of the argument that the text names, inflected or not; for a list argument, all in one."""

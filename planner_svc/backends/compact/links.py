@@ -13,9 +13,9 @@ MIN_LINK = 0.35
 MAX_LINKS = 4
 MAX_PAIRS = 20_000
 
-_ROLE_WORDS = frozenset("from to origin destination start end first second source target departure arrival".split())
-_GENERIC = frozenset("code id name number key text value".split())
-_MEASURE = frozenset("value amount quantity number".split())
+_ROLE_WORDS = frozenset(["from", "to", "origin", "destination", "start", "end", "first", "second", "source", "target", "departure", "arrival"])
+_GENERIC = frozenset(["code", "id", "name", "number", "key", "text", "value"])
+_MEASURE = frozenset(["value", "amount", "quantity", "number"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,22 +21,20 @@ from services.encoder import Encoder, Vectors
 MAX_FIELDS = 120
 MAX_NESTING = 5
 
-_FROM = frozenset("from origin source start first departure begin since after earliest".split())
-_TO = frozenset("to destination target end second arrival until before latest into".split())
-_TEMPORAL = frozenset("date day time when start end due until since month year moment datetime timestamp".split())
-_PAGING = frozenset("page size limit offset cursor pages next_cursor page_token next_page_token per_page".split())
-_WRAPPERS = frozenset("data entries hits items list objects records response result results rows values".split()) | {""}
+_FROM = frozenset(["from", "origin", "source", "start", "first", "departure", "begin", "since", "after", "earliest"])
+_TO = frozenset(["to", "destination", "target", "end", "second", "arrival", "until", "before", "latest", "into"])
+_TEMPORAL = frozenset(["date", "day", "time", "when", "start", "end", "due", "until", "since", "month", "year", "moment", "datetime", "timestamp"])
+_PAGING = frozenset(["page", "size", "limit", "offset", "cursor", "pages", "next_cursor", "page_token", "next_page_token", "per_page"])
+_WRAPPERS = frozenset(["data", "entries", "hits", "items", "list", "objects", "records", "response", "result", "results", "rows", "values"]) | {""}
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
-_SEARCH = frozenset("query q search term keyword keywords".split())
+_SEARCH = frozenset(["query", "q", "search", "term", "keyword", "keywords"])
 
 Effect = Literal["read", "compute", "create", "change", "destroy"]
 _COMPUTE = frozenset(
-    """analyze analyse calculate check classify compare compute convert count detect diff estimate evaluate extract find
-    fit format geocode list lookup match parse predict preview query rank read render score search simulate suggest
-    summarize summarise tokenize translate validate verify""".split()
+    ["analyze", "analyse", "calculate", "check", "classify", "compare", "compute", "convert", "count", "detect", "diff", "estimate", "evaluate", "extract", "find", "fit", "format", "geocode", "list", "lookup", "match", "parse", "predict", "preview", "query", "rank", "read", "render", "score", "search", "simulate", "suggest", "summarize", "summarise", "tokenize", "translate", "validate", "verify"]
 )
-_DESTROY = frozenset("cancel clear delete destroy drop erase purge remove revoke terminate unsubscribe void".split())
-_CHANGE = frozenset("change edit modify move patch rename replace reschedule set update".split())
+_DESTROY = frozenset(["cancel", "clear", "delete", "destroy", "drop", "erase", "purge", "remove", "revoke", "terminate", "unsubscribe", "void"])
+_CHANGE = frozenset(["change", "edit", "modify", "move", "patch", "rename", "replace", "reschedule", "set", "update"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,8 +51,8 @@ _COORDINATED = re.compile(
     r"\s*(?:,|;|,?\s*(?:and|or|&|plus)|versus|vs\.?)\s*(?:(?:in|of|for|at|from|to|the|also|on|with|about)\s+){0,2}",
     re.IGNORECASE,
 )
-_FROM = frozenset("from between since starting of".split())
-_TO = frozenset("to into until till towards through".split())
+_FROM = frozenset(["from", "between", "since", "starting", "of"])
+_TO = frozenset(["to", "into", "until", "till", "towards", "through"])
 
 
 @dataclass(frozen=True, slots=True)
