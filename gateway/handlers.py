@@ -1,24 +1,23 @@
 """Routes of the gateway. Each says in its signature what it takes and gives; the work is in ``service.py``."""
 
 import hmac
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, status
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from gateway.service import GatewayService
 from services.app import service_router
-from services.contracts.api import Api, ApiSearchPage, ImportEvent, ImportRequest
+from services.contracts.api import Api, ApiSearchPage, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
-from services.contracts.run import ApproveRequest, Run, RunPage, RunStatus, SolveEvent, SolveRequest
+from services.contracts.run import ApproveRequest, Run, RunPage, RunStatus, SolveRequest
 from services.errors import ServiceUnavailable, Unauthorized
-from services.http import BODY_LIMIT
+from services.http import BODY_LIMIT, NdjsonResponse
 
-NDJSON = "application/x-ndjson"
 PRINTABLE = r"^[^\x00-\x1f]*$"
-_EVENTS: dict[int | str, dict[str, Any]] = {200: {"description": "One event a line.", "content": {NDJSON: {}}}}
+Event = TypeVar("Event", bound=BaseModel)
 
 
 def get_service(request: Request) -> GatewayService:
@@ -53,10 +52,14 @@ async def solve(body: SolveRequest, service: Service) -> Run:
     return await service.solve(body)
 
 
-@runs.post("/solve:stream", summary="Solve, and follow the run", response_class=StreamingResponse, responses=_EVENTS)
-async def solve_stream(body: SolveRequest, service: Service) -> StreamingResponse:
+@runs.post(
+    "/solve:stream",
+    summary="Solve, and follow the run",
+    response_class=NdjsonResponse,
+)
+async def solve_stream(body: SolveRequest, service: Service) -> NdjsonResponse:
     """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished."""
-    return StreamingResponse(await _begin(service.solve_events(body)), media_type=NDJSON)
+    return NdjsonResponse(await _begun(service.solve_events(body)))
 
 
 @runs.post("/plan", summary="Plan and prove, execute nothing")
@@ -103,13 +106,12 @@ async def search_apis(
 @apis.post(
     "/apis:import",
     summary="Import an API description",
-    response_class=StreamingResponse,
-    responses=_EVENTS,
+    response_class=NdjsonResponse,
     openapi_extra={BODY_LIMIT: "max_document_bytes"},
 )
-async def import_apis(body: ImportRequest, service: Service) -> StreamingResponse:
+async def import_apis(body: ImportRequest, service: Service) -> NdjsonResponse:
     """OpenAPI 3.x or Swagger 2.0 text. Answers one JSON event per line: progress, then one report."""
-    return StreamingResponse(await _begin(service.peers.retriever.import_document(body)), media_type=NDJSON)
+    return NdjsonResponse(await _begun(service.peers.retriever.import_document(body)))
 
 
 @apis.get("/apis/{api_id:path}", summary="One API with its schemas")
@@ -153,22 +155,19 @@ async def delete_demo(demo_id: Id, service: Service) -> None:
     await service.peers.demos.delete(demo_id)
 
 
-async def _begin(events: AsyncIterator[SolveEvent] | AsyncIterator[ImportEvent]) -> AsyncIterator[bytes]:
+async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
     """Wait for the first event, so that what is refused is a plain problem and not a broken stream."""
     first = await anext(events, None)
     if first is None:
         raise ServiceUnavailable("The answer ended before it began.")
 
-    async def lines() -> AsyncIterator[bytes]:
-        yield _line(first)
-        async for event in events:
-            yield _line(event)
+    async def all_events() -> AsyncGenerator[Event, None]:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
 
-    return lines()
-
-
-def _line(event: BaseModel) -> bytes:
-    return event.model_dump_json().encode() + b"\n"
+    return all_events()
 
 
 def routers() -> list[APIRouter]:

@@ -1,7 +1,7 @@
 """The rules of runs: accept, plan, wait for approval, execute, keep. No HTTP and no SQL here."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,7 +40,7 @@ class GatewayService:
         """Solve and wait. Raises the ServiceError that kept the run from being planned or executed."""
         return await asyncio.shield(self._start(request, lambda _event: None))
 
-    async def solve_events(self, request: SolveRequest) -> AsyncIterator[SolveEvent]:
+    async def solve_events(self, request: SolveRequest) -> AsyncGenerator[SolveEvent, None]:
         """Solve and follow. The last event is ``finished``; a failed run's problem is in it, not raised."""
         events: asyncio.Queue[SolveEvent | None] = asyncio.Queue()
         task = self._start(request, events.put_nowait)

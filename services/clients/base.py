@@ -1,7 +1,7 @@
 """What all typed clients share: sending, and turning answers back into values and exceptions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
@@ -90,7 +90,7 @@ class ServiceClient:
 
     async def _events(
         self, path: str, events: TypeAdapter[T], body: BaseModel, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> AsyncIterator[T]:
+    ) -> AsyncGenerator[T, None]:
         """Send, and read the answer line by line (``application/x-ndjson``). ``timeout_s`` bounds each wait."""
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
         request = self._build("POST", path, body, None, timeout)

@@ -1,6 +1,6 @@
 """Client of ``executor_svc``."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from pydantic import TypeAdapter
@@ -19,7 +19,7 @@ class Executor(Protocol):
     async def ready(self) -> None:
         """Raise unless ready."""
 
-    def execute(self, request: ExecuteRequest) -> AsyncIterator[ExecutionEvent]:
+    def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
 
     async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
@@ -31,7 +31,7 @@ class ExecutorClient(ServiceClient):
 
     service = "executor_svc"
 
-    def execute(self, request: ExecuteRequest) -> AsyncIterator[ExecutionEvent]:
+    def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
         return self._events("/execute", _EVENTS, request, timeout_s=request.deadline_ms / 1000 + _GRACE_S)
 

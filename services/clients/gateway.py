@@ -1,6 +1,6 @@
 """Client of the gateway: what the command line and apps written in Python use."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import httpx2
 from pydantic import TypeAdapter
@@ -29,7 +29,7 @@ class GatewayClient(ServiceClient):
         """Solve a request and wait for its answer."""
         return await self._call("POST", "/solve", Run, body=request, timeout_s=_patience(request))
 
-    def solve_events(self, request: SolveRequest) -> AsyncIterator[SolveEvent]:
+    def solve_events(self, request: SolveRequest) -> AsyncGenerator[SolveEvent, None]:
         """Solve a request and follow it: planned, steps, finished."""
         return self._events("/solve:stream", _SOLVE_EVENTS, request, timeout_s=_patience(request))
 
@@ -61,7 +61,7 @@ class GatewayClient(ServiceClient):
         """One API with its schemas. Raises NotFound."""
         return await self._call("GET", f"/apis/{segment(api_id)}", Api)
 
-    def import_apis(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
+    def import_apis(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description: progress, then one report. Raises InvalidDocument."""
         return self._events("/apis:import", _IMPORT_EVENTS, request, timeout_s=600)
 

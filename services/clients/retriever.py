@@ -1,6 +1,6 @@
 """Client of ``retriever_svc``."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from pydantic import TypeAdapter
@@ -48,7 +48,7 @@ class Retriever(Protocol):
     async def delete_provider(self, provider: str) -> None:
         """Remove a provider with all its APIs. Raises NotFound."""
 
-    def import_document(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
+    def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description: progress, then one report. Raises InvalidDocument."""
 
     async def status(self) -> CatalogueStatus:
@@ -91,7 +91,7 @@ class RetrieverClient(ServiceClient):
         """Remove a provider with all its APIs. Raises NotFound."""
         await self._send("DELETE", f"/providers/{segment(provider)}")
 
-    def import_document(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
+    def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description: progress, then one report. Raises InvalidDocument."""
         return self._events("/imports", _IMPORT_EVENTS, request, timeout_s=600)
 

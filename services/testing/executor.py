@@ -1,7 +1,7 @@
 """An executor that sends nothing: outcomes are given to it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from pydantic import JsonValue
 
@@ -44,7 +44,7 @@ class FakeExecutor(Fake):
         self.breaks = False
         self.requests: list[ExecuteRequest] = []
 
-    async def execute(self, request: ExecuteRequest) -> AsyncIterator[ExecutionEvent]:
+    async def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan. Raises Conflict where an approval is missing."""
         await self._arrive("execute", request.deadline_ms / 1000)
         compiled = request.compiled

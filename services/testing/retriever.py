@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from services.clients.base import DEFAULT_TIMEOUT_S
@@ -98,7 +98,7 @@ class FakeRetriever(Fake):
             del self.apis[api_id]
         self.version += 1
 
-    async def import_document(self, request: ImportRequest) -> AsyncIterator[ImportEvent]:
+    async def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
         """Import an OpenAPI document in JSON: operations with names, summaries, parameters. Raises InvalidDocument."""
         await self._arrive("import_document")
         document = _read(request.document)
