@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -169,7 +170,7 @@ def problem_response(error: ServiceError) -> Response:
         headers["Retry-After"] = str(max(1, round(retry_after)))
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"  # RFC 9110, section 11.6.1: a 401 names the scheme
-    body = orjson.dumps(problem_document(error), default=str)
+    body = to_json(problem_document(error), inf_nan_mode="null", fallback=str)
     return Response(body, status_code=error.status, media_type=PROBLEM_MEDIA_TYPE, headers=headers)
 
 

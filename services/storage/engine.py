@@ -1,6 +1,7 @@
 """SQL engines. Every difference between SQLite and PostgreSQL that Nestor knows of lives here."""
 
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from services.errors import Overloaded, ServiceUnavailable
 
 BUSY_TIMEOUT_MS = 5_000
+_WAL_ATTEMPTS = 100
 
 
 def create_engine(url: str) -> AsyncEngine:
@@ -36,9 +38,22 @@ def _set_pragmas(connection: Any, _record: object) -> None:
     # The driver's own transaction handling starts transactions late and read-only first; ours are explicit.
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={BUSY_TIMEOUT_MS}"):
+    for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
+    _enter_wal(cursor)
     cursor.close()
+
+
+def _enter_wal(cursor: Any) -> None:
+    # SQLite does not wait for its lock here: of two processes that start on a new file, one is turned away at once.
+    for attempt in range(_WAL_ATTEMPTS):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or attempt == _WAL_ATTEMPTS - 1:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_immediate(connection: Any) -> None:

@@ -1,0 +1,176 @@
+"""Engines: transactions, concurrency and migrations, on SQLite and on PostgreSQL."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from services.errors import Overloaded, ServiceUnavailable
+from services.storage import engine as engine_module
+from services.storage.engine import create_engine, ping, read, write
+from services.storage.migrate import migrate
+
+THINGS = sa.table("things", sa.column("name", sa.String))
+CREATE = sa.text("CREATE TABLE things (name VARCHAR(20) PRIMARY KEY)")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    """An empty database with one table."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/deep/er/test.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    engine = create_engine(url)
+    async with write(engine) as connection:
+        await connection.execute(CREATE)
+    yield engine
+    await engine.dispose()
+
+
+async def names(engine: AsyncEngine) -> list[str]:
+    async with read(engine) as connection:
+        return list(await connection.scalars(sa.select(THINGS.c.name).order_by(THINGS.c.name)))
+
+
+async def add(engine: AsyncEngine, *names: str, fail: bool = False) -> None:
+    async with write(engine) as connection:
+        for name in names:
+            await connection.execute(sa.insert(THINGS).values(name=name))
+        if fail:
+            raise RuntimeError
+
+
+async def test_a_transaction_is_all_or_nothing(engine: AsyncEngine) -> None:
+    await add(engine, "a")
+    with pytest.raises(IntegrityError):  # not a database that cannot be reached
+        await add(engine, "b", "a")
+    with pytest.raises(RuntimeError):
+        await add(engine, "c", fail=True)
+    assert await names(engine) == ["a"]
+
+
+async def test_a_cancelled_transaction_changes_nothing_and_holds_nobody_up(engine: AsyncEngine) -> None:
+    inside = asyncio.Event()
+
+    async def stuck() -> None:
+        async with write(engine) as connection:
+            await connection.execute(sa.insert(THINGS).values(name="b"))
+            inside.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(stuck())
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await add(engine, "c")
+    assert await names(engine) == ["c"]
+
+
+async def test_a_reader_does_not_wait_for_a_writer_and_sees_what_is_committed(engine: AsyncEngine) -> None:
+    await add(engine, "a")
+    async with write(engine) as connection:
+        await connection.execute(sa.insert(THINGS).values(name="b"))
+        assert await asyncio.wait_for(names(engine), 2) == ["a"]
+    assert await names(engine) == ["a", "b"]
+
+
+async def test_writers_take_turns(engine: AsyncEngine) -> None:
+    async def grow(name: str) -> None:
+        async with write(engine) as connection:  # reads, then writes: the pattern that deadlocks deferred transactions
+            await connection.scalars(sa.select(THINGS.c.name))
+            await asyncio.sleep(0.005)
+            await connection.execute(sa.insert(THINGS).values(name=name))
+
+    await asyncio.gather(*(grow(f"n{number}") for number in range(12)))
+    assert len(await names(engine)) == 12
+
+
+async def test_a_lock_held_too_long_is_a_503_that_says_when_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 20)
+    url = f"sqlite+aiosqlite:///{tmp_path}/test.db"
+    one, other = create_engine(url), create_engine(url)
+    async with write(one) as connection:
+        await connection.execute(CREATE)
+        with pytest.raises(Overloaded, match="busy") as caught:
+            await add(other, "a")
+    assert caught.value.extensions["retry_after_s"] == 1
+    await add(other, "a")
+    assert await names(one) == ["a"]
+    await one.dispose()
+    await other.dispose()
+
+
+async def test_a_wrong_statement_is_a_bug_and_not_an_outage(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    with pytest.raises(OperationalError):
+        await names(engine)
+    await ping(engine)
+    await engine.dispose()
+
+
+@pytest.mark.parametrize("call", ["ping", "read", "write"])
+async def test_a_database_that_is_not_there_is_named(call: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.db").mkdir()
+    for url, name in (
+        (f"sqlite+aiosqlite:///{tmp_path}/folder.db", "sqlite"),
+        ("postgresql+asyncpg://nobody:nothing@127.0.0.1:1/none", "postgresql"),
+    ):
+        engine = create_engine(url)
+        with pytest.raises(ServiceUnavailable) as caught:
+            await (ping(engine) if call == "ping" else names(engine) if call == "read" else add(engine, "a"))
+        assert caught.value.extensions["service"] == name
+        assert "nothing" not in caught.value.detail  # the password
+        await engine.dispose()
+
+
+async def test_sqlite_is_durable_and_checks_foreign_keys(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    async with read(engine) as connection:
+        found = {name: await connection.scalar(sa.text(f"PRAGMA {name}")) for name in PRAGMAS}
+    assert found == PRAGMAS
+    await engine.dispose()
+
+
+PRAGMAS = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
+PACKAGES = ["gateway", "retriever_svc", "demo_svc"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+async def test_migrations_can_run_again_and_side_by_side(package: str, tmp_path: Path, postgres_url: str) -> None:
+    for url in (f"sqlite+aiosqlite:///{tmp_path}/test.db", postgres_url):
+        replicas = [create_engine(url) for _ in range(2)]
+        await asyncio.gather(*(migrate(replica, package) for replica in replicas))
+        await migrate(replicas[0], package)
+        async with read(replicas[1]) as connection:
+            tables = set(await connection.run_sync(lambda sync: sa.inspect(sync).get_table_names()))
+            versions = list(await connection.scalars(sa.text("SELECT version_num FROM alembic_version")))
+        assert len(tables) > 1
+        assert len(versions) == 1
+        for replica in replicas:
+            await replica.dispose()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+async def test_migrations_make_the_tables_that_the_code_uses(package: str, tmp_path: Path, postgres_url: str) -> None:
+    import importlib
+
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    metadata = importlib.import_module(f"{package}.storage").METADATA
+    for url in (f"sqlite+aiosqlite:///{tmp_path}/test.db", postgres_url):
+        engine = create_engine(url)
+        await migrate(engine, package)
+        async with engine.connect() as connection:
+            differences = await connection.run_sync(
+                lambda sync: compare_metadata(MigrationContext.configure(sync), metadata)
+            )
+        assert differences == []
+        await engine.dispose()
