@@ -1,93 +1,54 @@
 """The deployment as a whole, in real containers: build, start, solve, lose a service, recover, take everything down.
 
 Run by ``make compose-test``. A plain script on the standard library: one road with an order, printed step by step with
-its timings; it ends with exit status 0 only if every step held. Its passwords, port and project name are its own, so a
-stack that is already running here is left alone.
+its timings; it ends with exit status 0 only if every step held. Its passwords, port, project and image tag are its own,
+so a stack that is already running here is left alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
-import os
-import shutil
+import re
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-BASE_IMAGES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "redis:7-bookworm")
+from tests.compose.stack import (
+    COMPOSE_FILE,
+    ROOT,
+    TAG,
+    Answer,
+    Broken,
+    Stack,
+    ensure_engine,
+    expect,
+    new_stack,
+    shell,
+    wait_for,
+)
+
 SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc", "sandbox")
-STAND_IN = ROOT / "../shared/tools/stand-in-images"
+IMAGES = (f"nestor-service:{TAG}", f"nestor-sandbox:{TAG}")
 VICTIM = "planner_svc"
-QUESTION = "What is the ISO code of the currency of Japan?"
+NESTED = "Which public holidays does Portugal have in 2027?"
+SINGLE = "Convert 26.2 miles to kilometers."
+SECURED = "Has order ord_17 been shipped yet?"
+DEMOS = "demo_svc/data/sandbox_demos.jsonl"
 READ_DOCUMENT = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000/openapi.json').read().decode())"
-
-
-class Broken(Exception):
-    """A step did not hold; the message says what was expected and what was seen."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One HTTP answer: status, content type and decoded JSON (or the text where it is none)."""
-
-    status: int
-    kind: str
-    body: Any
-
-
-@dataclass(frozen=True)
-class Stack:
-    """One docker-compose project of this repository's compose file."""
-
-    command: tuple[str, ...]
-    project: str
-    env_file: Path
-    port: int
-    environ: dict[str, str]
-
-    def compose(self, *arguments: str, capture: bool = False) -> str:
-        """Run docker-compose on the project; its output goes to the terminal unless captured."""
-        line = [*self.command, "--project-name", self.project, "--env-file", str(self.env_file), *arguments]
-        done = subprocess.run(
-            line, cwd=ROOT, env=self.environ, text=True, check=False, stdout=subprocess.PIPE if capture else None
-        )
-        if done.returncode:
-            raise Broken(f"`{' '.join(self.command)} {' '.join(arguments)}` ended with status {done.returncode}")
-        return done.stdout or ""
-
-    def call(self, method: str, path: str, body: object = None, timeout_s: float = 60) -> Answer:
-        """Send one request through the published port. Raises OSError where nothing answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
-        try:
-            payload = None if body is None else json.dumps(body)
-            connection.request(method, path, payload, {"content-type": "application/json"} if payload else {})
-            response = connection.getresponse()
-            text = response.read().decode("utf-8", "replace")
-        finally:
-            connection.close()
-        kind = (response.getheader("content-type") or "").partition(";")[0]
-        return Answer(response.status, kind, json.loads(text) if kind.endswith("json") else text)
-
-    def ready(self) -> bool:
-        """Whether the gateway and everything it needs can work."""
-        return self.call("GET", "/readyz").status == 200
-
-
-def expect(condition: bool, message: str, seen: object) -> None:
-    """Raise :class:`Broken` with what was seen (its first 2,000 characters) unless the condition holds."""
-    if not condition:
-        raise Broken(f"{message}\n  seen: {str(seen)[:2000]}")
+# A variable named like a secret whose value does not come from the environment, and a password written into a URL.
+WRITTEN_SECRET = re.compile(
+    r"^\s*\w*(?:PASSWORD|SECRET|TOKEN|KEY|AUTH):[ \t]*(?![ \t]|\$\{|#|$).+|://[^\s/@$]*:[^$\s/@]+@", re.MULTILINE
+)
+PROBE = """id -u
+ls -d tests var .env .git 2>/dev/null
+command -v gcc cc curl
+python -c 'import torch' 2>&1 | tail -n 1"""
 
 
 @contextmanager
@@ -99,151 +60,173 @@ def step(title: str) -> Iterator[None]:
     print(f"    {time.monotonic() - started:6.1f} s  {title}", flush=True)
 
 
-def succeeds(*line: str) -> bool:
-    """Whether the command exists and ends with status 0; its output is dropped."""
-    if shutil.which(line[0]) is None:
-        return False
-    return subprocess.run(line, capture_output=True, check=False, timeout=900).returncode == 0
-
-
-def ensure_engine() -> None:
-    """See to a running engine and the base images; where no registry answers, the stand-in script makes both."""
-    stand_in = Path(os.environ.get("STAND_IN_IMAGES", STAND_IN))
-    if not succeeds("docker", "info"):
-        missing = list(BASE_IMAGES)
-    else:
-        missing = [i for i in BASE_IMAGES if not succeeds("docker", "image", "inspect", i)]
-        missing = [i for i in missing if not succeeds("docker", "pull", i)]
-    if not missing:
-        return
-    if not stand_in.is_file():
-        raise Broken(f"no Docker engine, or {', '.join(missing)} cannot be pulled; start an engine with a registry")
-    if subprocess.run([str(stand_in), *missing], check=False).returncode:
-        raise Broken("the stand-in images could not be made")
-
-
-def compose_command() -> tuple[str, ...]:
-    """docker-compose, or the plugin of the same name."""
-    if shutil.which("docker-compose"):
-        return ("docker-compose",)
-    if succeeds("docker", "compose", "version"):
-        return ("docker", "compose")
-    raise Broken("docker-compose is not installed")
-
-
-def new_stack(folder: Path) -> Stack:
-    """A project with a free port, and with passwords of its own in a folder that is thrown away."""
-    env_file, secrets_file = folder / "env", folder / "executor.json"
-    script = ROOT / "deploy" / "compose" / "make_env.py"
-    subprocess.run(
-        [sys.executable, str(script), "--env-file", str(env_file), "--secrets-file", str(secrets_file)],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    environ = os.environ | {"NESTOR_PORT": str(port), "NESTOR_SECRETS_FILE": str(secrets_file)}
-    return Stack(compose_command(), f"nestor-test-{os.getpid()}", env_file, port, environ)
-
-
-def wait_for(what: str, check: Callable[[], object], timeout_s: float = 90) -> None:
-    """Ask again every half second until the check is true; Broken with the last thing seen after the timeout."""
-    deadline, seen = time.monotonic() + timeout_s, "nothing"
-    while time.monotonic() < deadline:
-        try:
-            result = check()
-        except (OSError, http.client.HTTPException) as error:
-            result, seen = None, repr(error)
-        else:
-            seen = repr(result)
-        if result:
-            return
-        time.sleep(0.5)
-    raise Broken(f"{what}: not within {timeout_s:.0f} s; last seen: {seen[:2000]}")
-
-
-def names_victim(answer: Answer) -> bool:
-    """Whether this is a 503 problem document that names the service that was killed."""
-    right = answer.status == 503 and answer.kind == "application/problem+json"
-    return right and VICTIM.removesuffix("_svc") in json.dumps(answer.body)
-
-
-def check_hardening(stack: Stack) -> None:
-    """No service runs as root, can write to its root file system or carries torch, a compiler or a test."""
-    probe = "id -u; touch /app/x 2>/dev/null && echo writable; ls -d /app/tests 2>/dev/null; command -v gcc cc curl"
-    for service in SERVICES:
-        seen = stack.compose("exec", "-T", service, "sh", "-c", f"{probe}; true", capture=True).split()
-        expect(seen == ["10001"], f"{service} must be uid 10001, read-only and lean", seen)
-        torch = stack.compose(
-            "exec",
-            "-T",
-            service,
-            "python",
-            "-c",
-            "import importlib.util as i; print(i.find_spec('torch'))",
+def check_containers(stack: Stack) -> None:
+    """Nothing runs as root or can write to its root file system; no image carries torch, a compiler or a test."""
+    for service in (*SERVICES, "postgres", "redis"):
+        container = stack.container(service)
+        users = {line.split()[0] for line in shell("docker", "top", container, "-eo", "uid,pid").splitlines()[1:]}
+        expect(bool(users) and "0" not in users, f"no process of {service} may run as root", users)
+        root = stack.compose(
+            "exec", "-T", "--user", "root", service, "sh", "-c", "touch /probe 2>&1; ls /probe 2>/dev/null; true",
             capture=True,
-        )
-        expect(torch.strip() == "None", f"{service} must not carry torch", torch)
+        )  # fmt: skip
+        expect("Read-only file system" in root, f"the root file system of {service} must be read-only", root)
+    for service in SERVICES:
+        seen = stack.compose("exec", "-T", service, "sh", "-c", PROBE, capture=True).strip().splitlines()
+        lean = ["10001", "ModuleNotFoundError: No module named 'torch'"]
+        expect(seen == lean, f"{service} must be uid 10001 and carry nothing it does not need", seen)
+
+
+def check_no_secrets(stack: Stack) -> None:
+    """No secret in the compose file, in an image's layers or settings, in the logs or in what runs keep."""
+    text = COMPOSE_FILE.read_text(encoding="utf-8")
+    expect(not WRITTEN_SECRET.search(text), "the compose file must hold no secret", WRITTEN_SECRET.findall(text))
+    places = {
+        "the compose file": text,
+        "the images' history": shell("docker", "history", "--no-trunc", IMAGES[0])
+        + shell("docker", "history", "--no-trunc", IMAGES[1]),
+        "the images' settings": shell("docker", "image", "inspect", *IMAGES),
+        "the logs": stack.compose("logs", "--no-color", capture=True),
+        "the kept runs": "".join(json.dumps(stack.call("GET", f"/runs/{run['id']}").body) for run in runs(stack)),
+    }
+    secrets = stack.secrets()
+    expect(len(secrets) == 7, "the env file must hold seven random values", len(secrets))
+    for place, content in places.items():
+        expect(content != "" and not any(secret in content for secret in secrets), f"{place} must hold no secret", "")
 
 
 def import_sandbox(stack: Stack) -> None:
-    """Read the sandbox's OpenAPI document, as its operator would, and import it through the gateway."""
+    """Read the sandbox's OpenAPI document, as its operator would, and import it and the demos through the gateway."""
     document = stack.compose("exec", "-T", "sandbox", "python", "-c", READ_DOCUMENT, capture=True)
     answer = stack.call("POST", "/apis:import", {"document": document, "provider": "sandbox"})
     expect(answer.status == 200, "the import must be accepted", answer)
     report = json.loads(str(answer.body).splitlines()[-1])
-    expect(report.get("kind") == "report", "the import must end with its report", report)
+    expect(report.get("kind") == "report" and report["added"] > 50, "the import must end with its report", report)
+    expect(not report["skipped"], "every operation must be imported", report["skipped"])
+    demos = [json.loads(line) for line in (ROOT / DEMOS).read_text(encoding="utf-8").splitlines()]
+    added = stack.call("POST", "/demos:import", {"demos": demos})
+    expect(added.status == 200 and added.body["added"] == len(demos), "the demos must be added", added)
 
 
-def check_solved(stack: Stack) -> None:
-    """The question is answered through the published port."""
-    answer = stack.call("POST", "/solve", {"query": QUESTION})
+def check_command_line(stack: Stack) -> None:
+    """The documented commands work; what they import is there already."""
+    apis = _cli(stack, "apis", "import", "http://sandbox:8000/openapi.json", "--provider", "sandbox")
+    expect("0 added, 0 updated" in apis and "0 removed" in apis, "nothing new in the same document", apis)
+    demos = _cli(stack, "demos", "import", DEMOS)
+    expect(demos.startswith("0 added"), "the image must hold the same demos", demos)
+    answer = _cli(stack, "solve", SINGLE, "--json")
+    expect(json.loads(answer)["status"] == "succeeded", "the command line must solve", answer)
+
+
+def _cli(stack: Stack, *arguments: str) -> str:
+    return stack.compose("run", "--rm", "-T", "cli", *arguments, capture=True)
+
+
+def solved(stack: Stack, question: str, value: str, *, calls: int = 1) -> dict[str, Any]:
+    """The run that answered a question through the published port, with this in its values."""
+    answer = stack.call("POST", "/solve", {"query": question})
     expect(answer.status == 200 and answer.body["status"] == "succeeded", "the question must be solved", answer)
-    expect("JPY" in json.dumps(answer.body["answer"]), "the answer must hold the value", answer.body["answer"])
+    run: dict[str, Any] = answer.body
+    expect(value in json.dumps(run["answer"]["values"]), f"the answer must hold {value}", run["answer"])
+    outcomes = [record["outcome"]["kind"] for record in run["steps"]]
+    expect(outcomes == ["succeeded"] * len(outcomes) and len(outcomes) >= calls, f"{calls} calls or more", run["steps"])
+    print(f"             {question}  ->  {run['answer']['text'].splitlines()[0][:80]}", flush=True)
+    return run
+
+
+def check_credential(stack: Stack) -> None:
+    """A call behind a credential is made with it, and the record of the request does not show it."""
+    run = solved(stack, SECURED, "shipped")
+    expect(bool(run["proof"]["credentials"]), "the proof must name the credential", run["proof"])
+    headers = run["steps"][-1]["requests"][0]["headers"]
+    masked = {name.lower(): value for name, value in headers.items()}.get("authorization", "")
+    expect("***" in masked, "the credential must be masked", headers)
+
+
+def runs(stack: Stack) -> list[dict[str, Any]]:
+    """The newest runs."""
+    answer = stack.call("GET", "/runs?limit=100")
+    expect(answer.status == 200, "the runs must be listed", answer)
+    found: list[dict[str, Any]] = answer.body["runs"]
+    return found
 
 
 def check_outage(stack: Stack) -> None:
     """With one service killed, /solve and /readyz say 503 and which one, and liveness stays true."""
     stack.compose("kill", VICTIM)
-    solve = stack.call("POST", "/solve", {"query": QUESTION})
-    expect(names_victim(solve), f"/solve must be a 503 problem that names {VICTIM}", solve)
+    solve = stack.call("POST", "/solve", {"query": SINGLE})
+    expect(_is_503(solve) and solve.body["service"] == VICTIM, f"/solve must be a 503 that names {VICTIM}", solve)
     ready = stack.call("GET", "/readyz")
-    expect(names_victim(ready), f"/readyz must be a 503 problem that names {VICTIM}", ready)
+    failing = [name for name, result in ready.body["checks"].items() if result != "ok"]
+    expect(_is_503(ready) and failing == [VICTIM], f"/readyz must be a 503 with the check {VICTIM}", ready)
     alive = stack.call("GET", "/healthz")
     expect(alive.status == 200, "the gateway itself must stay alive", alive)
+
+
+def _is_503(answer: Answer) -> bool:
+    return (answer.status, answer.kind) == (503, "application/problem+json")
+
+
+def check_recovery(stack: Stack) -> None:
+    """The service comes back, and the same gateway process uses it."""
+    stack.compose("start", VICTIM)
+    wait_for("/readyz after the restart", stack.ready)
+    solved(stack, SINGLE, "42.16")
+
+
+def check_no_cache(stack: Stack) -> None:
+    """Without Redis, requests are answered all the same; readiness says that it is gone."""
+    stack.compose("kill", "redis")
+    solved(stack, NESTED, "2027-04-25", calls=2)
+    ready = stack.call("GET", "/readyz")
+    expect(_is_503(ready) and "edis" in ready.body["detail"], "/readyz must name Redis", ready)
+    stack.compose("start", "redis")
+    wait_for("/readyz with Redis again", stack.ready)
+
+
+def check_kept(stack: Stack, run: dict[str, Any]) -> None:
+    """A run from before the gateway's restart is still there, all of it: PostgreSQL kept it."""
+    stack.compose("restart", "gateway")
+    wait_for("/readyz after the gateway's restart", stack.ready)
+    expect(run["id"] in {kept["id"] for kept in runs(stack)}, f"GET /runs must list {run['id']}", runs(stack))
+    kept = stack.call("GET", f"/runs/{run['id']}")
+    expect(kept.body == run, "the run must be as it was answered", kept)
 
 
 def road(stack: Stack) -> None:
     """The steps in their order."""
     with step("build the images"):
         stack.compose("build", "--quiet")
-    with step("start everything, in order of health"):
+    with step("start everything, in order of health, until /readyz"):
         stack.compose("up", "--detach", "--no-build")
         wait_for("/readyz", stack.ready)
     with step("users, read-only file systems, contents"):
-        check_hardening(stack)
-    with step("import the sandbox's OpenAPI document"):
+        check_containers(stack)
+    with step("import the sandbox's OpenAPI document and demonstrations"):
         import_sandbox(stack)
-    with step(f"solve: {QUESTION}"):
-        check_solved(stack)
+    with step("solve through the published port"):
+        first = solved(stack, NESTED, "2027-04-25", calls=2)
+        solved(stack, SINGLE, "42.16")
+    with step("solve with a credential"):
+        check_credential(stack)
+    with step("the command line in a container"):
+        check_command_line(stack)
+    gateway = stack.container("gateway"), _started(stack)
     with step(f"kill {VICTIM}: a clear error"):
         check_outage(stack)
     with step(f"start {VICTIM} again: recovery"):
-        stack.compose("start", VICTIM)
-        wait_for("/readyz after the restart", stack.ready)
-        check_solved(stack)
+        check_recovery(stack)
+    with step("kill redis: slower at most"):
+        check_no_cache(stack)
+    expect((stack.container("gateway"), _started(stack)) == gateway, "the gateway must not have restarted", gateway)
+    with step("restart the gateway: runs are kept"):
+        check_kept(stack, first)
+    with step("no secret in file, images, logs or runs"):
+        check_no_secrets(stack)
 
 
-def take_down(stack: Stack, failed: bool) -> None:
-    """Remove containers, networks and volumes, whatever happened; after a failure the last log lines come first."""
-    line = [*stack.command, "--project-name", stack.project, "--env-file", str(stack.env_file)]
-    if failed:
-        subprocess.run([*line, "ps"], cwd=ROOT, env=stack.environ, check=False)
-        subprocess.run([*line, "logs", "--no-color", "--tail=40"], cwd=ROOT, env=stack.environ, check=False)
-    subprocess.run(
-        [*line, "down", "--volumes", "--remove-orphans", "--timeout", "10"], cwd=ROOT, env=stack.environ, check=True
-    )
+def _started(stack: Stack) -> str:
+    return shell("docker", "inspect", "--format", "{{.State.StartedAt}}", stack.container("gateway"))
 
 
 def main() -> int:
@@ -261,7 +244,7 @@ def main() -> int:
                 failed = False
             finally:
                 with step("take everything down"):
-                    take_down(stack, failed)
+                    stack.take_down(failed)
     except Broken as broken:
         print(f"\nFAILED after {time.monotonic() - started:.0f} s: {broken}", file=sys.stderr)
         return 1

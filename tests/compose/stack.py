@@ -1,0 +1,167 @@
+"""A docker-compose project of this repository's compose file, and the engine under it. Standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+BASE_IMAGES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "redis:7-bookworm")
+STAND_IN = ROOT / "../shared/tools/stand-in-images"
+TAG = "compose-test"
+"""Of the images: a stack that runs from `local` ones keeps them. They stay, as the next build's cache."""
+_OWN_VARIABLES = ("NESTOR_", "POSTGRES_", "REDIS_", "COMPOSE_")
+_RANDOM_CHARS = 32
+
+
+class Broken(Exception):
+    """A step did not hold; the message says what was expected and what was seen."""
+
+
+def expect(condition: bool, message: str, seen: object) -> None:
+    """Raise :class:`Broken` with what was seen (its first 2,000 characters) unless the condition holds."""
+    if not condition:
+        raise Broken(f"{message}\n  seen: {str(seen)[:2000]}")
+
+
+def wait_for(what: str, check: Callable[[], object], timeout_s: float = 90) -> None:
+    """Ask again every half second until the check is true; Broken with the last thing seen after the timeout."""
+    deadline, seen = time.monotonic() + timeout_s, "nothing"
+    while time.monotonic() < deadline:
+        try:
+            result = check()
+        except (OSError, http.client.HTTPException) as error:
+            result, seen = None, repr(error)
+        else:
+            seen = repr(result)
+        if result:
+            return
+        time.sleep(0.5)
+    raise Broken(f"{what}: not within {timeout_s:.0f} s; last seen: {seen[:2000]}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One HTTP answer: status, content type and decoded JSON (or the text where it is none)."""
+
+    status: int
+    kind: str
+    body: Any
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One docker-compose project."""
+
+    command: tuple[str, ...]
+    project: str
+    env_file: Path
+    port: int
+    environ: dict[str, str]
+
+    def compose(self, *arguments: str, capture: bool = False) -> str:
+        """Run docker-compose on the project; its output goes to the terminal unless captured."""
+        return shell(*self._line(), *arguments, env=self.environ, capture=capture)
+
+    def call(self, method: str, path: str, body: object = None, timeout_s: float = 60) -> Answer:
+        """Send one request through the published port. Raises OSError where nothing answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        try:
+            payload = None if body is None else json.dumps(body)
+            connection.request(method, path, payload, {"content-type": "application/json"} if payload else {})
+            response = connection.getresponse()
+            text = response.read().decode("utf-8", "replace")
+        finally:
+            connection.close()
+        kind = (response.getheader("content-type") or "").partition(";")[0]
+        return Answer(response.status, kind, json.loads(text) if kind.endswith(("/json", "+json")) else text)
+
+    def ready(self) -> bool:
+        """Whether the gateway and everything it needs can work."""
+        return self.call("GET", "/readyz").status == 200
+
+    def container(self, service: str) -> str:
+        """The id of a service's container."""
+        return self.compose("ps", "-q", service, capture=True).strip()
+
+    def secrets(self) -> list[str]:
+        """The random values of the env file."""
+        lines = self.env_file.read_text(encoding="utf-8").splitlines()
+        return [value for _, _, value in (line.partition("=") for line in lines) if len(value) >= _RANDOM_CHARS]
+
+    def take_down(self, failed: bool) -> None:
+        """Remove containers, networks and volumes, whatever happened; after a failure the last log lines come first."""
+        if failed:
+            for arguments in (["ps"], ["logs", "--no-color", "--tail=40"]):
+                subprocess.run([*self._line(), *arguments], cwd=ROOT, env=self.environ, check=False)
+        self.compose("down", "--volumes", "--remove-orphans", "--timeout", "10")
+
+    def _line(self) -> tuple[str, ...]:
+        # The file is named: an override of the user's own is not what is tested here.
+        files = ("--file", str(COMPOSE_FILE), "--env-file", str(self.env_file))
+        return (*self.command, "--project-name", self.project, *files)
+
+
+def shell(*line: str, env: dict[str, str] | None = None, capture: bool = True) -> str:
+    """Run a command at the repository's root and return what it printed. Raises Broken where it fails."""
+    done = subprocess.run(line, cwd=ROOT, env=env, text=True, check=False, stdout=subprocess.PIPE if capture else None)
+    if done.returncode:
+        raise Broken(f"`{' '.join(line)}` ended with status {done.returncode}\n{done.stdout or ''}")
+    return done.stdout or ""
+
+
+def new_stack(folder: Path) -> Stack:
+    """A project with a free port, and with passwords of its own in a folder that is thrown away."""
+    env_file, secrets_file = folder / "env", folder / "executor.json"
+    script = ROOT / "deploy" / "compose" / "make_env.py"
+    shell(sys.executable, str(script), "--env-file", str(env_file), "--secrets-file", str(secrets_file))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    # What the user's shell says of another stack would win over the env file.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+    environ |= {"NESTOR_PORT": str(port), "NESTOR_SECRETS_FILE": str(secrets_file), "NESTOR_TAG": TAG}
+    return Stack(_compose_command(), f"nestor-test-{os.getpid()}", env_file, port, environ)
+
+
+def ensure_engine() -> None:
+    """See to a running engine and the base images; where no registry answers, the stand-in script makes both."""
+    stand_in = Path(os.environ.get("STAND_IN_IMAGES", STAND_IN))
+    if not _succeeds("docker", "info"):
+        missing = list(BASE_IMAGES)
+    else:
+        missing = [i for i in BASE_IMAGES if not _succeeds("docker", "image", "inspect", i)]
+        missing = [i for i in missing if not _succeeds("docker", "pull", i)]
+    if not missing:
+        return
+    if not stand_in.is_file():
+        raise Broken(f"no Docker engine, or {', '.join(missing)} cannot be pulled; start an engine with a registry")
+    if subprocess.run([str(stand_in), *missing], check=False).returncode:
+        raise Broken("the stand-in images could not be made")
+
+
+def _compose_command() -> tuple[str, ...]:
+    """docker-compose, or the plugin of the same name."""
+    if shutil.which("docker-compose"):
+        return ("docker-compose",)
+    if _succeeds("docker", "compose", "version"):
+        return ("docker", "compose")
+    raise Broken("docker-compose is not installed")
+
+
+def _succeeds(*line: str) -> bool:
+    """Whether the command exists and ends with status 0; its output is dropped."""
+    if shutil.which(line[0]) is None:
+        return False
+    return subprocess.run(line, capture_output=True, check=False, timeout=900).returncode == 0
