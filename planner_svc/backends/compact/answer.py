@@ -7,7 +7,7 @@ from typing import Literal
 
 from planner_svc.backends.compact.chain import Call
 from planner_svc.backends.compact.profile import Field, Library
-from planner_svc.backends.compact.text import STOP, Word, overlap, stem
+from planner_svc.backends.compact.text import STOP, Word, overlap, stem, stem_set
 
 Asks = Literal["when", "time", "number", "truth", "where", "who", "thing"]
 
@@ -17,7 +17,7 @@ MAX_FIELDS = 4
 MAX_CONFIRMED = 12
 STANDS_OUT = 0.25
 _COMPUTED = re.compile(r"\b(?:calculated|computed|converted|moved|new|resulting|shifted)\b", re.IGNORECASE)
-_CODES = frozenset(["code", "id", "identifier", "number", "key", "iata", "sku", "symbol"])
+_CODES = stem_set("code id identifier number key iata sku symbol")
 
 _TRUTH = re.compile(
     r"\s*(?:and\s+|so\s+)?(?:is|are|was|were|does|do|did|has|have|can|will|should|would)\b", re.IGNORECASE
@@ -42,6 +42,28 @@ _MENTIONED = re.compile(
     r"\b(?:the|an?|me|its?|their|his|her|in|and|need|count)\s+(?:the\s+)?(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))",
     re.IGNORECASE,
 )
+_MEASURES = {
+    how: {stem(word) for word in words.split()}
+    for how, words in {
+        "long": "duration minutes hours length",
+        "far": "distance",
+        "high": "height elevation altitude",
+        "tall": "height",
+        "deep": "depth",
+        "heavy": "weight mass",
+        "old": "age",
+        "big": "size area population",
+        "large": "size area population",
+        "fast": "speed",
+        "wide": "width",
+        "often": "frequency",
+        "much": "price amount cost result",
+    }.items()
+}
+"""What "how long" and its like ask for, as fields are named."""
+_HOW = re.compile(rf"\bhow\s+({'|'.join(_MEASURES)})\b", re.IGNORECASE)
+_TEMPORAL = stem_set("date day time at weekday")
+_PLACES = stem_set("city country address location latitude longitude place")
 _PLURAL = re.compile(
     r"\b(?:list|all|which|what(?:\s+are)?|every|show|the|any)\s+(?:[a-z-]+\s+){0,3}[a-z-]{2,}s\b", re.IGNORECASE
 )
@@ -74,6 +96,8 @@ def read_question(text: str, words: Sequence[Word], start: int = 0) -> Question:
     by_text = {word.text.lower(): word.stem for word in content}
     focus = _after(_FOCUS, text, by_text) or _after(_MENTIONED, text, by_text)
     focus |= _compounds(content, focus)
+    for match in _HOW.finditer(text):
+        focus |= _MEASURES[match[1].lower()]
     return Question(
         _asks(text), frozenset(focus), frozenset(w.stem for w in content), bool(_PLURAL.search(text)), text, start
     )
@@ -160,6 +184,8 @@ class Answerer:
             score -= 0.1
         if field.listed and "array" not in field.kinds:
             score -= 0.1 if question.plural else 0.0
+        if "array" in field.kinds and not question.plural:
+            score -= 0.15
         return score - 0.01 * len(field.path)
 
 
@@ -190,14 +216,14 @@ def _identity(field: Field, question: Question) -> float:
 def _type_score(field: Field, question: Question) -> float:
     """Whether the field has the type the question word asks for."""
     words = set(field.words)
-    temporal = bool(words & {"date", "day", "time", "at", "weekday"})
+    temporal = bool(words & _TEMPORAL)
     numeric = bool(field.kinds & {"integer", "number"}) or "object" in field.kinds
     return {
         "when": 0.25 if temporal and "string" in field.kinds else 0.0,
         "time": 0.3 if "string" in field.kinds and "time" in words else 0.0,
         "number": 0.25 if numeric else -0.1,
         "truth": 0.3 if "boolean" in field.kinds else 0.0,
-        "where": 0.2 if words & {"city", "country", "address", "location", "latitude", "longitude", "place"} else 0.0,
+        "where": 0.2 if words & _PLACES else 0.0,
         "who": 0.2 if "name" in words else 0.0,
         "thing": -0.1 if "boolean" in field.kinds else 0.0,
     }[question.asks]

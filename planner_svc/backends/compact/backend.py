@@ -10,11 +10,11 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.choose import Choice, Chooser, divide, look_back
 from planner_svc.backends.compact.draft import draft
-from planner_svc.backends.compact.fit import Fitter
+from planner_svc.backends.compact.fit import Fitter, named_choices
 from planner_svc.backends.compact.links import Links
 from planner_svc.backends.compact.profile import Library, Profile
 from planner_svc.backends.compact.segments import MAX_CHARS, segments
-from planner_svc.backends.compact.text import stems
+from planner_svc.backends.compact.text import stems, words_of
 from planner_svc.backends.compact.values import Span, find_spans
 from planner_svc.models import PlanDraft
 from services.compute import ComputePool
@@ -25,6 +25,7 @@ from services.encoder import Encoder
 
 MIN_CONFIDENCE = 0.35
 MAX_CANDIDATES = 48
+MAX_WORDS = 400
 MAX_ALTERNATIVES = 4
 DEMO_SIMILARITY = 0.75
 
@@ -74,7 +75,9 @@ class CompactBackend:
         jargon = frozenset(word for profile in profiles for word in profile.jargon)
         spans = [s for s in find_spans(text, now, month_first=american) if not _is_jargon(s, text, jargon)]
         known = frozenset(word for profile in profiles for word in profile.vocabulary)
-        return [replace(s, kind="thing") if _is_thing(s, known) else s for s in spans]
+        choices = _choices(profiles, text)
+        spans = [s for s in spans if s.kind not in ("phrase", "name") or not any(s.overlaps(c) for c in choices)]
+        return [*choices, *(replace(s, kind="thing") if _is_thing(s, known) else s for s in spans)]
 
 
 def read_clock(context: Context) -> datetime:
@@ -97,6 +100,19 @@ def _given(context: Context) -> dict[str, JsonValue]:
 def _is_jargon(span: Span, text: str, jargon: frozenset[str]) -> bool:
     counted = re.search(r"\d\s*$", text[max(span.start - 3, 0) : span.start]) is not None
     return span.kind == "code" and span.text in jargon and not counted
+
+
+def _choices(profiles: Sequence[Profile], text: str) -> list[Span]:
+    """Where the request names one of the values that some required argument lists, such as a unit."""
+    words = words_of(text)[:MAX_WORDS]
+    found: dict[tuple[int, int], Span] = {}
+    for profile in profiles:
+        for slot in profile.slots:
+            if slot.required and slot.choices and slot.kinds != {"array"}:
+                for fit in named_choices(slot, words, text, 0):
+                    span = fit.span
+                    found.setdefault((span.start, span.end), Span("choice", span.start, span.end, span.text, fit.value))
+    return list(found.values())
 
 
 def _is_thing(span: Span, known: frozenset[str]) -> bool:
@@ -142,4 +158,6 @@ def confidence_of(choices: Sequence[Choice]) -> float:
     """How likely the first choice is right: what it explains, how relevant it is and how its arguments fit."""
     first = choices[0]
     filled = sum(call.quality for call in first.calls) / len(first.calls)
+    if not first.explained:
+        return 0.0
     return min(max(0.55 * first.explained + min(first.relevance, 0.4) + 0.15 * filled - 0.1, 0.0), 1.0)

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.fit import Fit, Fitter
 from planner_svc.backends.compact.links import Link, Links
 from planner_svc.backends.compact.profile import Field, Profile, Slot
-from planner_svc.backends.compact.text import Word, stem
+from planner_svc.backends.compact.text import Word, stem, stem_set
 from planner_svc.backends.compact.values import HARD, Role, Span
 
 MAX_DEPTH = 4
@@ -22,7 +22,7 @@ FREE_TEXT = 0.4
 WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
-_SEARCHED = frozenset(["name", "query", "q", "search", "text", "title", "keyword", "term"])
+_SEARCHED = stem_set("name query q search text title keyword term")
 OPTIONAL_LINK = 0.65
 MAX_PRODUCERS = 6
 MAX_DERIVED = 60

@@ -33,15 +33,90 @@ TORN = 0.7
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": frozenset(
         stem(w)
-        for w in ["add", "append", "book", "build", "buy", "create", "draft", "enter", "file", "generate", "hire", "log", "make", "note", "open", "order", "organise", "organize", "place", "plan", "post", "produce", "put", "record", "register", "remind", "reserve", "save", "schedule", "send", "set", "start", "store", "submit", "subscribe", "upload", "write"]
+        for w in [
+            "add",
+            "append",
+            "book",
+            "build",
+            "buy",
+            "create",
+            "draft",
+            "enter",
+            "file",
+            "generate",
+            "hire",
+            "log",
+            "make",
+            "note",
+            "open",
+            "order",
+            "organise",
+            "organize",
+            "place",
+            "plan",
+            "post",
+            "produce",
+            "put",
+            "record",
+            "register",
+            "remind",
+            "reserve",
+            "save",
+            "schedule",
+            "send",
+            "set",
+            "start",
+            "store",
+            "submit",
+            "subscribe",
+            "upload",
+            "write",
+        ]
     ),
     "change": frozenset(
         stem(w)
-        for w in ["adjust", "change", "correct", "edit", "extend", "finish", "fix", "mark", "modify", "move", "postpone", "reassign", "rename", "replace", "reschedule", "set", "shift", "shorten", "switch", "tick", "update"]
+        for w in [
+            "adjust",
+            "change",
+            "correct",
+            "edit",
+            "extend",
+            "finish",
+            "fix",
+            "mark",
+            "modify",
+            "move",
+            "postpone",
+            "reassign",
+            "rename",
+            "replace",
+            "reschedule",
+            "set",
+            "shift",
+            "shorten",
+            "switch",
+            "tick",
+            "update",
+        ]
     ),
     "destroy": frozenset(
         stem(w)
-        for w in ["cancel", "clear", "close", "delete", "discard", "drop", "end", "erase", "remove", "revoke", "stop", "terminate", "void", "withdraw"]
+        for w in [
+            "cancel",
+            "clear",
+            "close",
+            "delete",
+            "discard",
+            "drop",
+            "end",
+            "erase",
+            "remove",
+            "revoke",
+            "stop",
+            "terminate",
+            "void",
+            "withdraw",
+        ]
     ),
 }
 _ANAPHORA = re.compile(
@@ -170,7 +245,7 @@ def explained(segment: Segment, calls: Sequence[Call]) -> tuple[float, float]:
         for word in a.field.words
     }
     sink = calls[0].profile
-    gained = total = 0.0
+    gained = total = known_part = 0.0
     for part in weights(segment):
         total += part.weight
         touching = [s for s in _disjoint(used) if s.start < part.end and part.start < s.end]
@@ -184,7 +259,8 @@ def explained(segment: Segment, calls: Sequence[Call]) -> tuple[float, float]:
             )
             share = max(known, 0.6 * any(part.stem in p.title for p in profiles))
         gained += part.weight * share
-    return gained, total
+        known_part += 0.0 if any(s.kind == "thing" for s in touching) else share
+    return (gained if known_part else 0.0), total  # words that no API knows are no request by themselves
 
 
 def _tears(call: Call) -> bool:

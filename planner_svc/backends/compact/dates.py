@@ -15,12 +15,27 @@ Grain = Literal["time", "day", "week", "month", "year"]
 MONTHS = {
     name: index
     for index, names in enumerate(
-        ["january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug", "september sep sept", "october oct", "november nov", "december dec"],
+        [
+            "january jan",
+            "february feb",
+            "march mar",
+            "april apr",
+            "may",
+            "june jun",
+            "july jul",
+            "august aug",
+            "september sep sept",
+            "october oct",
+            "november nov",
+            "december dec",
+        ],
         1,
     )
     for name in names.split()
 }
-WEEKDAYS = {name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])}
+WEEKDAYS = {
+    name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
+}
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
@@ -166,6 +181,8 @@ class DateReader:
         name = match["mon"]
         if not match["y"] and (not name[0].isupper() or match.start() == 0):
             return None  # "may" and "march" are also verbs
+        if re.search(r"\d\s*$", match.string[max(match.start() - 3, 0) : match.start()]):
+            return None  # what is left of 31 April
         month = MONTHS[name.lower().rstrip(".")]
         year = int(match["y"]) if match["y"] else self._now.year + (month < self._now.month)
         first = date(year, month, 1)

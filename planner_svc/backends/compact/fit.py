@@ -9,11 +9,11 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.dates import Duration, Moment
 from planner_svc.backends.compact.profile import Library, Profile, Slot
-from planner_svc.backends.compact.text import Word, overlap, shape, split_name, stem, words_of
+from planner_svc.backends.compact.text import Word, overlap, shape, split_name, stem, stem_set, word_set, words_of
 from planner_svc.backends.compact.values import Role, Span
 
 _TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "given"})
-_LONG_TEXT = frozenset(["text", "content", "message", "note", "title", "body", "subject", "comment", "description", "memo", "label"])
+_LONG_TEXT = word_set("text content message note title body subject comment description memo label")
 _BASE = {
     "quoted": 0.55,
     "name": 0.45,
@@ -25,7 +25,7 @@ _BASE = {
     "phone": 0.2,
     "given": 0.5,
 }
-_NAMING = frozenset(["name", "query", "q", "search", "title", "keyword", "term", "product", "item", "thing"])
+_NAMING = stem_set("name query q search title keyword term product item thing")
 _KIND_WORDS = {
     "email": frozenset({"email", "mail", "e"}),
     "url": frozenset({"url", "uri", "link", "address", "website", "content", "text"}),
@@ -81,7 +81,7 @@ class Fitter:
         """Listed values of the argument that the text names, inflected or not; for a list argument, all in one."""
         if not slot.choices:
             return []
-        found = [fit for fit in _named_choices(slot, words_of(text, offset), text, offset)]
+        found = [fit for fit in named_choices(slot, words_of(text, offset), text, offset)]
         if slot.kinds == {"array"} and found:
             values = list(dict.fromkeys(str(fit.value) for fit in found))
             listed = [choice for choice in slot.choices if str(choice) in values]
@@ -197,6 +197,8 @@ def _named_by_api(profile: Profile, span: Span) -> float:
 
 
 def _role_score(slot: Slot, span: Span) -> float:
+    if slot.role is None:
+        return 0.0
     if span.role is not None:
         return 0.15 if span.role == slot.role else -0.4
     if span.weak_role is not None:
@@ -265,7 +267,7 @@ def _offset(moment: datetime) -> str:
     )
 
 
-def _named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Iterator[Fit]:
+def named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Iterator[Fit]:
     """Choices whose words all stand together in the text, longest first. "km" and "kg" are known by their choice."""
     by_stem: dict[tuple[str, ...], JsonValue] = {}
     for choice in slot.choices:
@@ -315,7 +317,9 @@ def _choice_fit(
     before = words[index - 1] if index else None
     near = tuple(w.stem for w in (*words[max(index - 2, 0) : index][::-1], *words[index + length : index + length + 1]))
     counted = before is not None and re.match(r"[\d.]+$|degree", before.text.lower()) is not None
-    role: Role | None = "from" if counted else None
+    wanted = [w.text.lower() for w in words[max(index - 2, 0) : index]]
+    asked = wanted[-1:] in (["in"], ["into"], ["to"], ["as"]) or wanted == ["how", "many"]
+    role: Role | None = "from" if counted else "to" if asked else None
     span = Span("code", start, end, text[start - offset : end - offset], value, near=near, weak_role=role)
     score = 0.6 if slot.required else 0.5
     score += 0.3 * overlap(near, frozenset(slot.words)) + _role_score(slot, span)

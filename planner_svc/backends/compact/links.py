@@ -6,16 +6,16 @@ A link depends on the two APIs alone, so it is computed once for each pair and s
 from dataclasses import dataclass
 
 from planner_svc.backends.compact.profile import Field, Profile, Slot
-from planner_svc.backends.compact.text import overlap
+from planner_svc.backends.compact.text import overlap, stem_set
 from planner_svc.compiler.assign import mismatch
 
 MIN_LINK = 0.35
 MAX_LINKS = 4
 MAX_PAIRS = 20_000
 
-_ROLE_WORDS = frozenset(["from", "to", "origin", "destination", "start", "end", "first", "second", "source", "target", "departure", "arrival"])
-_GENERIC = frozenset(["code", "id", "name", "number", "key", "text", "value"])
-_MEASURE = frozenset(["value", "amount", "quantity", "number"])
+_ROLE_WORDS = stem_set("from to origin destination start end first second source target departure arrival")
+_GENERIC = stem_set("code id name number key text value")
+_MEASURE = stem_set("value amount quantity number")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

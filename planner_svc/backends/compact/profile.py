@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.text import shape, singular, split_name, stem, stems
+from planner_svc.backends.compact.text import shape, singular, split_name, stem, stem_set, stems, word_set
 from planner_svc.backends.compact.values import Role
 from planner_svc.compiler.schemas import Node, Schemas
 from services.contracts.api import Api, Location, Parameter
@@ -21,20 +21,39 @@ from services.encoder import Encoder, Vectors
 MAX_FIELDS = 120
 MAX_NESTING = 5
 
-_FROM = frozenset(["from", "origin", "source", "start", "first", "departure", "begin", "since", "after", "earliest"])
-_TO = frozenset(["to", "destination", "target", "end", "second", "arrival", "until", "before", "latest", "into"])
-_TEMPORAL = frozenset(["date", "day", "time", "when", "start", "end", "due", "until", "since", "month", "year", "moment", "datetime", "timestamp"])
-_PAGING = frozenset(["page", "size", "limit", "offset", "cursor", "pages", "next_cursor", "page_token", "next_page_token", "per_page"])
-_WRAPPERS = frozenset(["data", "entries", "hits", "items", "list", "objects", "records", "response", "result", "results", "rows", "values"]) | {""}
+_FROM = word_set("from origin source start first departure begin since after earliest")
+_TO = word_set("to destination target end second arrival until before latest into")
+_TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
+_PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
+_WRAPPERS = frozenset(
+    [
+        "data",
+        "entries",
+        "hits",
+        "items",
+        "list",
+        "objects",
+        "records",
+        "response",
+        "result",
+        "results",
+        "rows",
+        "values",
+    ]
+) | {""}
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
-_SEARCH = frozenset(["query", "q", "search", "term", "keyword", "keywords"])
+_SEARCH = word_set("query q search term keyword keywords")
 
 Effect = Literal["read", "compute", "create", "change", "destroy"]
-_COMPUTE = frozenset(
-    ["analyze", "analyse", "calculate", "check", "classify", "compare", "compute", "convert", "count", "detect", "diff", "estimate", "evaluate", "extract", "find", "fit", "format", "geocode", "list", "lookup", "match", "parse", "predict", "preview", "query", "rank", "read", "render", "score", "search", "simulate", "suggest", "summarize", "summarise", "tokenize", "translate", "validate", "verify"]
+_COMPUTE = word_set(
+    """
+    analyze analyse calculate check classify compare compute convert count detect diff estimate evaluate extract
+    find fit format geocode list lookup match parse predict preview query rank read render score search simulate
+    suggest summarize summarise tokenize translate validate verify
+    """
 )
-_DESTROY = frozenset(["cancel", "clear", "delete", "destroy", "drop", "erase", "purge", "remove", "revoke", "terminate", "unsubscribe", "void"])
-_CHANGE = frozenset(["change", "edit", "modify", "move", "patch", "rename", "replace", "reschedule", "set", "update"])
+_DESTROY = word_set("cancel clear delete destroy drop erase purge remove revoke terminate unsubscribe void")
+_CHANGE = word_set("change edit modify move patch rename replace reschedule set update")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,13 +18,36 @@ _IRREGULAR = {
 }  # fmt: skip
 """Irregular plurals, and everyday words for the nouns that fields are named by ("how heavy" asks for a weight)."""
 
-STOP = frozenset(
-    ["a", "an", "the", "this", "that", "these", "those", "and", "or", "but", "nor", "so", "if", "then", "than", "as", "at", "by", "for", "from", "in", "into", "of", "off", "on", "onto", "out", "over", "to", "up", "with", "without", "within", "between", "about", "against", "during", "until", "till", "since", "per", "via", "after", "before", "versus", "what's", "that's", "it's", "i", "i'd", "i'm", "i'll", "i've", "me", "my", "mine", "we", "us", "our", "ours", "you", "your", "he", "him", "his", "she", "her", "they", "them", "their", "it", "its", "be", "is", "are", "am", "was", "were", "been", "being", "do", "does", "did", "done", "doing", "have", "has", "had", "having", "can", "could", "will", "would", "shall", "should", "may", "might", "must", "not", "no", "yes", "please", "kindly", "just", "also", "too", "very", "really", "exactly", "currently", "right", "there", "here", "when", "where", "which", "what", "who", "whom", "whose", "why", "how", "many", "much", "any", "some", "all", "each", "every", "both", "either", "more", "most", "other", "another", "such", "same", "own", "again", "ever", "let", "let's", "thanks", "thank", "hello", "hi", "hey", "dear", "want", "wants", "need", "needs", "like", "likes", "know", "knows", "tell", "give", "show", "find", "get", "gets", "look", "see", "say", "says", "help", "using", "use", "uses", "used", "make", "come", "comes", "go", "goes", "going", "now", "ok", "okay", "called", "call", "one's", "d'accord", "till", "per", "it'll", "you're", "isn't", "aren't", "doesn't", "write", "would've", "wish", "wanted", "needed", "something", "anything", "everything"]
+
+def word_set(words: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(words.split())
+
+
+STOP = word_set(
+    """
+    a an the this that these those and or but nor so if then than as at by for from in into of off on onto out
+    over to up with without within between about against during until till since per via after before versus
+    what's that's it's i i'd i'm i'll i've me my mine we us our ours you your he him his she her they them their
+    it its be is are am was were been being do does did done doing have has had having can could will would
+    shall should may might must not no yes please kindly just also too very really exactly currently right there
+    here when where which what who whom whose why how many much any some all each every both either more most
+    other another such same own again ever let let's thanks thank hello hi hey dear want wants need needs like
+    likes know knows tell give show find get gets look see say says help using use uses used make come comes go
+    goes going now ok okay called call one's d'accord till per it'll you're isn't aren't doesn't write would've
+    wish wanted needed something anything everything
+    """
 )
 """Function words and words of asking: they name nothing."""
 
-NOT_NAMES = frozenset(
-    ["cost", "costs", "weigh", "weighs", "mean", "means", "start", "starts", "end", "ends", "begin", "begins", "take", "takes", "belong", "belongs", "lie", "lies", "live", "lives", "stand", "stands", "happen", "happens", "fall", "falls", "work", "works", "convert", "check", "calculate", "compute", "list", "count", "book", "create", "add", "cancel", "delete", "remove", "update", "change", "remind", "schedule", "order", "buy", "set", "put", "mark", "rename", "send", "search", "compare", "translate", "format", "analyze", "summarize", "estimate", "open", "close", "available", "yet", "already", "still", "today", "tomorrow", "long", "far", "high", "heavy", "big", "tall", "deep", "fast", "cheap", "expensive", "old", "nearest", "closest", "next", "last", "first", "latest", "new"]
+NOT_NAMES = word_set(
+    """
+    cost costs weigh weighs mean means start starts end ends begin begins take takes belong belongs lie lies
+    live lives stand stands happen happens fall falls work works convert check calculate compute list count book
+    create add cancel delete remove update change remind schedule order buy set put mark rename send search
+    compare translate format analyze summarize estimate open close available yet already still today tomorrow
+    long far high heavy big tall deep fast cheap expensive old nearest closest next last first latest new
+    """
 )
 """Words that do not stand inside a name or a noun phrase that names a thing."""
 
@@ -82,6 +105,11 @@ def stems(text: str) -> list[str]:
 def words_of(text: str, offset: int = 0) -> list[Word]:
     """All words of a text with their places; ``offset`` is added to both ends."""
     return [Word(m[0], stem(m[0]), m.start() + offset, m.end() + offset) for m in WORD.finditer(text)]
+
+
+def stem_set(words: str) -> frozenset[str]:
+    """The stems of words given in one text: for lists that are compared with stems."""
+    return frozenset(stem(word) for word in words.split())
 
 
 def overlap(left: Iterable[str], right: frozenset[str]) -> float:

@@ -10,19 +10,20 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.dates import DateReader, Duration, Moment
 from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, stem, words_of
+from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, stem, word_set, words_of
 
 Kind = Literal[
-    "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list", "given"
+    "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list", "given",
+    "choice",
 ]  # fmt: skip
 Role = Literal["from", "to"]
 
 HARD: frozenset[Kind] = frozenset(
-    ("number", "duration", "moment", "quoted", "code", "name", "thing", "email", "url", "phone", "list")
+    ("number", "duration", "moment", "quoted", "code", "name", "thing", "email", "url", "phone", "list", "choice")
 )
 """Kinds that nobody writes without wanting them used; a `phrase` may as well name what is asked for.
 
-A `thing` is a phrase none of whose words any candidate API knows.
+A `thing` is a phrase none of whose words any candidate API knows; a `choice` is named by an argument's listed values.
 """
 
 MAX_SPANS = 80
@@ -46,13 +47,18 @@ _NAME = re.compile(
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n\s*)$")
 _SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
-_COMPASS = {"north": ("latitude", 1), "south": ("latitude", -1), "east": ("longitude", 1), "west": ("longitude", -1)}
+_COMPASS = {
+    "north": ("latitude", 1),
+    "south": ("latitude", -1),
+    "east": ("longitude", 1),
+    "west": ("longitude", -1),
+}
 _COORDINATED = re.compile(
     r"\s*(?:,|;|,?\s*(?:and|or|&|plus)|versus|vs\.?)\s*(?:(?:in|of|for|at|from|to|the|also|on|with|about)\s+){0,2}",
     re.IGNORECASE,
 )
-_FROM = frozenset(["from", "between", "since", "starting", "of"])
-_TO = frozenset(["to", "into", "until", "till", "towards", "through"])
+_FROM = word_set("from between since starting of")
+_TO = word_set("to into until till towards through")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +177,7 @@ def _unit(text: str, end: int, suffix: str, value: int | float) -> tuple[str, in
     compass = {"N": "north", "S": "south", "E": "east", "W": "west"}.get(after, after.lower())
     if compass in _COMPASS:
         unit, sign = _COMPASS[compass]
-        return unit, value * sign
+        return stem(unit), value * sign
     return ("" if after.lower() in STOP else stem(after)), value
 
 
@@ -189,7 +195,9 @@ def _names(text: str, taken: list[Span]) -> Iterator[Span]:
             else:
                 break
         part = re.sub(r"['’]s$|[.'’-]+$", "", text[start:end])
-        yield from _free([Span("name", start, start + len(part), part, part)] if len(part) > 1 else [], taken)
+        yield from _free(
+            [Span("name", start, start + len(part), part, part)] if len(part) > 1 and part[0].isupper() else [], taken
+        )
 
 
 def _phrases(text: str, taken: list[Span]) -> Iterator[Span]:

@@ -1,0 +1,113 @@
+"""Dates, times and durations in words, against a fixed clock: Friday 20 November 2026, 9:00 in Berlin."""
+
+from datetime import date, datetime, time, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner_svc.backends.compact.dates import DateReader, Duration, Moment
+
+NOW = datetime(2026, 11, 20, 9, tzinfo=timezone(timedelta(hours=1)))
+
+
+def moments(text: str, *, month_first: bool = False) -> list[Moment]:
+    """The moments found, sums and their parts included."""
+    found = DateReader(NOW, month_first=month_first).find(text)
+    return [item.value for item in found if isinstance(item.value, Moment)]
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("on 2027-05-01", date(2027, 5, 1)),
+        ("on 1 May 2027", date(2027, 5, 1)),
+        ("on the 1st of May, 2027", date(2027, 5, 1)),
+        ("on May 1st, 2027", date(2027, 5, 1)),
+        ("on 01.05.2027", date(2027, 5, 1)),
+        ("on 31/12/2026", date(2026, 12, 31)),
+        ("by 3 March", date(2027, 3, 3)),
+        ("by 3 December", date(2026, 12, 3)),
+        ("today", date(2026, 11, 20)),
+        ("the day after tomorrow", date(2026, 11, 22)),
+        ("yesterday", date(2026, 11, 19)),
+        ("on Monday", date(2026, 11, 23)),
+        ("next Friday", date(2026, 11, 27)),
+        ("last Friday", date(2026, 11, 13)),
+        ("in three weeks", date(2026, 12, 11)),
+        ("2 months ago", date(2026, 9, 20)),
+    ],
+)
+def test_days(text: str, day: date) -> None:
+    assert moments(text)[0].day == day
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("in May 2027", date(2027, 5, 1), date(2027, 5, 31)),
+        ("during 2028", date(2028, 1, 1), date(2028, 12, 31)),
+        ("next month", date(2026, 12, 1), date(2026, 12, 31)),
+        ("this week", date(2026, 11, 16), date(2026, 11, 22)),
+    ],
+)
+def test_longer_times_have_a_first_and_a_last_day(text: str, first: date, last: date) -> None:
+    assert [(m.day, m.last) for m in moments(text)] == [(first, last)]
+
+
+@pytest.mark.parametrize(
+    ("text", "clock"),
+    [
+        ("at 18:00 on 10 December 2026", time(18)),
+        ("on 10 December 2026 at 6 pm", time(18)),
+        ("10 December 2026, 6:30pm", time(18, 30)),
+        ("2026-12-10 18:00:05", time(18, 0, 5)),
+        ("at noon on 10 December 2026", time(12)),
+    ],
+)
+def test_a_day_and_a_time_are_one_moment(text: str, clock: time) -> None:
+    assert [(m.day, m.clock) for m in moments(text)] == [(date(2026, 12, 10), clock)]
+
+
+def test_both_ends_of_a_span_of_time_belong_to_the_day_named_before() -> None:
+    found = moments("on 7 December 2026 from 09:00 to 11:00")
+    assert [(m.day, m.clock) for m in found] == [(date(2026, 12, 7), time(9)), (date(2026, 12, 7), time(11))]
+
+
+def test_an_offset_is_kept_and_its_absence_too() -> None:
+    assert moments("2027-01-15T18:00:00Z")[0].zone is not None
+    assert moments("2027-01-15T18:00:00")[0].zone is None
+
+
+def test_a_sum_is_found_with_its_parts() -> None:
+    found = DateReader(NOW).find("3 years and 2 months after 15 January 2027")
+    values = [item.value for item in found]
+    assert Duration(3, "year") in values and Duration(2, "month") in values
+    assert [v.day for v in values if isinstance(v, Moment)] == [date(2030, 3, 15), date(2027, 1, 15)]
+
+
+def test_before_points_back() -> None:
+    found = DateReader(NOW).find("10 weeks before 1 March 2027")
+    assert [item.value for item in found if isinstance(item.value, Duration)] == [Duration(-10, "week")]
+    assert date(2026, 12, 21) in [m.day for m in moments("10 weeks before 1 March 2027")]
+
+
+def test_the_locale_decides_between_day_and_month() -> None:
+    assert moments("03/04/2027")[0].day == date(2027, 4, 3)
+    assert moments("03/04/2027", month_first=True)[0].day == date(2027, 3, 4)
+
+
+@pytest.mark.parametrize("text", ["31 April 2027", "you may march on", "version 2.0.1", "room 2026a", "99:99"])
+def test_what_is_no_day(text: str) -> None:
+    assert not [m for m in moments(text) if m.grain in ("day", "month")]
+
+
+@given(st.text(max_size=300))
+def test_any_text_can_be_read(text: str) -> None:
+    for item in DateReader(NOW).find(text):
+        assert 0 <= item.start < item.end <= len(text)
+
+
+@given(st.dates(date(1900, 1, 1), date(2099, 12, 31)))
+def test_every_iso_date_is_read_back(day: date) -> None:
+    assert moments(f"on {day.isoformat()}")[0].day == day
