@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from planner_svc.backends.compact.chain import Call
@@ -65,7 +66,7 @@ _HOW = re.compile(rf"\bhow\s+({'|'.join(_MEASURES)})\b", re.IGNORECASE)
 _TEMPORAL = stem_set("date day time at weekday")
 _PLACES = stem_set("city country address location latitude longitude place")
 _PLURAL = re.compile(
-    r"\b(?:list|all|which|what(?:\s+are)?|every|show|the|any)\s+(?:[a-z-]+\s+){0,3}[a-z-]{2,}s\b", re.IGNORECASE
+    r"\b(?:list|all|which|what(?:\s+are)?|every|show|the|any)\s+(?:[a-z-]+\s+){0,3}[a-z-]+(?<![sui])s\b", re.IGNORECASE
 )
 
 
@@ -105,7 +106,7 @@ def read_question(text: str, words: Sequence[Word], start: int = 0) -> Question:
 
 def _compounds(content: Sequence[Word], focus: set[str]) -> set[str]:
     """Neighbours written as one word: fields say "timezone" where people say "time zone"."""
-    pairs = zip(content, content[1:], strict=False)
+    pairs = pairwise(content)
     return {stem(a.text + b.text) for a, b in pairs if {a.stem, b.stem} <= focus and b.start == a.end + 1}
 
 
@@ -204,7 +205,7 @@ def _residue(call: Call, question: Question) -> str:
 
 
 def _identity(field: Field, question: Question) -> float:
-    """ "Which airport" and "the airport code" ask for the thing itself: its name, and what it is known by."""
+    """ "Which airport" and "the airport code" asks for the thing itself: its name, and what it is known by."""
     if not question.focus & frozenset(stem(word) for word in field.holder.split()):
         return 0.0
     code = bool(question.focus & _CODES)

@@ -22,9 +22,10 @@ FREE_TEXT = 0.4
 WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
+_GENERIC = stem_set("code id name number key text value")
 _SEARCHED = stem_set("name query q search text title keyword term")
 OPTIONAL_LINK = 0.65
-MAX_PRODUCERS = 6
+MAX_PRODUCERS = 8
 MAX_DERIVED = 60
 
 
@@ -56,7 +57,7 @@ class Call:
     used: list[Span] = field(default_factory=list)
 
     def calls(self) -> list["Call"]:
-        """This call after all those it needs, each once."""
+        """The call after all those it needs, each once."""
         found: list[Call] = []
         for argument in self.arguments.values():
             if isinstance(argument, Output):
@@ -239,7 +240,7 @@ class Composer:
 
     def _mentioned(self, link: Link) -> float:
         """More where the request names the field ("how heavy" for a weight)."""
-        return 0.25 if self._stems & set(link.field.words) else 0.0
+        return 0.25 if (self._stems - _GENERIC) & set(link.field.words) else 0.0
 
     def _use_leftovers(
         self,

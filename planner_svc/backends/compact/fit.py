@@ -81,7 +81,7 @@ class Fitter:
         """Listed values of the argument that the text names, inflected or not; for a list argument, all in one."""
         if not slot.choices:
             return []
-        found = [fit for fit in named_choices(slot, words_of(text, offset), text, offset)]
+        found = list(named_choices(slot, words_of(text, offset), text, offset))
         if slot.kinds == {"array"} and found:
             values = list(dict.fromkeys(str(fit.value) for fit in found))
             listed = [choice for choice in slot.choices if str(choice) in values]
@@ -127,8 +127,7 @@ class Fitter:
             if "day" in slot.words and exact == "day":
                 yield moment.day.day, 0.4
         if "string" in slot.kinds and slot.temporal:
-            for text, score in renderings(moment, self._zone, last=slot.role == "to", paired=slot.role is not None):
-                yield text, score
+            yield from renderings(moment, self._zone, last=slot.role == "to", paired=slot.role is not None)
 
     def _textual(self, slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
         text = str(span.value)

@@ -42,7 +42,7 @@ _ONE_WORD = "|".join(sorted((*_SMALL, "hundred", "thousand", "million", "billion
 NUMBER_WORD = rf"(?:{_ONE_WORD})(?:[\s-](?:and\s)?(?:{_ONE_WORD}))*"
 """Pattern of a number in words."""
 
-DIGITS = r"[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
+DIGITS = r"[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 """Pattern of a number in digits, with commas between thousands."""
 
 MAX_DIGITS = 30
@@ -50,7 +50,7 @@ MAX_DIGITS = 30
 
 def number(text: str) -> int | float | None:
     """The value of a number in digits (with a scale such as "2 million" or "3k") or in words; None for none."""
-    low = text.strip().lower().replace("−", "-")
+    low = text.strip().lower().replace("\u2212", "-")
     match = re.fullmatch(rf"({DIGITS})\s?(k|m|hundred|thousand|million|billion)?", low)
     if match is None:
         return _in_words(low)

@@ -22,6 +22,11 @@ _REQUEST = re.compile(
     r"at\s+what|from\s+which|to\s+which|for\s+which)\b",
     re.IGNORECASE,
 )
+_FRAGMENT = re.compile(
+    r"(?:and\s+|or\s+)?(?:in|on|at|for|from|to|of|with|by|about|near)\s+(?!(?:which|what|how|whom?|when)\b)",
+    re.IGNORECASE,
+)
+"""What continues the part before it: "and in Spain?"."""
 _SENTENCE_END = re.compile(r"(?<=[a-z0-9)\"”][.?!])\s+(?=[A-Z\"“])")
 _SUBORDINATE = re.compile(
     r"(?:when|if|while|given|since|as|because|after|before)\s+(?!is\b|are\b|was\b|do\b|does\b|did\b|will\b)",
@@ -80,7 +85,7 @@ def _sentences(query: str, start: int, end: int) -> list[tuple[int, int]]:
 
 def _asks_something(text: str) -> bool:
     stripped = text.strip()
-    if stripped.endswith("?"):
+    if stripped.endswith("?") and not _FRAGMENT.match(stripped):
         return True
     return _REQUEST.match(stripped) is not None and _SUBORDINATE.match(stripped) is None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _IRREGULAR = {
     "feet": "foot", "inches": "inch", "people": "person", "children": "child", "men": "man", "women": "woman",
@@ -46,7 +46,7 @@ NOT_NAMES = word_set(
     live lives stand stands happen happens fall falls work works convert check calculate compute list count book
     create add cancel delete remove update change remind schedule order buy set put mark rename send search
     compare translate format analyze summarize estimate open close available yet already still today tomorrow
-    long far high heavy big tall deep fast cheap expensive old nearest closest next last first latest new
+    long far high heavy big tall deep fast cheap expensive old nearest closest next last first latest new cheaper larger smaller bigger less higher lower longer shorter under above below
     """
 )
 """Words that do not stand inside a name or a noun phrase that names a thing."""
@@ -65,7 +65,7 @@ class Word:
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """A word without case, possessive, plural, -ed and -ing: enough to compare, not to read."""
-    low = word.lower().replace("’", "'").removesuffix("'s").strip("'")
+    low = word.lower().replace("\u2019", "'").removesuffix("'s").strip("'")
     low = singular(_IRREGULAR.get(low, low))
     low = _IRREGULAR.get(low, low)
     for suffix in ("ing", "ed"):
@@ -96,9 +96,7 @@ def stems(text: str) -> list[str]:
     """The stems of a text's content words, in order. Names written together are split."""
     found = []
     for match in WORD.finditer(text):
-        for part in match[0].split("-"):
-            if part.lower() not in STOP:
-                found.append(stem(part))
+        found += [stem(part) for part in match[0].split("-") if part.lower() not in STOP]
     return found
 
 

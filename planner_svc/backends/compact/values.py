@@ -41,7 +41,7 @@ _NUMBER = re.compile(
     r"(?P<after>\s?°\s?[CFNSEW]?|\s?[%€£]|[A-Za-z]{1,3}\b)?(?![\w]|\.\d|-[a-z])",
     re.IGNORECASE,
 )
-_CAPITALISED = r"[^\W\d_a-zß-ÿ][\w'’&.-]*"
+_CAPITALISED = r"[^\W\d_a-zß-ÿ][\w'\u2019&.-]*"
 _NAME = re.compile(
     rf"(?<![\w]){_CAPITALISED}(?:\s+(?:(?:of|the|de|del|da|do|la|le|van|von|und|al|bin)\s+){{0,2}}{_CAPITALISED}){{0,7}}"
 )
@@ -194,7 +194,7 @@ def _names(text: str, taken: list[Span]) -> Iterator[Span]:
                     break
             else:
                 break
-        part = re.sub(r"['’]s$|[.'’-]+$", "", text[start:end])
+        part = re.sub(r"['\u2019]s$|[.'\u2019-]+$", "", text[start:end])
         yield from _free(
             [Span("name", start, start + len(part), part, part)] if len(part) > 1 and part[0].isupper() else [], taken
         )
