@@ -13,7 +13,7 @@ from gateway.solve import Clock, Emit, execute, plan
 from gateway.storage import RunStore, new_run_id
 from services.contracts.planning import CompiledPlan, CompileRequest, Policy
 from services.contracts.run import Run, RunFinished, RunProblem, RunStatus, SolveEvent, SolveRequest
-from services.errors import Conflict, InternalError, Overloaded, ServiceError, ValidationFailed
+from services.errors import Conflict, InternalError, NotFound, Overloaded, ServiceError, ValidationFailed
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -160,9 +160,12 @@ class GatewayService:
     async def _prove_again(self, run: Run) -> CompiledPlan:
         assert run.plan is not None
         ids = dict.fromkeys(step.api for step in run.plan.steps)
-        apis, credentials = await asyncio.gather(
-            asyncio.gather(*(self.peers.retriever.get(api_id) for api_id in ids)), self.peers.executor.credentials()
-        )
+        try:
+            apis, credentials = await asyncio.gather(
+                asyncio.gather(*(self.peers.retriever.get(api_id) for api_id in ids)), self.peers.executor.credentials()
+            )
+        except NotFound as error:
+            raise ValidationFailed(f"The plan does not hold any more: {error.detail}") from error
         policy = Policy(allow=self._settings.policy_allow, deny=self._settings.policy_deny)
         ask = CompileRequest(plan=run.plan, apis=tuple(apis), policy=policy, credentials=credentials.secrets)
         answer = await self.peers.planner.compile(ask)

@@ -80,27 +80,29 @@ def prove(plan: Plan, apis: Iterable[Api], policy: Policy | None = None) -> Comp
     Of the policy it knows what is to be done with mutating calls; it knows no types, patterns or credentials.
     """
     known = {api.id: api for api in apis}
-    found = [finding for step in plan.steps for finding in _findings(step, known)]
+    mutations = (policy or Policy()).mutating
+    found = [finding for step in plan.steps for finding in _findings(step, known, mutations)]
     if found:
         return CompileResponse(diagnostics=tuple(found))
     used = {step.api: known[step.api] for step in plan.steps}
     mutating = tuple(step.id for step in plan.steps if used[step.api].mutating)
-    asks = (policy or Policy()).mutating is Decision.ASK
     proof = Proof(
         checks=sum(1 + len(step.arguments) for step in plan.steps),
         stages=_stages(plan),
         api_hashes={api.id: api.content_hash for api in used.values()},
         mutating=mutating,
-        approvals=mutating if asks else (),
+        approvals=mutating if mutations is Decision.ASK else (),
     )
     return CompileResponse(compiled=CompiledPlan(plan=plan, apis=used, proof=proof))
 
 
-def _findings(step: Step, known: dict[str, Api]) -> Iterable[Diagnostic]:
+def _findings(step: Step, known: dict[str, Api], mutations: Decision) -> Iterable[Diagnostic]:
     api = known.get(step.api)
     if api is None:
         yield Diagnostic(code=DiagnosticCode.UNKNOWN_API, step=step.id, message=f"there is no API {step.api}")
         return
+    if api.mutating and mutations is Decision.DENY:
+        yield Diagnostic(code=DiagnosticCode.DENIED, step=step.id, message=f"{step.api} may not be called")
     for name in step.arguments:
         if api.parameter(name) is None:
             message = f"{step.api} takes no {name!r}"

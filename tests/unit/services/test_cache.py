@@ -86,7 +86,7 @@ async def test_redis_is_shared_under_a_prefix_and_with_a_time_to_live(redis_serv
     await other.close()
 
 
-async def test_a_redis_that_goes_away_is_a_miss_and_one_that_comes_back_is_used_again(
+async def test_a_redis_that_goes_away_is_a_miss_and_one_that_comes_back_is_used(
     redis_server: RedisServer,
 ) -> None:
     cache = open_cache(redis_server.url)

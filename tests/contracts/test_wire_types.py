@@ -1,0 +1,99 @@
+"""What holds for every wire type."""
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+
+import pytest
+from pydantic import ValidationError
+
+import services.contracts
+from services.contracts.api import ImportRequest, RetrieveRequest
+from services.contracts.base import MAX_QUERY_CHARS, Contract
+from services.contracts.context import Context
+from services.contracts.planning import PlanResponse
+from services.contracts.run import SolveOptions, SolveRequest
+
+for _module in pkgutil.iter_modules(services.contracts.__path__, "services.contracts."):
+    importlib.import_module(_module.name)
+
+
+def all_contracts(root: type[Contract] = Contract) -> Iterator[type[Contract]]:
+    for cls in root.__subclasses__():
+        if cls.__module__.startswith("services.contracts."):
+            yield cls
+        yield from all_contracts(cls)
+
+
+CONTRACTS = sorted(all_contracts(), key=lambda cls: cls.__name__)
+
+
+@pytest.mark.parametrize("cls", CONTRACTS, ids=lambda cls: cls.__name__)
+def test_every_type_is_frozen_strict_and_described(cls: type[Contract]) -> None:
+    assert cls.model_config["frozen"] is True
+    assert cls.model_config["extra"] == "forbid"
+    assert cls.model_config["allow_inf_nan"] is False
+    assert cls.__doc__
+    with pytest.raises(ValidationError) as caught:
+        cls.model_validate({"no_such_field": 1})
+    assert any(error["type"] == "extra_forbidden" for error in caught.value.errors())
+    assert json.dumps(cls.model_json_schema(mode="serialization"))
+
+
+def test_there_are_wire_types() -> None:
+    assert len(CONTRACTS) > 50
+
+
+@pytest.mark.parametrize("query", ["", " \n\t", "x" * (MAX_QUERY_CHARS + 1), "a\ud800"])
+def test_a_request_needs_words_and_not_too_many(query: str) -> None:
+    for cls in (SolveRequest, RetrieveRequest):
+        with pytest.raises(ValidationError):
+            cls.model_validate({"query": query})
+
+
+def test_blanks_around_a_request_do_not_count() -> None:
+    assert SolveRequest(query=" a \n").query == "a"
+    assert SolveRequest(query=" " * 10 + "x" * MAX_QUERY_CHARS).query == "x" * MAX_QUERY_CHARS
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"top_k": 0},
+        {"top_k": 101},
+        {"top_k": 1.5},
+        {"demos": -1},
+        {"deadline_ms": 99},
+        {"deadline_ms": 3_600_001},
+        {"mutations": "yes"},
+        {"backend": "x" * 51},
+        {"providers": ["p"] * 101},
+        {"dry-run": True},
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        SolveOptions.model_validate(options)
+
+
+def test_a_clock_without_a_time_zone_is_refused() -> None:
+    with pytest.raises(ValidationError, match="timezone"):
+        Context.model_validate({"now": "2026-11-21T12:00:00"})
+    assert Context.model_validate({"now": "2026-11-21T12:00:00+01:00"}).now is not None
+
+
+@pytest.mark.parametrize("fields", [{"provider": "A b"}, {"provider": ""}, {"server": "ftp://x"}, {"server": "//x"}])
+def test_an_import_names_its_provider_and_server_properly(fields: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        ImportRequest.model_validate({"document": "{}"} | fields)
+
+
+@pytest.mark.parametrize("status", ["planned", "needs_input", "no_plan"])
+def test_a_plan_counts_as_planned_only_with_its_proof(status: str) -> None:
+    fields = {"status": status, "backend": "compact"}
+    if status == "planned":
+        with pytest.raises(ValidationError, match="if, and only if"):
+            PlanResponse.model_validate(fields)
+    else:
+        assert PlanResponse.model_validate(fields).compiled is None
