@@ -205,7 +205,7 @@ def _residue(call: Call, question: Question) -> str:
 
 
 def _identity(field: Field, question: Question) -> float:
-    """ "Which airport" and "the airport code" asks for the thing itself: its name, and what it is known by."""
+    """Whether the thing itself is asked for ("which airport", "the airport code"): its name, or what it is known by."""
     if not question.focus & frozenset(stem(word) for word in field.holder.split()):
         return 0.0
     code = bool(question.focus & _CODES)

@@ -84,7 +84,8 @@ def _rx(pattern: str) -> re.Pattern[str]:
 
 
 _ISO = re.compile(
-    r"(?<![\w-])(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?:[T ](?P<t>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?P<z>Z|[+-]\d\d:?\d\d)?)?(?!\w)"
+    r"(?<![\w-])(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"
+    r"(?:[T ](?P<t>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?P<z>Z|[+-]\d\d:?\d\d)?)?(?!\w)"
 )
 _DAY_MONTH = _rx(rf"(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?")
 _MONTH_DAY = _rx(rf"(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
@@ -96,7 +97,8 @@ _PERIOD = _rx(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|m
 _YEAR_RX = _rx(rf"(?P<y>{_YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
 _CLOCK_RX = _rx(rf"(?P<t>{_CLOCK})")
 _AGO = _rx(
-    rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))|{_SPAN_UNIT.replace('<n>', '<n2>').replace('<unit>', '<unit2>')}\s+(?P<ago>ago|from now))"
+    rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))"
+    rf"|{_SPAN_UNIT.replace('<n>', '<n2>').replace('<unit>', '<unit2>')}\s+(?P<ago>ago|from now))"
 )
 _DURATION = _rx(_SPAN_UNIT)
 _SHIFT = re.compile(
@@ -287,7 +289,7 @@ def _merge(left: Moment | Duration, right: Moment | Duration) -> Moment | None:
 
 
 def _chained(text: str, durations: list[Found]) -> list[list[Found]]:
-    """ "3 years and 2 months" is a chain of two."""
+    """Durations that are added up: "3 years and 2 months" is a chain of two."""
     chains: list[list[Found]] = []
     for item in durations:
         if chains and re.fullmatch(r"(?:,?\s*and\s+|,\s*)", text[chains[-1][-1].end : item.start]):

@@ -12,7 +12,7 @@ from planner_svc.backends.compact.profile import Library, Profile, Slot
 from planner_svc.backends.compact.text import Word, overlap, shape, split_name, stem, stem_set, word_set, words_of
 from planner_svc.backends.compact.values import Role, Span
 
-_TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "given"})
+_TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "thing", "email", "url", "phone"})
 _LONG_TEXT = word_set("text content message note title body subject comment description memo label")
 _BASE = {
     "quoted": 0.55,
@@ -23,7 +23,6 @@ _BASE = {
     "email": 0.2,
     "url": 0.25,
     "phone": 0.2,
-    "given": 0.5,
 }
 _NAMING = stem_set("name query q search title keyword term product item thing")
 _KIND_WORDS = {
@@ -89,7 +88,7 @@ class Fitter:
         return found
 
     def _fit(self, profile: Profile, slot: Slot, span: Span) -> Fit | None:
-        if slot.choices and span.kind != "given":
+        if slot.choices:
             return None
         best: Fit | None = None
         for value, base in self._readings(slot, span):
@@ -114,8 +113,6 @@ class Fitter:
             yield from _numeric(slot, span)
         elif span.kind in _TEXTUAL and "string" in slot.kinds:
             yield from self._textual(slot, span)
-        elif span.kind == "given":
-            yield span.value, 0.5  # type: ignore[misc]
 
     def _moment(self, slot: Slot, moment: Moment) -> Iterator[tuple[JsonValue, float]]:
         if slot.kinds & {"integer", "number"} and moment.day is not None:

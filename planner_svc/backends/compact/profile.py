@@ -94,7 +94,7 @@ class Slot:
 class Field:
     """A place in an API's answer. ``path`` takes the first item of each list; ``listed`` is how many lists it enters.
 
-    ``holder`` is the thing that has it, ``first`` whether it is the first thing said of that: often what it is known by.
+    ``holder`` is the thing that has it; ``first``: it is the first thing said of that, often what it is known by.
     """
 
     path: JsonPath

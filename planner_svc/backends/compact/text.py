@@ -13,7 +13,8 @@ _IRREGULAR = {
     "address": "address", "analysis": "analysis", "series": "series", "news": "news", "heavy": "weight",
     "weighs": "weight", "weigh": "weight", "long": "length", "far": "distance", "high": "height", "tall": "height",
     "cost": "price", "costs": "price", "closest": "nearest", "close": "near", "average": "mean", "money": "currency",
-    "correct": "valid", "kind": "type", "sort": "type", "old": "age", "elevation": "height", "altitude": "height", "pieces": "quantity",
+    "correct": "valid", "kind": "type", "sort": "type", "old": "age", "elevation": "height", "altitude": "height",
+    "pieces": "quantity",
     "metre": "meter", "litre": "liter", "spelt": "spelling", "fast": "speed", "due": "due", "does": "do", "has": "have",
 }  # fmt: skip
 """Irregular plurals, and everyday words for the nouns that fields are named by ("how heavy" asks for a weight)."""
@@ -46,7 +47,8 @@ NOT_NAMES = word_set(
     live lives stand stands happen happens fall falls work works convert check calculate compute list count book
     create add cancel delete remove update change remind schedule order buy set put mark rename send search
     compare translate format analyze summarize estimate open close available yet already still today tomorrow
-    long far high heavy big tall deep fast cheap expensive old nearest closest next last first latest new cheaper larger smaller bigger less higher lower longer shorter under above below
+    long far high heavy big tall deep fast cheap expensive old nearest closest next last first latest new
+    cheaper larger smaller bigger less higher lower longer shorter under above below
     """
 )
 """Words that do not stand inside a name or a noun phrase that names a thing."""

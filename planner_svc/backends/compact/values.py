@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import zip_longest
 from typing import Literal
 
 from pydantic import JsonValue
@@ -13,7 +14,7 @@ from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, stem, word_set, words_of
 
 Kind = Literal[
-    "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list", "given",
+    "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list",
     "choice",
 ]  # fmt: skip
 Role = Literal["from", "to"]
@@ -246,12 +247,6 @@ def _in_context(text: str, spans: list[Span]) -> list[Span]:
     return placed
 
 
-def zip_longest(left: list[Word], right: list[Word]) -> Iterator[tuple[Word | None, Word | None]]:
-    """Pairs, filled with None."""
-    for index in range(max(len(left), len(right))):
-        yield (left[index] if index < len(left) else None, right[index] if index < len(right) else None)
-
-
 def _role(word: str) -> Role | None:
     return "from" if word in _FROM - {"of"} else "to" if word in _TO else None
 
@@ -269,17 +264,13 @@ def _grouped(text: str, spans: list[Span]) -> list[Span]:
             other = result[later]
             if other.kind != span.kind or other.start < span.end:
                 continue
-            if _COORDINATED.fullmatch(text, span.end, _left_edge(text, other)):
+            if _COORDINATED.fullmatch(text, span.end, other.start):
                 count += not result[index].group
                 group = result[index].group or count
                 result[index] = replace(result[index], group=group)
                 result[later] = replace(other, group=group)
             break
     return result
-
-
-def _left_edge(text: str, span: Span) -> int:
-    return span.start
 
 
 def _lists(text: str, spans: list[Span]) -> Iterator[Span]:

@@ -54,7 +54,7 @@ WORDS = st.sampled_from(
         "\n",
         "http://x.y/z",
         "+351 21 123 4567",
-    ]  # fmt: skip
+    ]
 )
 
 
@@ -138,4 +138,5 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(12):
         library.profile(APIS[0].model_copy(update={"content_hash": str(number)}))
         library.vector(f"text {number}")
-    assert len(library._profiles) == 3 and len(library._vectors) == 5
+    assert len(library._profiles) == 3
+    assert len(library._vectors) == 5

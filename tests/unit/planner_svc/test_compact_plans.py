@@ -215,7 +215,8 @@ def test_the_unit_may_stand_in_the_name_of_the_field(backend: CompactBackend) ->
 
 def test_what_is_missing_is_left_for_the_user(backend: CompactBackend) -> None:
     draft = backend.draft(request("Convert 40 kilograms"))
-    assert draft.plan is not None and [s.api for s in draft.plan.steps] == ["test.convertWeight"]
+    assert draft.plan is not None
+    assert [s.api for s in draft.plan.steps] == ["test.convertWeight"]
     assert [value.argument for value in draft.missing] == ["to_unit"]
 
 
@@ -237,7 +238,8 @@ def test_the_application_knows_values_by_name(backend: CompactBackend) -> None:
 )
 def test_nothing_fits(backend: CompactBackend, query: str) -> None:
     draft = backend.draft(request(query))
-    assert draft.plan is None and draft.reason
+    assert draft.plan is None
+    assert draft.reason
 
 
 @pytest.mark.parametrize(
@@ -280,5 +282,6 @@ def test_plans_compile(backend: CompactBackend) -> None:
 
 
 async def test_it_is_a_planner_backend(backend: CompactBackend) -> None:
-    assert isinstance(backend, PlannerBackend) and backend.name == "compact"
+    assert isinstance(backend, PlannerBackend)
+    assert backend.name == "compact"
     assert (await backend.plan(request("Has parcel PX-20931 been delivered?"))).plan is not None
