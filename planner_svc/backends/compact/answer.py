@@ -18,7 +18,7 @@ MAX_FIELDS = 4
 MAX_CONFIRMED = 12
 STANDS_OUT = 0.25
 _COMPUTED = re.compile(r"\b(?:calculated|computed|converted|moved|new|resulting|shifted)\b", re.IGNORECASE)
-_CODES = stem_set("code id identifier number key iata sku symbol")
+_CODES = stem_set("code id identifier number key symbol")
 
 _TRUTH = re.compile(
     r"\s*(?:and\s+|so\s+)?(?:is|are|was|were|does|do|did|has|have|can|will|should|would)\b", re.IGNORECASE
