@@ -75,7 +75,7 @@ def solve(
     query: Annotated[str, typer.Argument(help="The request in words; `-` reads it from standard input.")],
     json: Json = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and prove, send nothing.")] = False,
-    top_k: Annotated[int, typer.Option(min=1, max=100, help="Candidate APIs to retrieve.")] = 10,
+    top_k: Annotated[int, typer.Option(min=1, max=100, help="Candidate APIs to retrieve.")] = 20,
     backend: Annotated[str | None, typer.Option(help="Planner backend.")] = None,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,

@@ -149,7 +149,7 @@ class Credentials(Contract):
 class SolveOptions(Contract):
     """How to solve."""
 
-    top_k: int = Field(default=10, ge=1, le=100, description="How many candidate APIs to retrieve.")
+    top_k: int = Field(default=20, ge=1, le=100, description="How many candidate APIs to retrieve.")
     demos: int = Field(default=3, ge=0, le=20, description="How many demonstrations to show the planner.")
     dry_run: bool = Field(default=False, description="Plan and prove, send nothing.")
     backend: str | None = Field(default=None, max_length=50, description="Planner backend; unset: the default.")
