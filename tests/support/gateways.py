@@ -1,0 +1,109 @@
+"""A gateway in front of fakes, and the small world it is asked about."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from fastapi import FastAPI
+
+from gateway.main import create_app
+from gateway.peers import Peers
+from gateway.settings import GatewaySettings
+from services.clients import GatewayClient, InProcessTransport, open_http
+from services.contracts.api import Api, Location, Parameter
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
+from services.contracts.run import SolveOptions, SolveRequest, Succeeded
+from services.testing import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
+
+
+def world_api(name: str, summary: str, *required: str, method: str = "GET") -> Api:
+    """An API of provider `world`, its parameters in the query."""
+    parameters = tuple(Parameter(name=p, wire_name=p, location=Location.QUERY, required=True) for p in required)
+    return Api(
+        id=f"world.{name}",
+        provider="world",
+        name=name,
+        summary=summary,
+        method=method,
+        server="http://world.example",
+        path=f"/{name}",
+        parameters=parameters,
+    )
+
+
+FIND = world_api("findCountry", "Find a country by name", "name")
+HOLIDAYS = world_api("listHolidays", "List the holidays of a country", "country")
+BOOK = world_api("bookRoom", "Book a room", "room", method="POST")
+
+
+def call(step: str, api: Api, **arguments: Value | str) -> Step:
+    """A step whose text arguments are literals."""
+    values = {k: LiteralValue(value=v) if isinstance(v, str) else v for k, v in arguments.items()}
+    return Step(id=step, api=api.id, arguments=values)
+
+
+NESTED = Plan(
+    steps=(call("var1", FIND, name="Portugal"), call("var2", HOLIDAYS, country=Reference(step="var1", path=("code",)))),
+    answer=(AnswerOutput(name="holidays", value=Reference(step="var2", path=("names",))),),
+)
+BOOKING = Plan(
+    steps=(call("var1", BOOK, room="blue"),),
+    answer=(AnswerOutput(name="booking", value=Reference(step="var1", path=("id",))),),
+)
+ASK_HOLIDAYS = "Which holidays does the country Portugal have?"
+ASK_ROOM = "Book the blue room"
+ASK_BUG = "Find a country and fall over"
+
+
+@dataclass
+class Fakes:
+    """The four peers."""
+
+    retriever: FakeRetriever = field(default_factory=lambda: FakeRetriever(FIND, HOLIDAYS, BOOK))
+    demos: FakeDemos = field(default_factory=FakeDemos)
+    planner: FakePlanner = field(default_factory=FakePlanner)
+    executor: FakeExecutor = field(default_factory=FakeExecutor)
+
+    def __post_init__(self) -> None:
+        self.planner.plans |= {ASK_HOLIDAYS: NESTED, ASK_ROOM: BOOKING}
+        self.executor.outcomes |= {
+            FIND.id: Succeeded(value={"code": "PT"}, status=200),
+            HOLIDAYS.id: Succeeded(value={"names": ["Labour Day", "Portugal Day"]}, status=200),
+            BOOK.id: Succeeded(value={"id": "bkg_1"}, status=201),
+        }
+
+    @property
+    def peers(self) -> Peers:
+        return Peers(retriever=self.retriever, demos=self.demos, planner=self.planner, executor=self.executor)
+
+
+@dataclass
+class Gateway:
+    """A running gateway, its peers, and two ways to talk to it."""
+
+    app: FastAPI
+    fakes: Fakes
+    client: GatewayClient
+    http: httpx2.AsyncClient
+
+
+@asynccontextmanager
+async def open_gateway(database: Path | str, fakes: Fakes | None = None, **settings: Any) -> AsyncIterator[Gateway]:
+    """A gateway on the database of that URL, or in that folder."""
+    url = database if isinstance(database, str) else f"sqlite+aiosqlite:///{database}/gateway.db"
+    fakes = fakes or Fakes()
+    app = create_app(GatewaySettings(database_url=url, **settings), peers=fakes.peers)
+    async with (
+        app.router.lifespan_context(app),
+        open_http("http://gateway", InProcessTransport(app)) as typed,
+        open_http("http://gateway", InProcessTransport(app)) as http,
+    ):
+        yield Gateway(app, fakes, GatewayClient(typed), http)
+
+
+def ask(query: str, **options: Any) -> SolveRequest:
+    """A request with these options."""
+    return SolveRequest(query=query, options=SolveOptions(**options))
