@@ -10,6 +10,7 @@ whenever its vectors could: store it beside every vector and embed again when it
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -277,6 +278,8 @@ def _load_tokenizer(path: Path) -> Tokenizer:
 
 
 def _load_session(path: Path) -> Any:
+    # Or it would send usage data to its makers and keep a device id on disk. It reads this before its first session.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 

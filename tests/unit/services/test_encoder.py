@@ -188,3 +188,10 @@ def test_import_is_light() -> None:
     check = "import sys, services.encoder; print(sorted({'onnxruntime', 'tokenizers', 'torch'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_the_runtime_sends_no_telemetry_and_leaves_no_device_id(tmp_path: Path) -> None:
+    code = "from services.encoder import load_encoder; load_encoder().encode(['a'])"
+    environ = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}  # nothing that says "test" or "CI"
+    subprocess.run([sys.executable, "-c", code], env=environ, cwd=Path(module.__file__).parents[1], check=True)
+    assert list(tmp_path.iterdir()) == []
