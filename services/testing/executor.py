@@ -45,12 +45,15 @@ class FakeExecutor(Fake):
         self.requests: list[ExecuteRequest] = []
 
     async def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
-        """Run a plan. Raises Conflict where an approval is missing."""
+        """Run a plan. Raises Conflict where an approval is missing, or an API is not the one that was proved."""
         await self._arrive("execute", request.deadline_ms / 1000)
         compiled = request.compiled
         if compiled.proof.approvals and request.approved != compiled.plan.id:
             steps = ", ".join(compiled.proof.approvals[:5])
             raise Conflict(f"These steps need an approval of exactly this plan: {steps}.", plan_id=compiled.plan.id)
+        for step in compiled.plan.steps:
+            if compiled.proof.api_hashes.get(step.api) != compiled.apis[step.api].content_hash:
+                raise Conflict(f"The API {step.api} is not the one the plan was proved against.")
         self.requests.append(request)
         records: dict[str, StepRecord] = {}
         for step in compiled.plan.steps:

@@ -75,13 +75,16 @@ class FakePlanner(Fake):
 
 
 def prove(plan: Plan, apis: Iterable[Api], policy: Policy | None = None) -> CompileResponse:
-    """A proof of names only: the APIs exist, every argument is one of theirs, none that is required is missing.
+    """A proof of names only: APIs and their arguments exist, none that is required is missing, there is an answer.
 
     Of the policy it knows what is to be done with mutating calls; it knows no types, patterns or credentials.
     """
     known = {api.id: api for api in apis}
     mutations = (policy or Policy()).mutating
     found = [finding for step in plan.steps for finding in _findings(step, known, mutations)]
+    if not plan.answer:
+        message = "the plan does not say what answers the request"
+        found.append(Diagnostic(code=DiagnosticCode.MISSING_ANSWER, message=message))
     if found:
         return CompileResponse(diagnostics=tuple(found))
     used = {step.api: known[step.api] for step in plan.steps}

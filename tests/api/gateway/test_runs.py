@@ -132,8 +132,7 @@ async def test_a_token_guards_everything_but_the_probes(tmp_path: Path) -> None:
                 ("POST", "/apis:import"),
             ):
                 sent = {key.encode(): value.encode() for key, value in headers.items()}
-                body = {"json": {}} if method == "POST" else {}
-                response = await gateway.http.request(method, path, headers=sent, **body)
+                response = await gateway.http.request(method, path, headers=sent, json={})
                 assert response.status_code == 401, path
                 assert response.headers["www-authenticate"] == "Bearer"
                 assert response.json()["type"] == "urn:nestor:problem:unauthorized"

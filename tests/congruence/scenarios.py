@@ -1,0 +1,370 @@
+"""Scenarios, written once, that every house must live through in the same way."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from services.contracts.api import Api, ImportRequest, Location, Parameter
+from services.contracts.demo import ApiDescription, Demo, ImportDemosRequest, SelectDemosRequest
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
+from services.contracts.planning import CompiledPlan, CompileRequest
+from services.contracts.run import (
+    ExecuteRequest,
+    ExecutionFinished,
+    Failed,
+    RunFinished,
+    SolveOptions,
+    SolveRequest,
+    Succeeded,
+)
+from services.errors import Conflict, DeadlineExceeded, InvalidDocument, NotFound, ValidationFailed
+from tests.congruence.houses import PEERS, House
+from tests.congruence.transcript import Transcript, answered, collected, problem, shown
+
+Scenario = Callable[[House, Transcript, str], Awaitable[None]]
+"""Takes a house, where to write, and the base URL of the upstream."""
+HOLIDAYS_ASKED = "Which holidays does the country Portugal have?"
+ROOM_ASKED = "Book the blue room"
+BROKEN_ASKED = "Ask the broken one"
+
+
+def document(upstream: str, **more: str) -> str:
+    """An OpenAPI document of the upstream; ``more`` are further paths by operation."""
+
+    def operation(name: str, summary: str, *parameters: str) -> dict[str, Any]:
+        declared = [{"name": p, "in": "query", "required": True, "schema": {"type": "string"}} for p in parameters]
+        good = {"description": "fine", "content": {"application/json": {"schema": _ANSWERS.get(name, {})}}}
+        return {"operationId": name, "summary": summary, "parameters": declared, "responses": {"200": good}}
+
+    paths = {
+        "/findCountry": {"get": operation("findCountry", "Find a country and its code by name", "name")},
+        "/listHolidays": {"get": operation("listHolidays", "List the holidays of a country", "country")},
+        "/bookRoom": {"post": operation("bookRoom", "Book a room", "room")},
+        "/broken": {"get": operation("broken", "Ask the broken one")},
+    } | {path: {"get": operation(name, name)} for name, path in more.items()}
+    head = {"openapi": "3.1.0", "info": {"title": "World", "version": "1"}, "servers": [{"url": upstream}]}
+    return json.dumps(head | {"paths": paths})
+
+
+_ANSWERS: dict[str, Any] = {
+    "findCountry": {"type": "object", "required": ["code"], "properties": {"code": {"type": "string"}}},
+    "listHolidays": {
+        "type": "object",
+        "required": ["names"],
+        "properties": {"names": {"type": "array", "items": {"type": "string"}}},
+    },
+    "bookRoom": {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}},
+}
+
+
+def step(step_id: str, api: str, **arguments: Value | str | int) -> Step:
+    values = {k: LiteralValue(value=v) if isinstance(v, str | int) else v for k, v in arguments.items()}
+    return Step(id=step_id, api=api, arguments=values)
+
+
+def nested(provider: str) -> Plan:
+    return Plan(
+        steps=(
+            step("var1", f"{provider}.findCountry", name="Portugal"),
+            step("var2", f"{provider}.listHolidays", country=Reference(step="var1", path=("code",))),
+        ),
+        answer=(AnswerOutput(name="holidays", value=Reference(step="var2", path=("names",))),),
+    )
+
+
+def booking(provider: str) -> Plan:
+    return Plan(
+        steps=(step("var1", f"{provider}.bookRoom", room="blue"),),
+        answer=(AnswerOutput(name="booking", value=Reference(step="var1", path=("id",))),),
+    )
+
+
+def broken(provider: str) -> Plan:
+    steps = (step("var1", f"{provider}.broken"), Step(id="var2", api=f"{provider}.broken", after=("var1",)))
+    return Plan(steps=steps, answer=(AnswerOutput(name="why", value=Reference(step="var2")),))
+
+
+async def learn(house: House, upstream: str, provider: str) -> None:
+    """Import the upstream under this name, and tell the fakes what it answers."""
+    await collected(house.retriever.import_document(ImportRequest(document=document(upstream), provider=provider)))
+    house.script.plans |= {HOLIDAYS_ASKED: nested(provider), ROOM_ASKED: booking(provider)}
+    house.script.plans |= {BROKEN_ASKED: broken(provider)}
+    house.script.outcomes |= {
+        f"{provider}.findCountry": Succeeded(value={"code": "PT"}, status=200),
+        f"{provider}.listHolidays": Succeeded(value={"names": ["Labour Day"]}, status=200),
+        f"{provider}.bookRoom": Succeeded(value={"id": "bkg_1"}, status=200),
+        f"{provider}.broken": Failed(reason="upstream_error", message="", status=404),
+    }
+
+
+async def compiled(house: House, plan: Plan) -> CompiledPlan:
+    apis = [await house.retriever.get(api) for api in dict.fromkeys(s.api for s in plan.steps)]
+    answer = await house.planner.compile(CompileRequest(plan=plan, apis=tuple(apis)))
+    assert answer.compiled is not None, answer.diagnostics
+    return answer.compiled
+
+
+def ask(query: str, **options: Any) -> SolveRequest:
+    return SolveRequest(query=query, options=SolveOptions(**options))
+
+
+async def the_life_of_an_api(house: House, log: Transcript, upstream: str) -> None:
+    """Create, read, list, search, replace, delete; and each where it cannot be."""
+    parameter = Parameter(name="q", wire_name="q", location=Location.QUERY, json_schema={"maximum": 2**70})
+    api = Api(id="lone.wolf", provider="lone", name="wolf", summary="Howl at the moon", parameters=(parameter,))
+    odd = api.model_copy(update={"id": "lone.a/b?c#d%20é", "name": "odd"})
+    log.note(await house.retriever.create(api))
+    log.note(await house.retriever.create(odd))
+    log.note(shown(await problem(house.retriever.create(api))))
+    log.note([(await house.retriever.get(known.id)) for known in (api, odd)])
+    page = await house.retriever.search(provider="lone")
+    log.note([page.total, [(hit.id, hit.method, hit.score) for hit in page.hits]])
+    log.note([hit.id for hit in (await house.retriever.search("lone.wolf", provider="lone", limit=1)).hits])
+    log.note([hit.id for hit in (await house.retriever.search(provider="lone", limit=1, offset=1)).hits])
+    changed = await house.retriever.update(api.model_copy(update={"summary": "Howl louder"}))
+    log.note(changed)
+    assert (await house.retriever.get(api.id)) == changed
+    await house.retriever.delete(odd.id)
+    for call in (
+        house.retriever.get(odd.id),
+        house.retriever.delete(odd.id),
+        house.retriever.update(odd),
+        house.retriever.delete_provider("nobody"),
+    ):
+        error = await problem(call)
+        assert isinstance(error, NotFound)
+        log.note(shown(error))
+    log.note((await house.retriever.status()).providers.get("lone"))
+    await house.retriever.delete_provider("lone")
+    log.note((await house.retriever.search(provider="lone")).total)
+
+
+async def importing_a_document(house: House, log: Transcript, upstream: str) -> None:
+    """New, the same again, changed; then gone."""
+    for text in (document(upstream), document(upstream), document(upstream, extra="/extra")):
+        events = await collected(house.retriever.import_document(ImportRequest(document=text, provider="imp")))
+        report = events[-1]
+        assert [event.kind for event in events[:-1]] == ["progress"] * (len(events) - 1)
+        fields = ("kind", "provider", "added", "updated", "unchanged", "removed", "format", "document_hash")
+        log.note({name: getattr(report, name) for name in fields}, real=events)
+    api = await house.retriever.get("imp.findCountry")
+    log.note([api.server, api.path, api.method, api.summary, [p.name for p in api.parameters]], real=api)
+    for text in ("", "{", "[]", '{"openapi": "4.0"}', "just words", '{"swagger": "1.2"}'):
+        if not text:
+            continue
+        error = await problem(anext(house.retriever.import_document(ImportRequest(document=text, provider="imp"))))
+        assert isinstance(error, InvalidDocument)
+        log.note(error.slug, real=shown(error))
+    log.note((await house.retriever.search(provider="imp")).total)
+    await house.retriever.delete_provider("imp")
+
+
+async def demos_are_kept_and_chosen(house: House, log: Transcript, upstream: str) -> None:
+    """Add, add again, import, select, list, delete; and what is no demo."""
+    task = Demo(query="Which days are free in Norway?", plan=nested("demo"))
+    single = Demo(query="Name a country", level="api", plan=Plan(steps=(step("var1", "demo.findCountry", name="x"),)))
+    added = await house.demos.add(task)
+    log.note([added, await house.demos.add(task), await house.demos.get(added.id)])
+    log.note(await house.demos.import_demos(ImportDemosRequest(demos=(task, single))))
+    log.note(await house.demos.list(api="demo.listHolidays"))
+    log.note(await house.demos.list(limit=1, offset=1))
+    apis = tuple(ApiDescription(id=f"demo.{name}") for name in ("listHolidays", "findCountry"))
+    for asked in (
+        SelectDemosRequest(query=task.query, apis=apis),
+        SelectDemosRequest(query=task.query, apis=apis, k=1),
+        SelectDemosRequest(query=task.query, apis=apis, k=0),
+        SelectDemosRequest(query=task.query, apis=apis[1:]),
+        SelectDemosRequest(query=task.query, apis=apis, threshold=1),
+    ):
+        chosen = (await house.demos.select(asked)).demos
+        log.note([(c.demo.query, c.level, c.level == "task" and round(c.similarity, 3)) for c in chosen], real=chosen)
+    two = Demo(query="Two", level="api", plan=nested("demo"))
+    for call in (
+        house.demos.add(task.model_copy(update={"id": "0" * 64})),
+        house.demos.import_demos(ImportDemosRequest(demos=(single, two))),
+    ):
+        error = await problem(call)
+        assert isinstance(error, ValidationFailed)
+        log.note(shown(error))
+    for known in (await house.demos.list()).demos:
+        await house.demos.delete(known.id)
+    for missing in (house.demos.get(added.id), house.demos.delete(added.id)):
+        log.note(shown(await problem(missing)))
+    log.note((await house.demos.list()).total)
+
+
+async def proving_plans(house: House, log: Transcript, upstream: str) -> None:
+    """A good plan, one that needs an approval, and what is wrong with others."""
+    await learn(house, upstream, "proof")
+    names = ("findCountry", "listHolidays", "bookRoom", "broken")
+    apis = tuple([await house.retriever.get(f"proof.{name}") for name in names])
+    for plan in (
+        nested("proof"),
+        booking("proof"),
+        Plan(steps=(step("var1", "proof.nothing"),)),
+        Plan(steps=(step("var1", "proof.findCountry", name="x", color="red"),)),
+        Plan(steps=(step("var1", "proof.bookRoom"),)),
+    ):
+        proved = await house.planner.compile(CompileRequest(plan=plan, apis=apis))
+        errors = {(d.code.value, d.step, d.argument) for d in proved.diagnostics if d.severity == "error"}
+        proof = proved.compiled.proof if proved.compiled else None
+        summary = (proof.stages, proof.mutating, proof.approvals, sorted(proof.api_hashes)) if proof else None
+        log.note([sorted(map(str, errors)), summary], real=proved)
+        assert (proof is None) == bool(errors)
+    await house.retriever.delete_provider("proof")
+
+
+async def running_plans(house: House, log: Transcript, upstream: str) -> None:
+    """What the executor tells, step by step, and what it refuses."""
+    await learn(house, upstream, "exe")
+    for plan in (nested("exe"), broken("exe"), booking("exe")):
+        proved = await compiled(house, plan)
+        approved = plan.id if proved.proof.approvals else None
+        request = ExecuteRequest(run_id="run-1", compiled=proved, approved=approved)
+        events = await collected(house.executor.execute(request))
+        last = events[-1]
+        assert isinstance(last, ExecutionFinished)
+        outcomes = [(r.step, r.outcome.kind, getattr(r.outcome, "status", None), r.attempts) for r in last.records]
+        log.note([[e.kind for e in events], last.status, outcomes, last.answer], real=events)
+    proved = await compiled(house, booking("exe"))
+    changed = proved.apis["exe.bookRoom"].model_copy(update={"path": "/other", "content_hash": "0" * 64})
+    for request in (
+        ExecuteRequest(run_id="run-1", compiled=proved),
+        ExecuteRequest(run_id="run-1", compiled=proved, approved=nested("exe").id),
+        ExecuteRequest(
+            run_id="run-1",
+            compiled=proved.model_copy(update={"apis": {changed.id: changed}}),
+            approved=proved.plan.id,
+        ),
+    ):
+        error = await problem(anext(house.executor.execute(request)))
+        assert isinstance(error, Conflict)
+        log.note(shown(error))
+    log.note(await house.executor.credentials())
+    await house.retriever.delete_provider("exe")
+
+
+async def solving(house: House, log: Transcript, upstream: str) -> None:
+    """The whole road, through the gateway: answered, failed, no plan, dry; waited for and as a stream."""
+    await learn(house, upstream, "solve")
+    for request in (
+        ask(HOLIDAYS_ASKED),
+        ask(HOLIDAYS_ASKED, dry_run=True),
+        ask(BROKEN_ASKED),
+        ask(ROOM_ASKED),
+        ask(ROOM_ASKED, mutations="allow"),
+        ask("Make me a sandwich"),
+    ):
+        run = await house.gateway.solve(request)
+        steps = [(s.step, s.api, s.outcome.kind, s.attempts) for s in run.steps]
+        log.note([run.status, run.answer, run.plan, run.reason, run.questions, steps], real=run)
+        assert await house.gateway.run(run.id) == run
+        events = await collected(house.gateway.solve_events(request))
+        log.note([event.kind for event in events], real=events)
+        assert isinstance(events[-1], RunFinished)
+        assert events[-1].run.status == run.status
+    runs = (await house.gateway.runs(limit=100)).runs
+    log.note([(run.status, run.query) for run in runs[:12]])
+    log.note(shown(await problem(house.gateway.solve(ask(HOLIDAYS_ASKED, backend="none"))))["type"])
+    log.note(shown(await problem(house.gateway.run("run_none"))))
+    log.note(shown(await problem(house.gateway.api("solve.none"))))
+    await house.retriever.delete_provider("solve")
+
+
+async def approving(house: House, log: Transcript, upstream: str) -> None:
+    """An approval counts once, for one plan, while its APIs are as they were."""
+    await learn(house, upstream, "appr")
+    run, other = [await house.gateway.solve(ask(ROOM_ASKED)) for _ in range(2)]
+    assert run.plan is not None
+    log.note(run.status)
+    log.note(shown(await problem(house.gateway.approve(run.id, "0" * 64))))
+    approved = await house.gateway.approve(run.id, run.plan.id)
+    log.note([approved.status, approved.answer], real=approved)
+    log.note(shown(await problem(house.gateway.approve(run.id, run.plan.id))))
+    log.note(shown(await problem(house.gateway.approve("run_none", run.plan.id))))
+    api = await house.retriever.get("appr.bookRoom")
+    day = Parameter(name="day", wire_name="day", location=Location.QUERY, required=True)
+    await house.retriever.update(api.model_copy(update={"parameters": (*api.parameters, day)}))
+    error = await problem(house.gateway.approve(other.id, run.plan.id))
+    assert isinstance(error, ValidationFailed)
+    found = [(e["code"], e["step"], e["argument"]) for e in error.extensions["errors"] if e["severity"] == "error"]
+    log.note([error.detail, found], real=shown(error))
+    await house.retriever.delete_provider("appr")
+    log.note(shown(await problem(house.gateway.approve(other.id, run.plan.id))))
+    log.note((await house.gateway.run(other.id)).status)
+
+
+async def a_peer_that_is_down(house: House, log: Transcript, upstream: str) -> None:
+    """Every one in turn: the request is refused with its name, the run is kept, and `/readyz` says so."""
+    await learn(house, upstream, "down")
+    demo = await house.demos.add(Demo(query=HOLIDAYS_ASKED, plan=nested("down")))
+    for peer in PEERS:
+        async with house.without(peer) as gateway:
+            response = await gateway.post("/solve", json={"query": HOLIDAYS_ASKED})
+            assert (response.status_code, response.json()["service"]) == (503, peer)
+            log.note(answered(response))
+            (run,) = (await gateway.get("/runs", params={"limit": 1})).json()["runs"]
+            log.note((await gateway.get(f"/runs/{run['id']}")).json()["problem"])
+            ready = await gateway.get("/readyz")
+            assert (ready.status_code, ready.json()["checks"]["database"]) == (503, "ok")
+            assert [name for name, result in ready.json()["checks"].items() if result != "ok"] == [peer]
+            log.note(answered(ready))
+            log.note((await gateway.get("/healthz")).json())
+            for path in ("/apis", "/demos", "/runs"):
+                log.note([path, (await gateway.get(path)).status_code])
+    assert (await house.gateway.solve(ask(HOLIDAYS_ASKED))).answer.values
+    await house.demos.delete(demo.id)
+    await house.retriever.delete_provider("down")
+
+
+async def a_peer_that_is_slow(house: House, log: Transcript, upstream: str) -> None:
+    """The deadline of the request ends it, with the name of whoever kept it."""
+    await learn(house, upstream, "slow")
+    house.set_delay(2)  # a remote planner goes on after its caller has gone, so this is also how long it stays busy
+    try:
+        error = await problem(house.gateway.solve(ask(HOLIDAYS_ASKED, deadline_ms=400)))
+        assert isinstance(error, DeadlineExceeded)
+        log.note(shown(error))
+        (event,) = await collected(house.gateway.solve_events(ask(HOLIDAYS_ASKED, deadline_ms=400)))
+        log.note([event.kind, event.run.status, event.run.problem])
+    finally:
+        house.set_delay(0)
+    log.note((await house.gateway.solve(ask(HOLIDAYS_ASKED, deadline_ms=20_000))).status)
+    await house.retriever.delete_provider("slow")
+
+
+async def digits_are_kept(house: House, log: Transcript, upstream: str) -> None:
+    """An integer beyond 64 bits reaches the API with all its digits."""
+    number = 123456789012345678901234567890
+    api = Api(
+        id="digits.echo",
+        provider="digits",
+        name="echo",
+        server=upstream,
+        path="/echo",
+        parameters=(Parameter(name="n", wire_name="n", location=Location.QUERY, style="form", explode=True),),
+    )
+    await house.retriever.create(api)
+    plan = Plan(
+        steps=(step("var1", api.id, n=number),), answer=(AnswerOutput(name="echo", value=Reference(step="var1")),)
+    )
+    house.script.plans["Echo the number"] = plan
+    house.script.outcomes[api.id] = Succeeded(value={"path": "/echo", "query": f"n={number}"}, status=200)
+    run = await house.gateway.solve(ask("Echo the number"))
+    assert run.plan == plan
+    log.note([run.plan, run.answer])
+    await house.retriever.delete_provider("digits")
+
+
+SHARED: list[Scenario] = [
+    the_life_of_an_api,
+    importing_a_document,
+    demos_are_kept_and_chosen,
+    proving_plans,
+    running_plans,
+    solving,
+    approving,
+    a_peer_that_is_down,
+    a_peer_that_is_slow,
+    digits_are_kept,
+]

@@ -1,0 +1,78 @@
+"""What a scenario saw, without what differs from run to run: times, ids of runs, and how long a deadline was."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import httpx2
+from pydantic import BaseModel
+
+from services.errors import ServiceError
+
+_VARIES = {
+    "id_of_run",
+    "created_at",
+    "timings",
+    "started_ms",
+    "duration_ms",
+    "at_ms",
+    "total_ms",
+    "instance",
+    "catalogue_version",
+    "index_version",
+    "next",
+}
+_RUN_ID = re.compile(r"run_[0-9a-f]{32}")
+_SECONDS = re.compile(r"within [0-9.]+ s")
+
+
+class Transcript:
+    """Notes of one run of a scenario; ``shared`` ones hold for fakes too, the others for real services only."""
+
+    def __init__(self) -> None:
+        self.shared: list[Any] = []
+        self.all: list[Any] = []
+
+    def note(self, what: Any, *, real: Any = None) -> None:
+        """Write down ``what``, and beside it ``real``, which fakes do not know."""
+        self.shared.append(clean(what))
+        self.all.append((clean(what), clean(real)))
+
+
+def clean(value: Any) -> Any:
+    """The value as plain data, without what varies."""
+    if isinstance(value, BaseModel):
+        return clean(value.model_dump(mode="json"))
+    if isinstance(value, dict):
+        return {key: clean(item) for key, item in value.items() if key not in _VARIES}
+    if isinstance(value, list | tuple | set):
+        return [clean(item) for item in value]
+    if isinstance(value, str):
+        return _SECONDS.sub("within … s", _RUN_ID.sub("run_…", value))
+    return round(value, 6) if isinstance(value, float) else value
+
+
+async def problem(call: Awaitable[Any]) -> ServiceError:
+    """The error that a call raises."""
+    try:
+        result = await call
+    except ServiceError as error:
+        return error
+    raise AssertionError(f"no error, but {result!r}")
+
+
+def shown(error: ServiceError) -> dict[str, Any]:
+    """An error as data, with everything a caller can see."""
+    return {"type": type(error).__name__, "detail": error.detail, **error.extensions}
+
+
+def answered(response: httpx2.Response) -> dict[str, Any]:
+    """A raw answer as data: what HTTP says and what the body holds."""
+    names = ("content-type", "allow", "retry-after", "www-authenticate", "cache-control")
+    headers = {name: response.headers[name] for name in names if name in response.headers}
+    return {"status": response.status_code, "headers": headers, "body": response.json() if response.content else None}
+
+
+async def collected(events: AsyncIterator[Any]) -> list[Any]:
+    """All events of a stream."""
+    return [event async for event in events]
