@@ -1,4 +1,4 @@
-"""``nestor``: the command line. Every command but ``serve`` and ``demo`` talks to a running gateway."""
+"""``nestor``: the command line. Every command but ``serve``, ``demo`` and ``eval`` talks to a running gateway."""
 
 import asyncio
 import os
@@ -41,8 +41,10 @@ runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")
+measures = typer.Typer(no_args_is_help=True, help="Measure Nestor against benchmark data in a folder.")
+app.add_typer(measures, name="eval")
 
-Json = Annotated[bool, typer.Option("--json", help="Print the JSON of the gateway's answer.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
 
 
@@ -311,6 +313,34 @@ def approve_run(run_id: str, json: Json = False) -> None:
         raise typer.BadParameter(f"{run_id} has no plan")
     done = _run(_approve(run_id, run.plan.id))
     typer.echo(done.model_dump_json(indent=2)) if json else draw_run(Console(), done)
+
+
+@measures.command("retrieve")
+def eval_retrieve(
+    data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl.", file_okay=False)],
+    split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="A sample of so many requests, always the same.")] = None,
+    k: Annotated[
+        list[int] | None, typer.Option(min=1, max=100, help="Budget of candidates; repeat. [5 and 10]")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="whole-, clauses- with lexical, dense, hybrid; or e.g. `shipped:context=0.2`. Repeat. [all]"),
+    ] = None,
+    name_provider: Annotated[bool, typer.Option("--name-provider", help="Add 'Use VENDOR.' to each request.")] = False,
+    encoder: Annotated[str | None, typer.Option(help="Another sentence encoder: a name or a directory.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
+    json: Json = False,
+) -> None:
+    """Measure how many of the needed APIs the retriever finds.
+
+    Prints recall, all-needed-found and nDCG at each k in percent, and the latency of the shipped method's search.
+    """
+    from evals.commands import measure_retrieval  # the engine and the encoder are loaded by those who measure only
+
+    raise typer.Exit(
+        measure_retrieval(data, split, limit, k or [5, 10], method or [], name_provider, encoder, cache, as_json=json)
+    )
 
 
 @asynccontextmanager

@@ -40,11 +40,15 @@ class RankingOptions:
         dense_weight: w above, 0 (words only) to 1 (meaning only).
         context: share of the whole request's score in a clause's.
         depth: APIs looked at per clause and signal, at least.
+        split: whether the request's clauses count, or only the whole of it.
+        reserve: whether every clause's best API has a place among the ``k``.
     """
 
     dense_weight: float = 0.6
     context: float = 0.4
     depth: int = 50
+    split: bool = True
+    reserve: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ def find(
         providers: only these; empty for all.
         options: how the signals are joined.
     """
-    clauses = (*split_clauses(query), Clause(text=query, start=0, end=len(query)))
+    parts = split_clauses(query) if options.split else ()
+    clauses = (*parts, Clause(text=query, start=0, end=len(query)))
     allowed = _allowed(snapshot, providers)
     if not snapshot.entries or (allowed is not None and not len(allowed)):
         return clauses, []
@@ -92,7 +97,7 @@ def find(
         return rank_of.get(position, k), -float(best[m]), position
 
     ranked = sorted(range(len(scores.positions)), key=order)
-    chosen = sorted(_within_budget(scores.fused, ranked, len(exact), k), key=order)
+    chosen = sorted(_within_budget(scores.fused, ranked, len(exact), k), key=order) if options.reserve else ranked[:k]
     hits = [_hit(snapshot, scores, m, int(scores.positions[m]) in rank_of) for m in chosen]
     supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers else []
     return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]

@@ -1,0 +1,233 @@
+"""Reads a folder of benchmark data: the tools as APIs, and requests with the calls that solve them.
+
+The form is one object a line, gzipped where the name ends in ``.gz``:
+
+- ``tools.jsonl``: ``{name, description, category, parameters: {name: {type, description, required, in?, ...}},
+  outputs: {name: {type, description}}, http?: {method, path, host}}``;
+- ``instances.jsonl``: ``{id, split, query, calls: [{api, args, label}]}``.
+
+A folder may hold ``tools_dev.jsonl`` and ``workflows_dev.jsonl`` instead: the same form, where a tool's ``spec``, the
+path of the document it comes from, tells the vendor's name from the operation's. Files are outside input: whatever is
+wrong with one is a ``DataError`` that says where.
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from services.contracts.api import Api, ApiResponse, Location, Parameter
+from services.contracts.base import JsonSchema, Query
+
+NO_PROVIDER = "-"
+"""The provider of a tool whose name has none: it adds no word to what the tool is found by."""
+
+_TOOLS = ("tools", "tools_dev")
+_INSTANCES = ("instances", "workflows_dev")
+_MAX_LINE = 16_000_000
+_SEED = 7
+_TYPES = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
+_NOT_SCHEMA = frozenset({"description", "required", "in"})
+
+
+class DataError(ValueError):
+    """A folder cannot be read as benchmark data; the message names the file and the line."""
+
+
+class Call(BaseModel):
+    """A call of the reference solution. ``api`` is the API's id; one that no tool has is left as it stands."""
+
+    model_config = ConfigDict(frozen=True)
+
+    api: str
+    args: dict[str, JsonValue] = {}
+    label: str | None = None
+
+
+class Instance(BaseModel):
+    """A request and the calls that solve it; none where nothing should be called."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    split: str | None = None
+    query: Query
+    calls: tuple[Call, ...] = ()
+
+    @property
+    def apis(self) -> frozenset[str]:
+        """Ids of the APIs that are needed."""
+        return frozenset(call.api for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What a folder holds: all its tools, and the instances of one split (``None``: it has no splits)."""
+
+    apis: tuple[Api, ...]
+    instances: tuple[Instance, ...]
+    split: str | None
+
+
+class _Http(BaseModel):
+    method: str = "GET"
+    path: str = "/"
+    host: str | None = None
+
+
+class _Tool(BaseModel):
+    name: str
+    description: str | None = None
+    category: str | None = None
+    parameters: dict[str, dict[str, JsonValue]] = {}
+    outputs: dict[str, dict[str, JsonValue]] | None = None
+    http: _Http | None = None
+    spec: str | None = None
+
+
+Line = TypeVar("Line", bound=BaseModel)
+
+
+def read_dataset(folder: Path, split: str | None = None, limit: int | None = None) -> Dataset:
+    """Read a folder.
+
+    Args:
+        folder: where the two files are.
+        split: whose instances; by default ``dev`` where there is one, else the only one.
+        limit: a random sample of so many instances, the same one every time; all where there are fewer.
+
+    Raises:
+        DataError: a file is missing or malformed, or the split is not there or not clear.
+    """
+    tools_file, instances_file = _find(folder, _TOOLS), _find(folder, _INSTANCES)
+    apis = _read_tools(tools_file)
+    instances = [_with_ids(one, apis) for _, one in _lines(instances_file, Instance)]
+    chosen = _choose_split(instances, split, instances_file.name)
+    kept = [one for one in instances if one.split == chosen]
+    if limit is not None and limit < len(kept):
+        kept = random.Random(_SEED).sample(kept, limit)  # noqa: S311 - a repeatable sample, not a secret
+    return Dataset(tuple(apis.values()), tuple(kept), chosen)
+
+
+def _find(folder: Path, stems: tuple[str, ...]) -> Path:
+    names = [f"{stem}.jsonl{ending}" for stem in stems for ending in ("", ".gz")]
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(f"{folder} has none of {', '.join(names)}")
+
+
+def _choose_split(instances: list[Instance], wanted: str | None, file: str) -> str | None:
+    found = sorted({one.split for one in instances if one.split is not None})
+    if wanted is None and len(found) > 1 and "dev" not in found:
+        raise DataError(f"{file} has several splits: choose one of {', '.join(found)}")
+    if wanted is not None and wanted not in found:
+        raise DataError(f"{file} has no split {wanted!r}; it has {', '.join(found) or 'none'}")
+    if wanted is not None or not found:
+        return wanted
+    return "dev" if "dev" in found else found[0]
+
+
+def _read_tools(file: Path) -> dict[str, Api]:
+    """The APIs by the names that instances call them by."""
+    apis: dict[str, Api] = {}
+    ids: set[str] = set()
+    for number, tool in _lines(file, _Tool):
+        try:
+            api = _api(tool)
+        except ValidationError as error:
+            raise DataError(f"{file.name}, line {number}: {_explain(error)}") from None
+        if tool.name in apis or api.id in ids:
+            raise DataError(f"{file.name}, line {number}: there is a tool {tool.name!r} already")
+        apis[tool.name] = api
+        ids.add(api.id)
+    return apis
+
+
+def _with_ids(instance: Instance, apis: Mapping[str, Api]) -> Instance:
+    calls = [
+        call.model_copy(update={"api": apis[call.api].id}) if call.api in apis else call for call in instance.calls
+    ]
+    return instance.model_copy(update={"calls": tuple(calls)})
+
+
+def _api(tool: _Tool) -> Api:
+    provider, name = _owner(tool)
+    http = tool.http or _Http()
+    outputs = {key: _schema(value) for key, value in (tool.outputs or {}).items()}
+    response: JsonSchema = {"type": "object", "properties": dict(outputs)} if outputs else {}
+    return Api(
+        id=re.sub(r"\s+", "_", tool.name),
+        provider=provider,
+        name=name,
+        description=tool.description or "",
+        tags=(tool.category,) if tool.category else (),
+        method=http.method.upper(),
+        server=http.host or "",
+        path=http.path,
+        parameters=tuple(_parameter(key, value) for key, value in tool.parameters.items()),
+        response=ApiResponse(json_schema=response),
+    )
+
+
+def _owner(tool: _Tool) -> tuple[str, str]:
+    """Provider and operation: ``adyen.com~Payments`` and ``capture`` of ``adyen.com~Payments.capture``.
+
+    Domains hold dots, and so may operations: only the document's path (``apis/openapi/VENDOR/...``) tells where a
+    vendor's name ends. Without one it ends at the first dot.
+    """
+    folders = (tool.spec or "").split("/")
+    vendor = folders[2] if len(folders) > 2 else ""
+    if vendor and tool.name.startswith((f"{vendor}~", f"{vendor}.")):
+        service, _, name = tool.name.removeprefix(vendor).partition(".")
+        return vendor + service, name or tool.name
+    provider, _, name = tool.name.partition(".")
+    return (provider, name) if provider and name else (NO_PROVIDER, tool.name)
+
+
+def _parameter(name: str, declared: dict[str, JsonValue]) -> Parameter:
+    values: dict[str, Any] = {
+        "name": name,
+        "wire_name": name,
+        "location": declared.get("in") or Location.BODY,
+        "required": declared.get("required") or False,
+        "description": declared.get("description") or "",
+        "json_schema": {key: value for key, value in _schema(declared).items() if key not in _NOT_SCHEMA},
+    }
+    return Parameter.model_validate(values)
+
+
+def _schema(declared: dict[str, JsonValue]) -> JsonSchema:
+    """As declared, without the types that JSON Schema does not know (``any``, ``uuid``)."""
+    return {key: value for key, value in declared.items() if key != "type" or str(value) in _TYPES}
+
+
+def _lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
+    """The objects of a file with the numbers of their lines; blank lines are passed over."""
+    number = 0
+    try:
+        with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
+            while line := lines.readline(_MAX_LINE + 1):
+                number += 1
+                if len(line) > _MAX_LINE:
+                    raise DataError(f"{file.name}, line {number}: longer than {_MAX_LINE} bytes")
+                if line.strip():
+                    yield number, kind.model_validate_json(line)
+    except ValidationError as error:
+        raise DataError(f"{file.name}, line {number}: {_explain(error)}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file.name} cannot be read after line {number}: {error}") from None
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
