@@ -1,10 +1,8 @@
 """The routes of the retriever."""
 
-from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request, Response, status
-from fastapi.responses import StreamingResponse
 
 from retriever_svc.answers import AnswerCache
 from retriever_svc.models import Entry, Hit
@@ -16,7 +14,6 @@ from services.contracts.api import (
     ApiSearchPage,
     Candidate,
     CatalogueStatus,
-    ImportEvent,
     ImportRequest,
     LookupRequest,
     LookupResponse,
@@ -26,10 +23,9 @@ from services.contracts.api import (
     Signals,
 )
 from services.contracts.base import MAX_QUERY_CHARS, ApiId
-from services.http import BODY_LIMIT
+from services.http import BODY_LIMIT, NdjsonResponse
 
 router = service_router(tags=["catalogue"])
-NDJSON = "application/x-ndjson"
 
 
 def _service(request: Request) -> CatalogueService:
@@ -112,17 +108,17 @@ async def delete_provider(provider: Annotated[ProviderName, Path()], service: Se
 @router.post(
     "/imports",
     summary="Import an API description",
-    response_class=StreamingResponse,
-    responses={200: {"description": "One `ImportEvent` a line, the report last.", "content": {NDJSON: {}}}},
+    response_class=NdjsonResponse,
+    response_description="One `ImportEvent` a line, the report last.",
     openapi_extra={BODY_LIMIT: "max_import_bytes"},
 )
-async def import_apis(body: ImportRequest, service: Service) -> StreamingResponse:
+async def import_apis(body: ImportRequest, service: Service) -> NdjsonResponse:
     """Make a document's operations the provider's APIs: all of them, or, where that fails, none.
 
     What cannot be read is refused before anything is streamed. A stream that ends without a report changed nothing.
     """
     imported = await service.read(body)
-    return StreamingResponse(_lines(service.apply(imported)), media_type=NDJSON)
+    return NdjsonResponse(service.apply(imported))
 
 
 @router.get("/status", summary="Size and version of the catalogue")
@@ -144,11 +140,6 @@ def _answer(found: Found) -> RetrieveResponse:
         for hit, api in found.hits
     )
     return RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
-
-
-async def _lines(events: AsyncIterator[ImportEvent]) -> AsyncIterator[bytes]:
-    async for event in events:
-        yield event.model_dump_json().encode() + b"\n"
 
 
 def _line(found: Entry | Hit) -> ApiSearchHit:

@@ -7,7 +7,7 @@ import hashlib
 import importlib.metadata
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from retriever_svc.engine.ranking import RankingOptions, find
@@ -204,12 +204,18 @@ class CatalogueService:
 
         Raises:
             InvalidDocument: it cannot be imported.
+            Conflict: an id belongs to another provider.
         """
-        return await self._imports.run(
+        imported = await self._imports.run(
             import_document, request.document, request.provider, request.server, self._limits
         )
+        owners = {entry.id: entry.provider for entry in (await self._current()).entries}
+        for api in imported.apis:
+            if owners.get(api.id, imported.provider) != imported.provider:
+                raise Conflict(f"The id {api.id!r} belongs to another provider.")
+        return imported
 
-    async def apply(self, imported: Imported) -> AsyncIterator[ImportEvent]:
+    async def apply(self, imported: Imported) -> AsyncGenerator[ImportEvent, None]:
         """Make what was read the provider's APIs: progress while texts are embedded, then the report.
 
         Raises:

@@ -104,6 +104,9 @@ class FakeRetriever(Fake):
         document = _read(request.document)
         provider = request.provider or str(document["info"]["title"]).lower().replace(" ", "-")
         apis = {api.id: _sealed(api) for api in _operations(document, provider, request.server)}
+        for known in self.apis.values():
+            if known.id in apis and known.provider != provider:
+                raise Conflict(f"The id {known.id!r} belongs to another provider.")
         yield ImportProgress(phase="reading", done=len(apis), total=len(apis))
         before = {api.id: api for api in self.apis.values() if api.provider == provider}
         self.apis = {key: api for key, api in self.apis.items() if key not in before} | apis

@@ -156,6 +156,12 @@ async def importing_a_document(house: House, log: Transcript, upstream: str) -> 
         assert isinstance(error, InvalidDocument)
         log.note(error.slug, real=shown(error))
     log.note((await house.retriever.search(provider="imp")).total)
+    await house.retriever.create(api.model_copy(update={"id": "theirs.broken", "provider": "others"}))
+    again = ImportRequest(document=document(upstream), provider="theirs")
+    error = await problem(anext(house.retriever.import_document(again)))
+    assert isinstance(error, Conflict)
+    log.note(shown(error))
+    await house.retriever.delete_provider("others")
     await house.retriever.delete_provider("imp")
 
 

@@ -14,6 +14,7 @@ from services.clients.base import open_http
 from services.clients.planner import PlannerClient
 from services.clients.transport import InProcessTransport
 from services.contracts.api import Candidate
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import CompileRequest, DiagnosticCode, PlanRequest
 from services.errors import ValidationFailed
 from tests.unit.planner_svc.building import api, param, plan, record, step
@@ -32,8 +33,9 @@ class First:
         """One step, or none where there is no candidate."""
         if not request.candidates:
             return PlanDraft(None, reason="There is no candidate.")
-        first = request.candidates[0].api.name
-        return PlanDraft(plan(step("a", first, name=request.query)), confidence=0.5)
+        call = Step(id="a", api=request.candidates[0].api.id, arguments={"name": LiteralValue(value=request.query)})
+        answer = AnswerOutput(name="answer", value=Reference(step="a"))
+        return PlanDraft(Plan(steps=(call,), answer=(answer,)), confidence=0.5)
 
 
 @pytest.fixture
