@@ -86,7 +86,7 @@ class _Http(BaseModel):
 class _Tool(BaseModel):
     name: str
     description: str | None = None
-    category: str | None = None
+    category: JsonValue = None
     parameters: dict[str, dict[str, JsonValue]] = {}
     outputs: dict[str, dict[str, JsonValue]] | None = None
     http: _Http | None = None
@@ -169,7 +169,7 @@ def _api(tool: _Tool) -> Api:
         provider=provider,
         name=name,
         description=tool.description or "",
-        tags=(tool.category,) if tool.category else (),
+        tags=(tool.category,) if tool.category and isinstance(tool.category, str) else (),
         method=http.method.upper(),
         server=http.host or "",
         path=http.path,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 
 from evals.data import NO_PROVIDER, DataError, Dataset, Instance
 from evals.embedding import embed
@@ -170,7 +170,7 @@ def evaluate(
 def table(report: Report) -> Table:
     """The scores of every method, a row each."""
     columns = list(report.methods[report.shipped])
-    drawn = Table("method", *columns, box=None)
+    drawn = Table(Column("method", overflow="fold"), *columns, box=None)
     for name, scores in report.methods.items():
         drawn.add_row(name, *(f"{scores[column]:.1f}" for column in columns))
     return drawn
