@@ -43,8 +43,8 @@ check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
 bench: $(VENV)/.dev ## measure start, memory, import and solve overhead; print a table
 	@$(BIN)/python -m bench
 
-compose-test: $(VENV)/.dev ## build and start the containers, solve, kill a service, recover, take all down
-	@$(BIN)/python -m tests.compose.compose_test
+compose-test: ## build and start the containers, solve, kill a service, recover, take all down
+	@$(PYTHON) -m tests.compose.compose_test
 
 docs: $(VENV)/.dev ## write the generated pages of docs/ anew
 	@$(BIN)/python -m deploy.docs
