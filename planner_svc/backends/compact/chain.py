@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.fit import Fit, Fitter
 from planner_svc.backends.compact.links import Link, Links
 from planner_svc.backends.compact.profile import Field, Profile, Slot
+from planner_svc.backends.compact.segments import with_roles
 from planner_svc.backends.compact.text import Word, stem, stem_set
 from planner_svc.backends.compact.values import HARD, Role, Span
 
@@ -105,10 +106,13 @@ class Composer:
         self._given = list(given)
         self._preferred = preferred
         self._budget = 0
+        self._without: Sequence[Span] = ()
 
-    def compose(self, profile: Profile, spans: Sequence[Span]) -> Call:
-        """The best call of the API from these values."""
+    def compose(self, profile: Profile, spans: Sequence[Span], without: Sequence[Span] = ()) -> Call:
+        """The best call of the API from these values; what stands at those it is ``without`` is another call's."""
         self._budget = MAX_DERIVED
+        self._without = without
+        spans = with_roles(" " * self._offset + self._text, spans) if without else spans
         return self._derive(profile, list(spans), 0, frozenset({profile.api.id}), None)
 
     def _derive(
@@ -134,7 +138,8 @@ class Composer:
         found: list[tuple[float, int, int, Slot, Fit]] = []
         for order, slot in enumerate(profile.slots):
             fits = [fit for span in free if (fit := self._fitter.fit(profile, slot, span))]
-            fits += self._fitter.choices(slot, self._text, self._offset)
+            named = self._fitter.choices(slot, self._text, self._offset)
+            fits += [fit for fit in named if not any(fit.span.overlaps(span) for span in self._without)]
             bonus = 0.05 if slot.required else 0.0
             found += [(-(fit.score + bonus), fit.span.start, order, slot, fit) for fit in fits]
         return [(slot, fit) for _, _, _, slot, fit in sorted(found, key=lambda entry: entry[:3])]

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Literal
 
 from dateutil.relativedelta import relativedelta
 
 from planner_svc.backends.compact.numbers import NUMBER_WORD, number
+from planner_svc.backends.compact.text import NOT_NAMES, STOP
 
 Grain = Literal["time", "day", "week", "month", "year"]
 
@@ -36,6 +37,7 @@ MONTHS = {
 WEEKDAYS = {
     name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
 }
+_HOURS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
@@ -43,8 +45,11 @@ _WEEKDAY = "(?:" + "|".join(WEEKDAYS) + ")"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _YEAR = r"(?:19|20)\d\d"
 _CLOCK = (
-    r"(?:[01]?\d|2[0-3])(?::[0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)?|\s?[ap]\.?m\b\.?|\s?o'clock)|noon\b|midnight\b"
-)
+    r"(?:[01]?\d|2[0-3])(?:[:.h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)|:[0-5]\d(?::[0-5]\d)?|\s?[ap]\.?m\b\.?|\s?o'clock)"
+    r"|(?:(?:half|quarter)\s+past|quarter\s+to)\s+HOUR\b|HOUR(?:\s+o'clock|\s?[ap]\.?m\b\.?)|noon\b|midnight\b"
+    r"|(?:\d{1,2}|HOUR)(?=\s+in\s+the\s+(?:morning|afternoon|evening))"
+).replace("HOUR", f"(?:1[0-2]|[1-9]|{'|'.join(_HOURS)})")
+_PART_OF_DAY = r"(?P<part>\s+in\s+the\s+(?:morning|afternoon|evening)|\s+at\s+night)?"
 _AMOUNT = rf"(?:\d+|an?|{NUMBER_WORD})"
 _SPAN_UNIT = rf"(?P<n>{_AMOUNT})[\s-]+(?P<unit>{'|'.join(UNITS)})s?\b"
 
@@ -71,31 +76,39 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A moment or duration and where it stands."""
+    """A moment or duration and where it stands. A moment may be the sum of a date and durations, or the date in it."""
 
     start: int
     end: int
     value: Moment | Duration
-    is_sum: bool = False
+    part: Literal["", "sum", "term"] = ""
 
 
 def _rx(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){pattern}(?![\w])", re.IGNORECASE)
 
 
+_ON_WEEKDAY = rf"(?:{_WEEKDAY},?\s+(?:the\s+)?)?"
 _ISO = re.compile(
-    r"(?<![\w-])(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"
+    r"(?<![\w-])(?P<y>\d{4})(?P<s>[-/])(?P<m>\d\d)(?P=s)(?P<d>\d\d)"
     r"(?:[T ](?P<t>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?P<z>Z|[+-]\d\d:?\d\d)?)?(?!\w)"
 )
-_DAY_MONTH = _rx(rf"(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?")
-_MONTH_DAY = _rx(rf"(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
+_DAY_MONTH = _rx(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?")
+_RANGE = r"\s*(?:to|until|till|through|and|or|-|\u2013)\s*(?:the\s+)?"
+_DAY_TO_DAY = _rx(rf"(?P<d>{_DAY})(?={_RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?)")
+"""The first day of "1 to 31 December 2027"."""
+_MONTH_DAY = _rx(rf"{_ON_WEEKDAY}(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
 _NUMERIC = _rx(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{_YEAR})")
 _MONTH_YEAR = _rx(rf"(?P<mon>{_MONTH})(?:,?\s+(?:of\s+)?(?P<y>{_YEAR}))?")
 _RELATIVE_DAY = _rx(r"(?P<w>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)")
 _WEEKDAY_RX = _rx(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{_WEEKDAY})")
+_WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
+_NOW = re.compile(
+    r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
+)
 _PERIOD = _rx(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|year)")
 _YEAR_RX = _rx(rf"(?P<y>{_YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
-_CLOCK_RX = _rx(rf"(?P<t>{_CLOCK})")
+_CLOCK_RX = _rx(rf"(?P<t>{_CLOCK}){_PART_OF_DAY}(?P<z>\s*(?:UTC|GMT|Z))?")
 _AGO = _rx(
     rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))"
     rf"|{_SPAN_UNIT.replace('<n>', '<n2>').replace('<unit>', '<unit2>')}\s+(?P<ago>ago|from now))"
@@ -125,16 +138,23 @@ class DateReader:
         The parts of such a sum ("3 weeks", the date) are found as well: some APIs do the sum themselves.
         """
         dates = _longest([*self._days(text), *self._clocks(text)])
-        dates = self._joined(text, dates)
+        dates = self._dated(_same_year(text, self._joined(text, dates)))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
         ]
         sums = list(self._sums(text, durations, dates))
-        return sorted([*dates, *sums, *_signed(text, durations)], key=lambda found: (found.start, -found.end))
+        dates = [
+            replace(d, part="term") if any(s.start <= d.start and d.end <= s.end for s in sums) else d for d in dates
+        ]
+        return sorted(
+            [*dates, *sums, *self._from_now(text), *_signed(text, durations)],
+            key=lambda found: (found.start, -found.end),
+        )
 
     def _days(self, text: str) -> Iterator[Found]:
         for pattern, read in (
             (_ISO, self._iso),
+            (_DAY_TO_DAY, self._day_month),
             (_DAY_MONTH, self._day_month),
             (_MONTH_DAY, self._day_month),
             (_NUMERIC, self._numeric),
@@ -142,7 +162,6 @@ class DateReader:
             (_RELATIVE_DAY, self._relative_day),
             (_WEEKDAY_RX, self._weekday),
             (_PERIOD, self._period),
-            (_AGO, self._ago),
             (_YEAR_RX, self._year),
         ):
             for match in pattern.finditer(text):
@@ -155,9 +174,9 @@ class DateReader:
 
     def _clocks(self, text: str) -> Iterator[Found]:
         for match in _CLOCK_RX.finditer(text):
-            clock = _clock(match["t"])
+            clock = _clock(match["t"], (match["part"] or "").split()[-1:])
             if clock is not None:
-                yield Found(match.start(), match.end(), Moment("time", clock=clock))
+                yield Found(match.start(), match.end(), Moment("time", clock=clock, zone=UTC if match["z"] else None))
 
     def _iso(self, match: re.Match[str]) -> Moment:
         day = date(int(match["y"]), int(match["m"]), int(match["d"]))
@@ -195,7 +214,10 @@ class DateReader:
         shift = {"day after tomorrow": 2, "day before yesterday": -2, "tomorrow": 1, "yesterday": -1}.get(word, 0)
         return Moment("day", self._now.date() + timedelta(days=shift))
 
-    def _weekday(self, match: re.Match[str]) -> Moment:
+    def _weekday(self, match: re.Match[str]) -> Moment | None:
+        before = _WORD_BEFORE.search(match.string, max(match.start() - 30, 0), match.start())
+        if before is not None and not match["q"] and before[1].lower() not in STOP | NOT_NAMES:
+            return None  # "Easter Monday" is a name
         today, wanted = self._now.date(), WEEKDAYS[match["w"].lower()]
         if (match["q"] or "").lower() in ("last", "past"):
             return Moment("day", today - timedelta(days=(today.weekday() - wanted - 1) % 7 + 1))
@@ -213,10 +235,20 @@ class DateReader:
             return Moment("month", first, first + relativedelta(months=1, days=-1))
         return _whole_year(today.year + step)
 
-    def _ago(self, match: re.Match[str]) -> Moment:
-        amount = _amount(match["n"] or match["n2"])
-        back = (match["ago"] or "").lower() == "ago"
-        return self._shifted(Moment("day", self._now.date()), Duration(amount, match["unit"] or match["unit2"]), back)
+    def _from_now(self, text: str) -> Iterator[Found]:
+        """What "in three weeks" and "3 weeks ago" say: the sum, and today as its term."""
+        today = Moment("day", self._now.date())
+        for match in _AGO.finditer(text):
+            duration = Duration(_amount(match["n"] or match["n2"]), match["unit"] or match["unit2"])
+            try:
+                moment = self._shifted(today, duration, (match["ago"] or "").lower() == "ago")
+            except (ValueError, OverflowError):
+                continue
+            place = match.span("ago") if match["ago"] else (match.start(), match.start() + 2)
+            yield Found(match.start(), match.end(), moment, "sum")
+            yield Found(*place, today, "term")
+        for match in _NOW.finditer(text):
+            yield Found(*match.span("w"), today)
 
     def _year(self, match: re.Match[str]) -> Moment:
         return _whole_year(int(match["y"]))
@@ -235,14 +267,21 @@ class DateReader:
                     joined[-1] = Found(before.start, item.end, moment)
                     continue
             joined.append(item)
-        days = [item.value for item in joined if isinstance(item.value, Moment) and item.value.day is not None]
-        single = next((day for day in days if day.grain in ("day", "time")), None)
-        return [self._dated(item, single) for item in joined]
+        return joined
 
-    def _dated(self, item: Found, day: Moment | None) -> Found:
-        if isinstance(item.value, Moment) and item.value.day is None and day is not None:
-            return replace(item, value=replace(item.value, day=day.day, zone=day.zone))
-        return item
+    def _dated(self, found: list[Found]) -> list[Found]:
+        """A time of day that stands alone is on the nearest day said before it, or else the first after it."""
+        dated: list[Found] = []
+        days = [item for item in found if isinstance(item.value, Moment) and item.value.grain in ("day", "time")]
+        days = [item for item in days if isinstance(item.value, Moment) and item.value.day is not None]
+        for item in found:
+            near = [day for day in days if day.start < item.start][-1:] or days[:1]
+            if isinstance(item.value, Moment) and item.value.day is None and near:
+                day = near[0].value
+                assert isinstance(day, Moment)
+                item = replace(item, value=replace(item.value, day=day.day, zone=item.value.zone or day.zone))
+            dated.append(item)
+        return dated
 
     def _sums(self, text: str, durations: list[Found], dates: list[Found]) -> Iterator[Found]:
         for chain in _chained(text, durations):
@@ -258,7 +297,7 @@ class DateReader:
                             moment = self._shifted(moment, part.value, back)
                 except (ValueError, OverflowError):
                     continue
-                yield Found(chain[0].start, base.end, moment, is_sum=True)
+                yield Found(chain[0].start, base.end, moment, "sum")
 
     def _shifted(self, moment: Moment, by: Duration, back: bool) -> Moment:
         amount = -by.amount if back else by.amount
@@ -268,6 +307,27 @@ class DateReader:
         if unit in ("hour", "minute", "second"):
             return Moment("time", shifted.date(), clock=shifted.time().replace(microsecond=0), zone=moment.zone)
         return replace(moment, grain="time" if moment.clock else "day", day=shifted.date(), last=None)
+
+
+def _same_year(text: str, found: list[Found]) -> list[Found]:
+    """In "from 1 May to 3 June 2027" both days are in that year."""
+    result = list(found)
+    for index in range(len(result) - 2, -1, -1):
+        first, second = result[index], result[index + 1]
+        one, two = first.value, second.value
+        if not (isinstance(one, Moment) and isinstance(two, Moment) and one.day and two.day):
+            continue
+        said = [re.search(_YEAR, text[f.start : f.end]) is not None for f in (first, second)]
+        if said == [False, True] and re.search(_MONTH, text[first.start : first.end], re.IGNORECASE):
+            shifted = _in_year(one, two.day.year)
+            if shifted.day and shifted.day <= two.day and re.fullmatch(_RANGE, text[first.end : second.start]):
+                result[index] = replace(first, value=shifted)
+    return result
+
+
+def _in_year(moment: Moment, year: int) -> Moment:
+    by = relativedelta(year=year)
+    return replace(moment, day=moment.day and moment.day + by, last=moment.last and moment.last + by)
 
 
 def _longest(found: list[Found]) -> list[Found]:
@@ -317,16 +377,21 @@ def _amount(text: str) -> int:
     return 1 if text.lower() in ("a", "an") else int(number(text) or 0)
 
 
-def _clock(text: str) -> time | None:
-    low = text.lower().replace(".", "").replace(" ", "")
+def _clock(text: str, part: list[str]) -> time | None:
+    """A time of day; ``part``: the word for the part of the day it is in, if it is said."""
+    low = re.sub(r"[. ]", "", re.sub(r"(?<=\d)[.h](?=\d)", ":", text.lower()))
     if low in ("noon", "midnight"):
         return time(12 if low == "noon" else 0)
-    match = re.fullmatch(r"(\d{1,2})(?::(\d\d))?(?::(\d\d))?(am|pm|o'clock)?", low)
+    shift = re.match(r"(halfpast|quarterpast|quarterto)(?=.)", low)
+    minutes = {"halfpast": 30, "quarterpast": 15, "quarterto": -15}[shift[1]] if shift else 0
+    low = low[shift.end() :] if shift else low
+    match = re.fullmatch(rf"(\d{{1,2}}|{'|'.join(_HOURS)})(?::(\d\d))?(?::(\d\d))?(am|pm|o'clock)?", low)
     if match is None:
         return None
-    hour = int(match[1])
-    if match[4] in ("am", "pm"):
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + (12 if match[4] == "pm" else 0)
-    return time(hour, int(match[2] or 0), int(match[3] or 0))
+    hour = int(match[1]) if match[1].isdigit() else _HOURS.index(match[1]) + 1
+    half = match[4] if match[4] in ("am", "pm") else "am" if part == ["morning"] else "pm" if part else None
+    if half and not 1 <= hour <= 12:
+        return None if match[4] else time(hour, int(match[2] or 0))
+    hour = hour % 12 + (12 if half == "pm" else 0) if half else hour
+    total = (hour * 60 + int(match[2] or 0) + minutes) % (24 * 60)
+    return time(total // 60, total % 60, int(match[3] or 0))

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, tzinfo
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.dates import Duration, Moment
+from planner_svc.backends.compact.dates import UNITS, Duration, Moment
 from planner_svc.backends.compact.profile import Library, Profile, Slot
 from planner_svc.backends.compact.text import Word, overlap, shape, split_name, stem, stem_set, word_set, words_of
 from planner_svc.backends.compact.values import Role, Span
@@ -94,7 +94,7 @@ class Fitter:
         for value, base in self._readings(slot, span):
             if profile.schemas.problem(slot.node, value) is not None:
                 continue
-            base -= 0.14 if span.unit in ("sum", "part") else 0.0  # an API that does the sum itself is preferred
+            base -= 0.14 if span.unit == "part" or (span.kind == "moment" and span.unit == _unfit(profile)) else 0.0
             score = min(max(base + self._context(slot, span) - _named_by_api(profile, span), 0.0), 1.0)
             if best is None or score > best.score:
                 best = Fit(span, value, score)
@@ -183,6 +183,13 @@ class Fitter:
             return -0.2
         signs = {c for example in slot.shapes for c in example if not c.isalnum() and c not in " '"}
         return -0.35 if slot.patterned and signs and not signs & set(str(span.value)) else 0.0
+
+
+def _unfit(profile: Profile) -> str:
+    """What an API does not want of "3 weeks after 1 May": the sum where it adds itself, else the term."""
+    units = {stem(unit) for unit in UNITS}
+    adds = any(slot.kinds & {"integer", "number"} and units & set(slot.words[:1]) for slot in profile.slots)
+    return "sum" if adds else "term"
 
 
 def _named_by_api(profile: Profile, span: Span) -> float:

@@ -42,7 +42,7 @@ _NUMBER = re.compile(
     r"(?P<after>\s?°\s?[CFNSEW]?|\s?[%€£]|[A-Za-z]{1,3}\b)?(?![\w]|\.\d|-[a-z])",
     re.IGNORECASE,
 )
-_CAPITALISED = r"[^\W\d_a-zß-ÿ][\w'\u2019&.-]*"
+_CAPITALISED = r"[^\W\d_a-zß-ÿ](?:[\w'\u2019&-]|\.(?=\w)|(?<=\b\w)\.|(?<=\b\w\w)\.(?=\s+[A-Z]))*"
 _NAME = re.compile(
     rf"(?<![\w]){_CAPITALISED}(?:\s+(?:(?:of|the|de|del|da|do|la|le|van|von|und|al|bin)\s+){{0,2}}{_CAPITALISED}){{0,7}}"
 )
@@ -69,7 +69,7 @@ class Span:
     Attributes:
         value: What it means: text, a number, a ``Moment``, a ``Duration`` or a list of texts or numbers.
         unit: Stem of what is counted or measured ("12 stone"); for compass points the coordinate's name; "sum" for a
-            moment that was added up, "part" for a phrase inside a longer one.
+            moment that was added up, "term" for the one that something is added to, "part" for a phrase inside a longer one.
         role: Which end of a pair the words before it say it is ("from", "to").
         weak_role: The same, only guessed from its place.
         near: Stems of the words around it, nearest first.
@@ -97,6 +97,7 @@ def find_spans(text: str, now: datetime, *, month_first: bool = False) -> list[S
     taken: list[Span] = []
     for found in (_literals(text), _moments(text, now, month_first), _codes(text), _numbers(text)):
         taken += _free(found, taken)
+    taken += [_counted(span) for span in taken if isinstance(span.value, Duration)]
     names = list(_names(text, taken))
     phrases = [p for p in _phrases(text, taken) if not any(n.start <= p.start and p.end <= n.end for n in names)]
     spans = [*taken, *names, *phrases]
@@ -132,7 +133,15 @@ def _moments(text: str, now: datetime, month_first: bool) -> Iterator[Span]:
         if isinstance(found.value, Duration):
             yield Span("duration", found.start, found.end, part, found.value, unit=found.value.unit)
         else:
-            yield Span("moment", found.start, found.end, part, found.value, unit="sum" if found.is_sum else "")
+            yield Span("moment", found.start, found.end, part, found.value, unit=found.part)
+
+
+def _counted(span: Span) -> Span:
+    """The bare number of a duration: its unit may be named by another argument."""
+    assert isinstance(span.value, Duration)
+    length = len(re.split(r"[\s-]+(?=\w+$)", span.text)[0])
+    number_of = abs(span.value.amount)
+    return Span("number", span.start, span.start + length, span.text[:length], number_of, unit=stem(span.value.unit))
 
 
 def _codes(text: str) -> Iterator[Span]:
