@@ -1,0 +1,67 @@
+"""The script that writes passwords: it adds what is missing, keeps what is there, and shows nothing."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from deploy.compose import make_env
+from executor_svc.secret_store import SecretStore
+
+EXAMPLE = Path(make_env.__file__).parents[2] / ".env.example"
+
+
+def run(folder: Path) -> int:
+    return make_env.main(["--env-file", str(folder / ".env"), "--secrets-file", str(folder / "s" / "executor.json")])
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_first_run_writes_what_compose_and_the_executor_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path) == 0
+    env = make_env.read_env(tmp_path / ".env")
+    described = make_env.read_env(EXAMPLE)
+    assert set(env) == set(described) - {"NESTOR_PORT", "NESTOR_SECRETS_FILE"}
+    drawn = [env[name] for name in make_env.RANDOM]
+    assert len(set(drawn)) == len(drawn)
+    assert all(len(value) >= 32 for value in drawn)
+    assert (mode(tmp_path / ".env"), mode(tmp_path / "s")) == (0o600, 0o700)
+    printed = capsys.readouterr().out
+    assert "POSTGRES_PASSWORD" in printed
+    assert not any(value in printed for value in drawn)
+    store = SecretStore.load(tmp_path / "s" / "executor.json", None)
+    assert store.names == ("sandbox.apiKey", "sandbox.basic", "sandbox.bearer", "sandbox.oauth2")
+    sandbox = {env[name] for name in make_env.RANDOM if name.startswith("NESTOR_SANDBOX_")}
+    assert sandbox <= set(store.masked())
+
+
+def test_later_runs_keep_every_value_and_add_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(
+        "# mine\nNESTOR_PORT=9000\nREDIS_PASSWORD=kept-as-it-is\nNESTOR_DB_PASSWORD=", "utf-8"
+    )
+    assert run(tmp_path) == 0
+    first = make_env.read_env(tmp_path / ".env")
+    assert (first["NESTOR_PORT"], first["REDIS_PASSWORD"]) == ("9000", "kept-as-it-is")
+    assert len(first["NESTOR_DB_PASSWORD"]) >= 32
+    secrets_file = tmp_path / "s" / "executor.json"
+    known = json.loads(secrets_file.read_text("utf-8"))
+    own = {"crm.apiKey": {"value": "my own key", "hosts": ["crm.example"]}}
+    secrets_file.write_text(json.dumps(known | own), "utf-8")
+    text = (tmp_path / ".env").read_text("utf-8")
+    assert run(tmp_path) == 0
+    assert (tmp_path / ".env").read_text("utf-8") == text
+    assert json.loads(secrets_file.read_text("utf-8")) == known | own
+
+
+def test_a_secrets_file_that_cannot_be_read_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "s" / "executor.json"
+    broken.parent.mkdir()
+    broken.write_text("{", "utf-8")
+    assert run(tmp_path) == 1
+    assert broken.read_text("utf-8") == "{"
+    assert "make_env:" in capsys.readouterr().err
