@@ -160,4 +160,4 @@ def confidence_of(choices: Sequence[Choice]) -> float:
     filled = sum(call.quality for call in first.calls) / len(first.calls)
     if not first.explained:
         return 0.0
-    return min(max(0.55 * first.explained + min(first.relevance, 0.4) + 0.15 * filled - 0.1, 0.0), 1.0)
+    return min(max(0.55 * first.explained + min(first.signals.meaning, 0.4) + 0.15 * filled - 0.1, 0.0), 1.0)
