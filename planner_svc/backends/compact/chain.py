@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.dates import Moment
 from planner_svc.backends.compact.fit import Fit, Fitter
 from planner_svc.backends.compact.links import Link, Links
+from planner_svc.backends.compact.objects import build
 from planner_svc.backends.compact.profile import Field, Profile, Slot
 from planner_svc.backends.compact.segments import with_roles
 from planner_svc.backends.compact.text import Word, stem, stem_set
@@ -121,7 +123,9 @@ class Composer:
         self._budget -= 1
         call = Call(profile)
         fits = self._fits(profile, free)
+        self._build(call, free)
         self._take(call, fits, STRONG, OPTIONAL)
+        _complete_ranges(call, self._fitter)
         self._take_given(call)
         made: list[tuple[Role | None, Call]] = []
         if depth < MAX_DEPTH and self._budget > 0:
@@ -156,6 +160,15 @@ class Composer:
             if enough and slot.name not in call.arguments and not any(fit.span.overlaps(s) for s in call.used):
                 call.arguments[slot.name] = Said(fit.value, fit.span, fit.score)
                 call.used.append(fit.span)
+
+    def _build(self, call: Call, free: Sequence[Span]) -> None:
+        """Fill arguments that are objects, or lists of them."""
+        for slot in call.profile.slots:
+            left = [span for span in free if not any(span.overlaps(used) for used in call.used)]
+            built = build(self._fitter, call.profile, slot, left) if slot.children else None
+            if built is not None:
+                call.arguments[slot.name] = Said(built.value, built.used[0], built.score)
+                call.used += built.used
 
     def _take_given(self, call: Call) -> None:
         """What the application knows fills what the request leaves open; where the user is, only what is required."""
@@ -294,6 +307,19 @@ def _for_role(spans: list[Span], role: Role | None) -> list[Span]:
     if role is None:
         return spans
     return [span for span in spans if (span.role or span.weak_role or role) == role]
+
+
+def _complete_ranges(call: Call, fitter: Fitter) -> None:
+    """A month or a year that fills one end of a range fills the other end, too."""
+    for slot in call.profile.slots:
+        held = call.arguments.get(slot.name)
+        span = held.span if isinstance(held, Said) else None
+        if slot.role is None or span is None or span.role is not None or not isinstance(span.value, Moment):
+            continue
+        for other in call.profile.slots:
+            fit = fitter.fit(call.profile, other, span) if other.temporal and other.name not in call.arguments else None
+            if fit is not None and other.required and {slot.role, other.role} == {"from", "to"} and span.value.last:
+                call.arguments[other.name] = Said(fit.value, span, fit.score)
 
 
 def _infer_units(call: Call) -> None:

@@ -78,6 +78,8 @@ class Fitter:
 
     def choices(self, slot: Slot, text: str, offset: int) -> list[Fit]:
         """Listed values of the argument that the text names, inflected or not; for a list argument, all in one."""
+        if slot.kinds == {"boolean"}:
+            return list(_truths(slot, words_of(text, offset)))
         if not slot.choices:
             return []
         found = list(named_choices(slot, words_of(text, offset), text, offset))
@@ -102,8 +104,10 @@ class Fitter:
 
     def _readings(self, slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
         """What the span may mean for this argument, each with a score of its kind alone."""
+        if slot.children:
+            return
         if slot.kinds == {"array"}:
-            yield from _as_list(span)
+            yield from _as_list(slot, span)
         elif isinstance(span.value, Moment):
             yield from self._moment(slot, span.value)
         elif isinstance(span.value, Duration):
@@ -136,8 +140,8 @@ class Fitter:
             return
         if span.kind in ("phrase", "thing") and not _NAMING & set(slot.words):
             base -= 0.15
-        if span.kind == "thing" and "name" in slot.words and not slot.shapes:
-            base -= 0.12
+        if span.kind in ("phrase", "thing") and span.unit == "named":
+            base += 0.15
         if slot.specific:
             yield text, 0.65 if span.kind not in ("phrase", "thing") else 0.3
             return
@@ -209,11 +213,11 @@ def _role_score(slot: Slot, span: Span) -> float:
     return 0.0
 
 
-def _as_list(span: Span) -> Iterator[tuple[JsonValue, float]]:
+def _as_list(slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
     if span.kind == "list":
         yield list(span.value), 0.6  # type: ignore[arg-type]
     elif span.kind in ("quoted", "code"):
-        yield [span.value], 0.4  # type: ignore[list-item]
+        yield [span.value], 0.65 if slot.specific else 0.4  # type: ignore[list-item]
     elif span.kind == "number":
         yield [span.value], 0.2  # type: ignore[list-item]
 
@@ -270,12 +274,30 @@ def _offset(moment: datetime) -> str:
     )
 
 
+def _truths(slot: Slot, words: list[Word]) -> Iterator[Fit]:
+    """A boolean argument is true where its name is said, and false where it is denied."""
+    name = [word for word in slot.words if word not in _IS]
+    for index, word in enumerate(words):
+        if name != [w.stem for w in words[index : index + len(name)]] or not name:
+            continue
+        before = {w.text.lower() for w in words[max(index - 3, 0) : index]}
+        value = not any(w in _DENIALS or w.endswith("n't") for w in before)
+        span = Span("code", word.start, words[index + len(name) - 1].end, word.text, value)
+        yield Fit(span, value, 0.65)
+
+
+_IS = stem_set("is has only include with")
+_DENIALS = word_set("not no un without never nothing")
+
+
 def named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Iterator[Fit]:
     """Choices whose words all stand together in the text, longest first. "km" and "kg" are known by their choice."""
     by_stem: dict[tuple[str, ...], JsonValue] = {}
     for choice in slot.choices:
         if isinstance(choice, str) and choice.strip():
             by_stem.setdefault(tuple(stem(part) for part in re.findall(r"[^\W_]+", choice)), choice)
+            if choice in _SIGN_NAMES:
+                by_stem.setdefault((stem(_SIGN_NAMES[choice]),), choice)
             by_stem.setdefault(tuple(_NO_DEGREE.sub("", choice).lower().split("_")), choice)
     for symbol, name in UNIT_SYMBOLS.items():
         if (stem(name),) in by_stem:
@@ -300,11 +322,16 @@ def _choice(
     if len(part) < length or not part:
         return None
     key, exact = tuple(w.stem for w in part), tuple(w.text for w in part)
-    if key not in by_stem and len(exact[0]) == 1 and not (index and words[index - 1].text[-1:].isdigit()):
+    before = words[index - 1] if index else None
+    graded = before is not None and (before.stem in _GRADES or before.stem in {*slot.words, *slot.about})
+    if len(exact[0]) == 1 and not graded and not (before and before.text[-1:].isdigit()):
         return None
     return None if _is_idle(slot, part[0], length) else by_stem.get(key, by_stem.get(exact))
 
 
+_GRADES = stem_set("level grade class type size option version mode")
+"""Words that a lone letter may follow."""
+_SIGN_NAMES = {"_": "underscore", "-": "hyphen", ".": "dot", ",": "comma", ";": "semicolon", "/": "slash", "|": "pipe"}
 _NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
 
 

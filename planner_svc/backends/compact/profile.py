@@ -4,7 +4,7 @@ Profiles depend on the API alone, so they are kept by its content hash and share
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,14 +15,15 @@ from planner_svc.backends.compact.text import shape, singular, split_name, stem,
 from planner_svc.backends.compact.values import Role
 from planner_svc.compiler.schemas import Node, Schemas
 from services.contracts.api import Api, Location, Parameter
-from services.contracts.base import JsonPath
+from services.contracts.base import JsonPath, JsonSchema
 from services.encoder import Encoder, Vectors
 
 MAX_FIELDS = 120
 MAX_NESTING = 5
+MAX_MEMBERS = 30
 
-_FROM = word_set("from origin source start first departure begin since after earliest")
-_TO = word_set("to destination target end second arrival until before latest into")
+_FROM = word_set("from origin source start first departure begin since after earliest min minimum lowest")
+_TO = word_set("to destination target end second arrival until before latest into max maximum highest")
 _TEMPORAL = stem_set("date day time when start end due until since month year moment datetime timestamp")
 _PAGING = word_set("page size limit offset cursor pages next_cursor page_token next_page_token per_page")
 _WRAPPERS = frozenset(
@@ -78,6 +79,8 @@ class Slot:
     choices: tuple[JsonValue, ...]
     shapes: frozenset[str]
     text: str
+    children: tuple["Slot", ...] = ()
+    """The members of an object, or of the objects of a list."""
 
     @property
     def required(self) -> bool:
@@ -132,7 +135,7 @@ def read_profile(api: Api) -> Profile:
     """Read an API. Whatever its document says, this ends: walks are bounded and schemas have budgets."""
     schemas = Schemas()
     noun = _noun(api.path)
-    slots = tuple(_slot(schemas, p, api, noun) for p in api.parameters if not _is_protocol(p))
+    slots = tuple(_slot(schemas, p, api.definitions, noun) for p in api.parameters if not _is_protocol(p))
     response = Node(api.response.json_schema, api.definitions)
     fields = tuple(_fields(schemas, response, noun))
     title = frozenset(stems(f"{' '.join(split_name(api.name))} {api.summary} {' '.join(api.tags)} {noun}"))
@@ -168,16 +171,19 @@ def _noun(path: str) -> str:
     return " ".join([*words[:-1], singular(words[-1])]) if words else ""
 
 
-def _slot(schemas: Schemas, parameter: Parameter, api: Api, noun: str) -> Slot:
-    node = Node(parameter.json_schema, api.definitions)
+def _slot(
+    schemas: Schemas, parameter: Parameter, definitions: Mapping[str, JsonSchema], noun: str, depth: int = 0
+) -> Slot:
+    node = Node(parameter.json_schema, definitions)
     parts = split_name(parameter.name)
     words = tuple(stem(part) for part in parts)
     described = parameter.description or _text(parameter.json_schema.get("description"))
     about = frozenset(stems(described))
     kinds = schemas.kinds(node) - {"null"}
-    choices = _choices(schemas, _item(schemas, node, kinds))
+    item = _item(schemas, node, kinds)
+    choices = _choices(schemas, item)
     examples = _examples(schemas, node)
-    specific = not choices and "string" in kinds and sum(schemas.problem(node, p) is None for p in _PROBES) <= 2
+    specific = not choices and "string" in schemas.kinds(item) and _is_specific(schemas, item)
     role = _role(parts, described)
     temporal = _is_temporal(schemas, node, words, examples)
     name = " ".join(part for part in parts if part not in _FROM | _TO) or " ".join(parts)
@@ -197,6 +203,33 @@ def _slot(schemas: Schemas, parameter: Parameter, api: Api, noun: str) -> Slot:
         choices=choices,
         shapes=frozenset(shape(e) for e in examples if isinstance(e, str)),
         text=text,
+        children=_children(schemas, item, noun) if not depth else (),
+    )
+
+
+def _is_specific(schemas: Schemas, node: Node) -> bool:
+    return sum(schemas.problem(node, probe) is None for probe in _PROBES) <= 2
+
+
+def _children(schemas: Schemas, node: Node, noun: str) -> tuple[Slot, ...]:
+    """The members of an object, each as an argument of its own; not of objects in objects."""
+    if schemas.kinds(node) - {"null"} != {"object"}:
+        return ()
+    needed = schemas.required(node)
+    return tuple(
+        _slot(schemas, _member(name, child, name in needed), child.definitions, noun, depth=1)
+        for name, child in list(schemas.properties(node).items())[:MAX_MEMBERS]
+        if name and isinstance(child.schema, dict)
+    )
+
+
+def _member(name: str, node: Node, required: bool) -> Parameter:
+    schema = node.schema if isinstance(node.schema, dict) else {}
+    name = name[:200]
+    described = _text(schema.get("description"))
+    where = Location.BODY
+    return Parameter(
+        name=name, wire_name=name, location=where, required=required, description=described, json_schema=schema
     )
 
 
@@ -218,7 +251,7 @@ def _entity(noun: str, name: list[str]) -> str:
 
 
 def _item(schemas: Schemas, node: Node, kinds: frozenset[str]) -> Node:
-    if kinds == {"array"}:
+    if "array" in kinds and kinds <= {"array", "string"}:
         item = schemas.child(node, 0, strict=False)
         return item if isinstance(item, Node) else node
     return node

@@ -1,4 +1,4 @@
-"""Several calls of one API from one part of a request: "350 GBP in EUR and 420 CHF in EUR", "the codes of A, B and C"."""
+"""Several calls of one API from one part of a request: "350 GBP in EUR and 420 CHF in EUR", "codes of A, B and C"."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ def _rows(spans: Sequence[Span], anchors: Sequence[Span], each: int) -> Iterator
 
 
 def _kind(span: Span) -> str:
-    """ "90 minutes" is a number as well as a duration."""
+    """A span's kind; a duration such as "90 minutes" counts as a number."""
     return "number" if span.kind == "duration" else span.kind
 
 

@@ -47,6 +47,8 @@ _NAME = re.compile(
     rf"(?<![\w]){_CAPITALISED}(?:\s+(?:(?:of|the|de|del|da|do|la|le|van|von|und|al|bin)\s+){{0,2}}{_CAPITALISED}){{0,7}}"
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n\s*)$")
+_STANDS_ALONE = re.compile(r"\s*\?|\s+[-\u2013]\s|,?\s+(?:and|or|&|vs\.?|to)\s+[A-Z]")
+"""What follows a name that begins a sentence, but hardly an imperative."""
 _SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
 _COMPASS = {
     "north": ("latitude", 1),
@@ -58,8 +60,10 @@ _COORDINATED = re.compile(
     r"\s*(?:,|;|,?\s*(?:and|or|&|plus)|versus|vs\.?)\s*(?:(?:in|of|for|at|from|to|the|also|on|with|about)\s+){0,2}",
     re.IGNORECASE,
 )
-_FROM = word_set("from between since starting of")
-_TO = word_set("to into until till towards through")
+_POINT = re.compile(rf"[(\[]\s*({DIGITS})\s*[,;/]\s*({DIGITS})\s*[)\]]")
+_POINTS = re.compile(rf"{_POINT.pattern}(?:\s*(?:,|;|and|,\s*and)?\s*{_POINT.pattern}){{1,200}}")
+_FROM = word_set("from between since starting above over least minimum")
+_TO = word_set("to into until till towards through below under most maximum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class Span:
     Attributes:
         value: What it means: text, a number, a ``Moment``, a ``Duration`` or a list of texts or numbers.
         unit: Stem of what is counted or measured ("12 stone"); for compass points the coordinate's name; "sum" for a
-            moment that was added up, "term" for the one that something is added to, "part" for a phrase inside a longer one.
+            moment that was added up, "term" for the one that something is added to, "part" for a phrase inside a
+            longer one, "named" for one with an article.
         role: Which end of a pair the words before it say it is ("from", "to").
         weak_role: The same, only guessed from its place.
         near: Stems of the words around it, nearest first.
@@ -103,7 +108,8 @@ def find_spans(text: str, now: datetime, *, month_first: bool = False) -> list[S
     spans = [*taken, *names, *phrases]
     spans.sort(key=lambda span: (span.start, -span.end))
     spans = _grouped(text, _in_context(text, spans[:MAX_SPANS]))
-    return [*spans, *_lists(text, spans)]
+    pairs = list(_pairs(text))
+    return [*spans, *pairs, *_free(_lists(text, spans), pairs)]
 
 
 def _free(found: Iterable[Span], taken: list[Span]) -> list[Span]:
@@ -140,8 +146,8 @@ def _counted(span: Span) -> Span:
     """The bare number of a duration: its unit may be named by another argument."""
     assert isinstance(span.value, Duration)
     length = len(re.split(r"[\s-]+(?=\w+$)", span.text)[0])
-    number_of = abs(span.value.amount)
-    return Span("number", span.start, span.start + length, span.text[:length], number_of, unit=stem(span.value.unit))
+    unit = stem(span.value.unit)
+    return Span("number", span.start, span.start + length, span.text[:length], span.value.amount, unit=unit)
 
 
 def _codes(text: str) -> Iterator[Span]:
@@ -198,7 +204,8 @@ def _names(text: str, taken: list[Span]) -> Iterator[Span]:
         while word := WORD.match(text, start, end):
             low = word[0].lower()
             starts = _SENTENCE_START.search(text[:start][-3:] if start > 3 else text[:start]) is not None
-            if low in STOP or (starts and (low in NOT_NAMES or word.end() == end)):
+            alone = word.end() == end and not _STANDS_ALONE.match(text, end)
+            if low in STOP or (starts and (low in NOT_NAMES or (alone and not low.endswith(("'s", "\u2019s"))))):
                 start = word.end() + len(text[word.end() : end]) - len(text[word.end() : end].lstrip())
                 if start >= end:
                     break
@@ -217,11 +224,23 @@ def _phrases(text: str, taken: list[Span]) -> Iterator[Span]:
         joined = word is not None and (not run or re.fullmatch(r"\s+", text[run[-1].end : word.start]) is not None)
         usable = word is not None and _is_content(word, taken)
         if run and not (joined and usable):
-            yield _phrase(text, run)
-            yield from (replace(_phrase(text, run[first:]), unit="part") for first in range(1, min(len(run), 3)))
+            yield from _runs(text, run)
             run = []
         if word is not None and usable:
             run.append(word)
+
+
+def _runs(text: str, run: list[Word]) -> Iterator[Span]:
+    """A run of words, and it without its first ones; participles at its end tell what is done to the thing."""
+    before = words_of(text[max(run[0].start - 30, 0) : run[0].start])[-2:]
+    named = bool(before) and before[-1].text.lower() in _ARTICLES
+    while len(run) > 1 and re.search(r"(?:ed|made|sold|built|sent)$", run[-1].text):
+        run = run[:-1]
+    yield replace(_phrase(text, run), unit="named" if named else "")
+    yield from (replace(_phrase(text, run[first:]), unit="part") for first in range(1, min(len(run), 3)))
+
+
+_ARTICLES = word_set("the a an our my your their his her its some any")
 
 
 def _is_content(word: Word, taken: list[Span]) -> bool:
@@ -257,7 +276,7 @@ def _in_context(text: str, spans: list[Span]) -> list[Span]:
 
 
 def _role(word: str) -> Role | None:
-    return "from" if word in _FROM - {"of"} else "to" if word in _TO else None
+    return "from" if word in _FROM else "to" if word in _TO else None
 
 
 def _role_place(before: list[Word]) -> int:
@@ -280,6 +299,20 @@ def _grouped(text: str, spans: list[Span]) -> list[Span]:
                 result[later] = replace(other, group=group)
             break
     return result
+
+
+def _pairs(text: str) -> Iterator[Span]:
+    """Points such as "(1, 2), (2, 4.1)": a list of their first numbers and one of their second.
+
+    So that both can be used, each is given half of the place where the points stand.
+    """
+    for match in _POINTS.finditer(text):
+        points = [(number(x), number(y)) for x, y in _POINT.findall(match[0])]
+        middle = (match.start() + match.end()) // 2
+        for start, end, values in ((match.start(), middle, 0), (middle, match.end(), 1)):
+            listed = tuple(point[values] for point in points)
+            if None not in listed:
+                yield Span("list", start, end, text[start:end], listed, near=("x" if values == 0 else "y",))
 
 
 def _lists(text: str, spans: list[Span]) -> Iterator[Span]:
