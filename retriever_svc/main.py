@@ -56,6 +56,7 @@ def create_app(
             app.state.readiness["catalogue"] = service.check_index
             if settings.redis_url is not None:
                 app.state.readiness["redis"] = cache.ping
+                app.state.optional = frozenset({"redis"})
             size = Gauge("nestor_catalogue_apis", "APIs that searches read.", registry=app.state.registry)
             size.set_function(lambda: service.size)
             yield

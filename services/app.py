@@ -42,7 +42,7 @@ class Health(Contract):
 
 
 class Readiness(Contract):
-    """The service can do its work: every check passed."""
+    """The service can do its work: every check passed, save perhaps one it can do without."""
 
     status: Literal["ready"] = "ready"
     checks: dict[str, str]
@@ -64,8 +64,9 @@ def create_service(
 ) -> FastAPI:
     """Build a service: problem documents, request ids, limits, ``/healthz``, ``/readyz`` and ``/metrics``.
 
-    The lifespan puts the service object on ``app.state.service`` and its checks into ``app.state.readiness``; metrics
-    are registered with ``app.state.registry``. Nothing is shared between two apps of one process.
+    The lifespan puts the service object on ``app.state.service`` and its checks into ``app.state.readiness``; a check
+    named in ``app.state.optional`` is reported, but the service is ready without it. Metrics are registered with
+    ``app.state.registry``. Nothing is shared between two apps of one process.
     """
     registry = CollectorRegistry()
 
@@ -89,6 +90,7 @@ def create_service(
     )
     app.state.name, app.state.settings, app.state.registry = name, settings, registry
     app.state.readiness = {}
+    app.state.optional = frozenset()
     app.state.started = False
     app.router.route_class = StrictRoute
     install_error_handlers(app)
@@ -118,9 +120,9 @@ def _operations_router() -> APIRouter:
         checks: dict[str, ReadinessCheck] = state.readiness
         results = await asyncio.gather(*(_check(c, state.settings.readiness_timeout_s) for c in checks.values()))
         outcome = dict(zip(checks, results, strict=True)) | ({} if state.started else {"lifespan": "not started"})
-        if any(result != "ok" for result in outcome.values()):
-            failed = ", ".join(f"{check}: {result}" for check, result in outcome.items() if result != "ok")
-            raise NotReady(failed, checks=outcome)
+        failed = {check: result for check, result in outcome.items() if result != "ok" and check not in state.optional}
+        if failed:
+            raise NotReady(", ".join(f"{check}: {result}" for check, result in failed.items()), checks=outcome)
         return Readiness(checks=outcome)
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response, include_in_schema=False)

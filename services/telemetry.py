@@ -34,24 +34,33 @@ def _add_request_id(_logger: object, _method: str, event: structlog.typing.Event
 
 
 def configure_logging(*, level: str, json: bool) -> None:
-    """Send structured logs to standard error. Called once by whatever starts a process, never by a library."""
+    """Send structured logs to standard error. Called once by whatever starts a process, never by a library.
+
+    What libraries log goes the same way, in the same form, from WARNING up (all of it at DEBUG).
+    """
     renderer: Processor = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
+    shared: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_request_id,
+        structlog.processors.format_exc_info,
+    ]
+    number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _add_request_id,
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
-    # The level is the handler's: libraries set levels of their own on their loggers.
     handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(level.upper())
-    logging.basicConfig(level=level.upper(), handlers=[handler], format="%(message)s", force=True)
+    remove_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=[remove_meta, renderer], foreign_pre_chain=shared)
+    )
+    # The level is the handler's too: some libraries set levels of their own on their loggers.
+    foreign = number if number <= logging.DEBUG else max(number, logging.WARNING)
+    handler.setLevel(foreign)
+    logging.basicConfig(level=foreign, handlers=[handler], force=True)
 
 
 class HttpMetrics:
