@@ -175,11 +175,10 @@ def check_recovery(stack: Stack) -> None:
 
 
 def check_no_cache(stack: Stack) -> None:
-    """Without Redis, requests are answered all the same; readiness says that it is gone."""
+    """Without Redis requests are answered all the same, and nothing is taken out of service for it."""
     stack.compose("kill", "redis")
     solved(stack, NESTED, "2027-04-25", calls=2)
-    ready = stack.call("GET", "/readyz")
-    expect(_is_503(ready) and "edis" in ready.body["detail"], "/readyz must name Redis", ready)
+    expect(stack.call("GET", "/readyz").status == 200, "/readyz must not hang on a cache that is down")
     stack.compose("start", "redis")
     wait_for("/readyz with Redis again", stack.ready)
 
