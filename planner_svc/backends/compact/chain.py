@@ -243,9 +243,12 @@ class Composer:
             (producer, link)
             for producer in self._producers
             if producer.api.id not in banned
-            for link in self._links.between(producer, consumer, slot)[:1]
+            for link in self._best(self._links.between(producer, consumer, slot))
         ]
         return sorted(found, key=lambda pair: -(pair[1].score + self._mentioned(pair[1])))[:MAX_PRODUCERS]
+
+    def _best(self, links: Sequence[Link]) -> list[Link]:
+        return sorted(links, key=lambda link: -(link.score + self._mentioned(link)))[:1]
 
     def _from_given(self, call: Call, slot: Slot) -> Output | None:
         """An output of an earlier part's call: what "it" and "there" stand for."""

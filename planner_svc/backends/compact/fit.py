@@ -140,8 +140,8 @@ class Fitter:
             return
         if span.kind in ("phrase", "thing") and not _NAMING & set(slot.words):
             base -= 0.15
-        if span.kind in ("phrase", "thing") and span.unit == "named":
-            base += 0.15
+        if span.unit == "named" and span.kind in ("phrase", "thing"):
+            base = _BASE["thing"] + (0.1 if span.kind == "thing" else 0.0)
         if slot.specific:
             yield text, 0.65 if span.kind not in ("phrase", "thing") else 0.3
             return

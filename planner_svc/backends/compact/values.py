@@ -1,7 +1,7 @@
 """Typed values in a request: numbers, moments, quoted text, codes, names, and what stands around each of them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import zip_longest
@@ -47,6 +47,8 @@ _NAME = re.compile(
     rf"(?<![\w]){_CAPITALISED}(?:\s+(?:(?:of|the|de|del|da|do|la|le|van|von|und|al|bin)\s+){{0,2}}{_CAPITALISED}){{0,7}}"
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n\s*)$")
+_OWNER = re.compile(r"(?<=\w)['\u2019]s?(?=\s+[A-Z]{2,}\b)")
+"""Where a name ends that something in capitals belongs to."""
 _STANDS_ALONE = re.compile(r"\s*\?|\s+[-\u2013]\s|,?\s+(?:and|or|&|vs\.?|to)\s+[A-Z]")
 """What follows a name that begins a sentence, but hardly an imperative."""
 _SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
@@ -60,6 +62,7 @@ _COORDINATED = re.compile(
     r"\s*(?:,|;|,?\s*(?:and|or|&|plus)|versus|vs\.?)\s*(?:(?:in|of|for|at|from|to|the|also|on|with|about)\s+){0,2}",
     re.IGNORECASE,
 )
+_ELSEWHERE = word_set("in on at for by with about near within during as")
 _POINT = re.compile(rf"[(\[]\s*({DIGITS})\s*[,;/]\s*({DIGITS})\s*[)\]]")
 _POINTS = re.compile(rf"{_POINT.pattern}(?:\s*(?:,|;|and|,\s*and)?\s*{_POINT.pattern}){{1,200}}")
 _FROM = word_set("from between since starting above over least minimum")
@@ -173,7 +176,7 @@ def _is_code(code: str, text: str) -> bool:
 def _numbers(text: str) -> Iterator[Span]:
     for match in _NUMBER.finditer(text):
         value, suffix = number(match["n"]), (match["after"] or "").strip()
-        if value is None or (match["n"].lower() == "one" and not match["sign"]):
+        if value is None or (match["n"][0].isalpha() and not _is_counted(text, match)):
             continue
         end = match.end("n")
         unit, value = _unit(text, end, suffix, value)
@@ -182,6 +185,13 @@ def _numbers(text: str) -> Iterator[Span]:
         if sign in _SIGNS:
             place = match.start("sign") if match["sign"] else match.end() - 1
             yield Span("code", place, place + 1, sign, _SIGNS[sign], weak_role="from")
+
+
+def _is_counted(text: str, match: re.Match[str]) -> bool:
+    """Whether a number in words counts something new: "the two" and "one of" do not, "one PX-20931" does."""
+    if match["n"].lower() == "one":
+        return re.match(r"\s+(?=\S*[A-Z])\S*\d", text[match.end("n") : match.end("n") + 40]) is not None
+    return re.search(r"\b(?:the|all|these|those|both|which)\s+$", text[: match.start("n")][-8:], re.IGNORECASE) is None
 
 
 def _unit(text: str, end: int, suffix: str, value: int | float) -> tuple[str, int | float]:
@@ -211,6 +221,7 @@ def _names(text: str, taken: list[Span]) -> Iterator[Span]:
                     break
             else:
                 break
+        end = next((start + m.start() for m in _OWNER.finditer(text[start:end])), end)
         part = re.sub(r"['\u2019]s$|[.'\u2019-]+$", "", text[start:end])
         yield from _free(
             [Span("name", start, start + len(part), part, part)] if len(part) > 1 and part[0].isupper() else [], taken
@@ -224,16 +235,17 @@ def _phrases(text: str, taken: list[Span]) -> Iterator[Span]:
         joined = word is not None and (not run or re.fullmatch(r"\s+", text[run[-1].end : word.start]) is not None)
         usable = word is not None and _is_content(word, taken)
         if run and not (joined and usable):
-            yield from _runs(text, run)
+            yield from _runs(text, run, taken)
             run = []
         if word is not None and usable:
             run.append(word)
 
 
-def _runs(text: str, run: list[Word]) -> Iterator[Span]:
+def _runs(text: str, run: list[Word], taken: Sequence[Span]) -> Iterator[Span]:
     """A run of words, and it without its first ones; participles at its end tell what is done to the thing."""
     before = words_of(text[max(run[0].start - 30, 0) : run[0].start])[-2:]
     named = bool(before) and before[-1].text.lower() in _ARTICLES
+    named = named and not any(0 <= span.start - run[-1].end <= 1 for span in taken)  # "the three-letter ISO code"
     while len(run) > 1 and re.search(r"(?:ed|made|sold|built|sent)$", run[-1].text):
         run = run[:-1]
     yield replace(_phrase(text, run), unit="named" if named else "")
@@ -263,7 +275,7 @@ def _in_context(text: str, spans: list[Span]) -> list[Span]:
         before = [word for word in words if word.end <= span.start][-4:][::-1]
         after = [word for word in words if word.start >= span.end][:2]
         near = tuple(dict.fromkeys(w.stem for pair in zip_longest(before, after) for w in pair if w is not None))
-        role = next((r for w in before[:3] if (r := _role(w.text.lower()))), None) if before else None
+        role = _said_role(before)
         if role and any(
             other.overlaps(span) is False and before[0].start >= other.end > _role_place(before)
             for other in spans
@@ -273,6 +285,15 @@ def _in_context(text: str, spans: list[Span]) -> list[Span]:
         weak = span.weak_role
         placed.append(replace(span, near=near, role=role, weak_role=weak))
     return placed
+
+
+def _said_role(before: Sequence[Word]) -> Role | None:
+    """The end that the nearest preposition says, if it is one that says an end."""
+    for word in before[:3]:
+        low = word.text.lower()
+        if low in _ELSEWHERE or _role(low) is not None:
+            return _role(low)
+    return None
 
 
 def _role(word: str) -> Role | None:
