@@ -109,10 +109,13 @@ class Composer:
         self._preferred = preferred
         self._budget = 0
         self._without: Sequence[Span] = ()
+        self._known: dict[tuple[str, tuple[int, ...], int, Role | None], tuple[list[Span], Call]] = {}
 
     def compose(self, profile: Profile, spans: Sequence[Span], without: Sequence[Span] = ()) -> Call:
         """The best call of the API from these values; what stands at those it is ``without`` is another call's."""
         self._budget = MAX_DERIVED
+        if without != self._without:
+            self._known = {}
         self._without = without
         spans = with_roles(" " * self._offset + self._text, spans) if without else spans
         return self._derive(profile, list(spans), 0, frozenset({profile.api.id}), None)
@@ -224,7 +227,7 @@ class Composer:
             strength = min(link.score + self._mentioned(link), 1.0)
             if best is not None and strength < best.score - 0.15:
                 break
-            made = self._derive(producer, left, depth + 1, banned | {producer.api.id}, slot.role)
+            made = self._derived(producer, left, depth + 1, banned, slot.role)
             if made.missing or not made.used or made.quality < WEAK or _echoes(made, link.field):
                 continue
             score = (
@@ -237,6 +240,18 @@ class Composer:
             if best is None or score > best.score:
                 best = Output(made, link.field, score)
         return best or self._from_given(call, slot)
+
+    def _derived(
+        self, producer: Profile, free: list[Span], depth: int, banned: frozenset[str], role: Role | None
+    ) -> Call:
+        """A producer's call, derived once for all that may need it."""
+        key = (producer.api.id, tuple(map(id, free)), depth, role)
+        _, known = self._known.get(key, (free, None))
+        if known is None or any(call.profile.api.id in banned for call in known.calls()):
+            known = self._derive(producer, free, depth, banned | {producer.api.id}, role)
+            if self._budget > 0:  # otherwise it may lack what there was no time for
+                self._known[key] = (free, known)  # with the spans, so that their ids stay theirs
+        return known
 
     def _candidates(self, consumer: Profile, slot: Slot, banned: frozenset[str]) -> list[tuple[Profile, Link]]:
         found = [

@@ -63,6 +63,7 @@ class Fitter:
         self._entities = {slot.text for profile in profiles for slot in profile.slots if "name" in slot.words}
         self._zone = zone
         self._known: dict[tuple[int, Span], Fit | None] = {}
+        self._named: dict[tuple[int, str, int], list[Fit]] = {}
 
     def fit(self, profile: Profile, slot: Slot, span: Span) -> Fit | None:
         """The best value the span gives for the argument; None where none is allowed."""
@@ -78,6 +79,12 @@ class Fitter:
 
     def choices(self, slot: Slot, text: str, offset: int) -> list[Fit]:
         """Listed values of the argument that the text names, inflected or not; for a list argument, all in one."""
+        key = (id(slot), text, offset)
+        if key not in self._named:
+            self._named[key] = self._choices(slot, text, offset)
+        return self._named[key]
+
+    def _choices(self, slot: Slot, text: str, offset: int) -> list[Fit]:
         if slot.kinds == {"boolean"}:
             return list(_truths(slot, words_of(text, offset)))
         if not slot.choices:
