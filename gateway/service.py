@@ -136,7 +136,7 @@ class GatewayService:
             run = await execute(self.peers, run, compiled, clock, emit, approved=approved)
         except Exception as error:  # whatever it was, the run must end in a final state
             problem = _problem(error, run)
-            await self._finish(_failed(run, problem, clock), emit)
+            await self._finish(_cut_off(run, problem, clock), emit)
             raise problem from error
         except asyncio.CancelledError:
             await self._finish(run.model_copy(update={"status": RunStatus.CANCELLED}), emit)
@@ -188,3 +188,12 @@ def _problem(error: Exception, run: Run) -> ServiceError:
 def _failed(run: Run, error: ServiceError, clock: Clock) -> Run:
     problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
     return run.model_copy(update={"status": RunStatus.FAILED, "problem": problem, "timings": clock.timings()})
+
+
+def _cut_off(run: Run, error: ServiceError, clock: Clock) -> Run:
+    """A run whose execution ended without a word: where a call may have changed something, it is in doubt."""
+    failed = _failed(run, error, clock)
+    never_ran = isinstance(error, (Conflict, ValidationFailed, Overloaded))
+    if never_ran or run.proof is None or not run.proof.mutating:
+        return failed
+    return failed.model_copy(update={"status": RunStatus.IN_DOUBT})

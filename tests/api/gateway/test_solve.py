@@ -75,6 +75,14 @@ async def test_a_call_in_doubt(gateway: Gateway) -> None:
     assert (await gateway.client.solve(ask(ASK_HOLIDAYS))).status is RunStatus.IN_DOUBT
 
 
+async def test_an_executor_that_dies_leaves_what_may_have_changed_something_in_doubt(gateway: Gateway) -> None:
+    gateway.fakes.executor.breaks = True
+    for query, status in ((ASK_ROOM, RunStatus.IN_DOUBT), (ASK_HOLIDAYS, RunStatus.FAILED)):
+        with pytest.raises(ServiceUnavailable):
+            await gateway.client.solve(ask(query, mutations="allow"))
+        assert (await last_run(gateway)).status is status
+
+
 async def test_nothing_fits(gateway: Gateway) -> None:
     run = await gateway.client.solve(ask("Make me a sandwich"))
     assert run.status is RunStatus.NO_PLAN
