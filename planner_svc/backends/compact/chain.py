@@ -134,7 +134,7 @@ class Composer:
         if depth < MAX_DEPTH and self._budget > 0:
             self._produce(call, free, fits, depth, banned, made)
         self._take(call, fits, WEAK, 2.0)
-        if depth == 0 and self._budget > 0:
+        if depth == 0:
             self._use_leftovers(call, free, fits, banned, made)
         _infer_units(call)
         call.missing = [slot.name for slot in profile.slots if slot.required and slot.name not in call.arguments]
@@ -160,6 +160,7 @@ class Composer:
             if not slot.required:
                 needed = FREE_TEXT if searches and _SEARCHED & set(slot.words) else optional
             enough = fit.score >= needed
+            enough = enough and not _is_twin(call, slot, fit)
             if enough and slot.name not in call.arguments and not any(fit.span.overlaps(s) for s in call.used):
                 call.arguments[slot.name] = Said(fit.value, fit.span, fit.score)
                 call.used.append(fit.span)
@@ -296,7 +297,7 @@ class Composer:
         for slot in call.profile.slots:
             left = [s for s in free if s.kind in HARD and not any(s.overlaps(used) for used in call.used)]
             said_only = slot.required or slot.paging or not (slot.temporal or slot.specific) or slot.kinds != {"string"}
-            if said_only or slot.name in call.arguments or not left:
+            if said_only or slot.name in call.arguments or not left or self._budget <= 0:
                 continue
             output = self._from_new(call, slot, left, 1, banned)
             if output is not None and output.score >= OPTIONAL_LINK and output.call.used:
@@ -325,6 +326,14 @@ def _for_role(spans: list[Span], role: Role | None) -> list[Span]:
     if role is None:
         return spans
     return [span for span in spans if (span.role or span.weak_role or role) == role]
+
+
+def _is_twin(call: Call, slot: Slot, fit: Fit) -> bool:
+    """Whether the other end of the pair is the same text already: nobody converts a currency into itself."""
+    if slot.role is None or not isinstance(fit.value, str):
+        return False
+    others = [s for s in call.profile.slots if s.role not in (None, slot.role)]
+    return any(isinstance(a, Said) and a.value == fit.value for s in others if (a := call.arguments.get(s.name)))
 
 
 def _complete_ranges(call: Call, fitter: Fitter) -> None:

@@ -85,7 +85,7 @@ class Found:
 
 
 def _rx(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-]){pattern}(?![\w])", re.IGNORECASE)
+    return re.compile(rf"(?:(?<![\w-])|(?<=\d[-\u2013])){pattern}(?![\w])", re.IGNORECASE)
 
 
 _ON_WEEKDAY = rf"(?:{_WEEKDAY},?\s+(?:the\s+)?)?"

@@ -139,6 +139,13 @@ class Fitter:
 
     def _textual(self, slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
         text = str(span.value)
+        if (
+            span.kind in ("phrase", "thing")
+            and " " in text
+            and words_of(text)[-1].stem in slot.words
+            and not slot.specific
+        ):
+            yield text.rsplit(" ", 1)[0], 0.7  # "the finance department"
         base = _BASE[span.kind]
         own = _KIND_WORDS.get(span.kind)
         if own is not None:
@@ -177,7 +184,7 @@ class Fitter:
         text = span.text[:100]
         own = self._library.similarity(text, slot.text)
         other = max((self._library.similarity(text, entity) for entity in self._entities), default=own)
-        rival = 0.8 * max(other - own, 0.0) if span.kind == "name" else 0.0
+        rival = 0.5 * max(other - own, 0.0) if span.kind in ("name", "thing") else 0.0
         return 0.45 * min(max(own - 0.1, 0.0), 0.6) - rival
 
     def _form(self, slot: Slot, span: Span) -> float:
@@ -222,7 +229,7 @@ def _role_score(slot: Slot, span: Span) -> float:
 
 def _as_list(slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
     if span.kind == "list":
-        yield list(span.value), 0.6  # type: ignore[arg-type]
+        yield list(span.value), 0.9 if slot.specific else 0.6  # type: ignore[arg-type]
     elif span.kind in ("quoted", "code"):
         yield [span.value], 0.65 if slot.specific else 0.4  # type: ignore[list-item]
     elif span.kind == "number":
@@ -307,8 +314,12 @@ def named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Iter
                 by_stem.setdefault((stem(_SIGN_NAMES[choice]),), choice)
             by_stem.setdefault(tuple(_NO_DEGREE.sub("", choice).lower().split("_")), choice)
     for symbol, name in UNIT_SYMBOLS.items():
-        if (stem(name),) in by_stem:
-            by_stem.setdefault((symbol,), by_stem[(stem(name),)])
+        key = tuple(stem(part) for part in name.split("_"))
+        if key in by_stem:
+            by_stem.setdefault((symbol,), by_stem[key])
+    for key in [key for key in by_stem if "per" in key]:
+        symbols = tuple(_SYMBOL_OF.get(part, part) for part in key if part != "per")
+        by_stem.setdefault(symbols, by_stem[key])
     index = 0
     while index < len(words):
         length = next((n for n in (4, 3, 2, 1) if _choice(by_stem, slot, words, index, n) is not None), 0)
@@ -331,20 +342,16 @@ def _choice(
     key, exact = tuple(w.stem for w in part), tuple(w.text for w in part)
     before = words[index - 1] if index else None
     graded = before is not None and (before.stem in _GRADES or before.stem in {*slot.words, *slot.about})
-    if len(exact[0]) == 1 and not graded and not (before and before.text[-1:].isdigit()):
+    counted = before is not None and before.text[-1:].isdigit()
+    if len(exact) == 1 == len(exact[0]) and not counted and not (graded and exact[0] in slot.choices):
         return None
-    return None if _is_idle(slot, part[0], length) else by_stem.get(key, by_stem.get(exact))
+    return by_stem.get(key, by_stem.get(exact))
 
 
 _GRADES = stem_set("level grade class type size option version mode")
 """Words that a lone letter may follow."""
 _SIGN_NAMES = {"_": "underscore", "-": "hyphen", ".": "dot", ",": "comma", ";": "semicolon", "/": "slash", "|": "pipe"}
 _NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
-
-
-def _is_idle(slot: Slot, word: Word, length: int) -> bool:
-    """One-letter choices count only as they are written."""
-    return length == 1 and len(word.text) == 1 and word.text not in slot.choices
 
 
 def _choice_fit(
@@ -359,6 +366,7 @@ def _choice_fit(
     role: Role | None = "from" if counted else "to" if asked else None
     span = Span("code", start, end, text[start - offset : end - offset], value, near=near, weak_role=role)
     score = 0.6 if slot.required else 0.5
+    score += 0.1 if asked or counted else 0.0
     score += 0.3 * overlap(near, frozenset(slot.words)) + _role_score(slot, span)
     return Fit(span, value, min(score, 1.0))
 
@@ -368,7 +376,8 @@ UNIT_SYMBOLS = {
     "yd": "yard", "nmi": "nautical_mile", "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound",
     "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
     "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",
-    "kb": "kilobyte", "tb": "terabyte", "ha": "hectare", "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
+    "kb": "kilobyte", "tb": "terabyte", "h": "hour", "s": "second", "min": "minute", "ha": "hectare", "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
     "F": "fahrenheit",
 }  # fmt: skip
 """International symbols of units."""
+_SYMBOL_OF = {stem(name): symbol for symbol, name in reversed(UNIT_SYMBOLS.items())}

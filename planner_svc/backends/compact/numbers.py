@@ -28,8 +28,9 @@ _TENS = {
     name: 10 * n
     for n, name in enumerate(["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"], 2)
 }
-_SMALL = {name: n for n, name in enumerate(_ONES)} | _TENS | {"dozen": 12}
+_SMALL = {name: n for n, name in enumerate(_ONES)} | _TENS
 _SCALES = {
+    "dozen": 12,
     "hundred": 100,
     "thousand": 1_000,
     "million": 1_000_000,
@@ -37,7 +38,7 @@ _SCALES = {
     "k": 1_000,
     "m": 1_000_000,
 }
-_ONE_WORD = "|".join(sorted((*_SMALL, "hundred", "thousand", "million", "billion"), key=len, reverse=True))
+_ONE_WORD = "|".join(sorted((*_SMALL, "dozen", "hundred", "thousand", "million", "billion"), key=len, reverse=True))
 
 NUMBER_WORD = rf"(?:{_ONE_WORD})(?:[\s-](?:and\s)?(?:{_ONE_WORD}))*"
 """Pattern of a number in words."""
@@ -51,7 +52,7 @@ MAX_DIGITS = 30
 def number(text: str) -> int | float | None:
     """The value of a number in digits (with a scale such as "2 million" or "3k") or in words; None for none."""
     low = text.strip().lower().replace("\u2212", "-")
-    match = re.fullmatch(rf"({DIGITS})\s?(k|m|hundred|thousand|million|billion)?", low)
+    match = re.fullmatch(rf"({DIGITS})\s?(k|m|dozen|hundred|thousand|million|billion)?", low)
     if match is None:
         return _in_words(low)
     plain = match[1].replace(",", "")
@@ -71,7 +72,7 @@ def _in_words(low: str) -> int | None:
             part += _SMALL[word]
         elif word in _SCALES:
             part = max(part, 1) * _SCALES[word]
-            if word != "hundred":
+            if word not in ("hundred", "dozen"):
                 total, part = total + part, 0
         else:
             return None

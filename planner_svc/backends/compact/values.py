@@ -32,6 +32,11 @@ MAX_SPANS = 80
 _QUOTED = re.compile(
     r"\"([^\"\n]{1,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
 )
+_TELLING = re.compile(
+    r"\b(?:text|sentence|message|note|title|headline|paragraph|phrase|following|quote|content)s?\s*:\s+"
+    r"(?P<told>[^\"'\u201c`\s][^\"\u201c`]{1,3000}?)\s*$",
+    re.IGNORECASE,
+)
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"']{2,500}[^\s<>\"'.,;:!?)]")
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
 _PHONE = re.compile(r"(?<![\w.])(?:\+\d[\d\s().-]{6,20}\d|0\d[\d\s()/-]{5,18}\d)(?![\w.]\d)")
@@ -103,7 +108,7 @@ class Span:
 def find_spans(text: str, now: datetime, *, month_first: bool = False) -> list[Span]:
     """Every value the text may hold, in order; they may overlap where the text can be read in several ways."""
     taken: list[Span] = []
-    for found in (_literals(text), _moments(text, now, month_first), _codes(text), _numbers(text)):
+    for found in (_literals(text), _told(text), _moments(text, now, month_first), _codes(text), _numbers(text)):
         taken += _free(found, taken)
     taken += [_counted(span) for span in taken if isinstance(span.value, Duration)]
     names = list(_names(text, taken))
@@ -129,6 +134,13 @@ def _literals(text: str) -> Iterator[Span]:
         spans = [Span(kind, m.start(), m.end(), m[0], m[0]) for m in pattern.finditer(text)]  # type: ignore[arg-type]
         found += _free((s for s in spans if kind != "phone" or _is_phone(s.text)), found)
     yield from found
+
+
+def _told(text: str) -> Iterator[Span]:
+    """What follows "the text:" to the end, as if it were quoted."""
+    match = _TELLING.search(text)
+    if match is not None and len(match["told"]) > 1:
+        yield Span("quoted", match.start("told"), match.end("told"), match["told"], match["told"])
 
 
 def _is_phone(text: str) -> bool:
@@ -157,7 +169,12 @@ def _codes(text: str) -> Iterator[Span]:
     for match in _CODE.finditer(text):
         code = match[0].rstrip(".:/+-")
         before = text[match.start() - 1 : match.start()]
-        if code and not before.isalnum() and before != "_" and _is_code(code, text):
+        pair = re.fullmatch(r"([A-Z]{3,})[-/\u2013]([A-Z]{3,})", code)
+        if pair:
+            for group, end in ((1, "from"), (2, "to")):
+                first, last = (match.start() + place for place in pair.span(group))
+                yield Span("code", first, last, pair[group], pair[group], weak_role=end)  # type: ignore[arg-type]
+        elif code and not before.isalnum() and before != "_" and _is_code(code, text):
             yield Span("code", match.start(), match.start() + len(code), code, code)
 
 
@@ -233,7 +250,7 @@ def _phrases(text: str, taken: list[Span]) -> Iterator[Span]:
     run: list[Word] = []
     for word in [*words_of(text), None]:
         joined = word is not None and (not run or re.fullmatch(r"\s+", text[run[-1].end : word.start]) is not None)
-        usable = word is not None and _is_content(word, taken)
+        usable = word is not None and _is_content(word, taken) and not (not run and _is_verb(text, word))
         if run and not (joined and usable):
             yield from _runs(text, run, taken)
             run = []
@@ -253,6 +270,14 @@ def _runs(text: str, run: list[Word], taken: Sequence[Span]) -> Iterator[Span]:
 
 
 _ARTICLES = word_set("the a an our my your their his her its some any")
+
+
+def _is_verb(text: str, word: Word) -> bool:
+    """What somebody does: "do you sell"."""
+    return (
+        re.search(r"\b(?:you|we|they|i|people)\s+$", text[max(word.start - 8, 0) : word.start], re.IGNORECASE)
+        is not None
+    )
 
 
 def _is_content(word: Word, taken: list[Span]) -> bool:
@@ -316,6 +341,8 @@ def _grouped(text: str, spans: list[Span]) -> list[Span]:
             if _COORDINATED.fullmatch(text, span.end, other.start):
                 count += not result[index].group
                 group = result[index].group or count
+                if re.search(r"\bbetween\s+(?:the\s+)?$", text[: result[index].start][-13:], re.IGNORECASE):
+                    other = replace(other, role="to")
                 result[index] = replace(result[index], group=group)
                 result[later] = replace(other, group=group)
             break
