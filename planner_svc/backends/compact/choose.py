@@ -75,7 +75,7 @@ class Signals:
 
 
 WEIGHTS = Signals(
-    meaning=4.0, retrieved=2.5, explained=3.8, answers=3.3, acts=0.4, steps=-1.4, missing=-2.1, torn=-1.1, parts=-4.1
+    meaning=5.8, retrieved=3.2, explained=4.5, answers=4.5, acts=1.5, steps=-2.1, missing=-3.6, torn=-1.6, parts=-6.3
 )
 """How much each signal counts.
 

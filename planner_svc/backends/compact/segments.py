@@ -8,30 +8,12 @@ from planner_svc.backends.compact.text import STOP, Word, words_of
 from planner_svc.backends.compact.values import HARD, Role, Span
 from services.contracts.api import Clause
 
-MAX_CLAUSES = 8
+MAX_PARTS = 8
 MAX_MERGED = 3
 MAX_CHARS = 4_000
 THING = 0.6
 
-_REQUEST = re.compile(
-    r"(?:(?:and|but|so|then|also|please|kindly|first|finally|now|or)\s*,?\s+)*(?:what|what's|which|when|where|who|whose|how|why|is|are|"
-    r"was|were|do|does|did|has|have|can|could|will|would|should|may|i\s+(?:need|want|would)|i'd|we\s+(?:need|want|would)|"
-    r"let\s+me|tell|give|show|find|get|list|check|convert|calculate|compute|count|look|search|translate|compare|add|"
-    r"book|create|make|order|cancel|delete|remove|remind|put|set|change|update|move|schedule|format|write|send|call|"
-    r"reserve|mark|rename|register|buy|place|fetch|estimate|summari[sz]e|analy[sz]e|validate|verify|name|on\s+which|in\s+which|"
-    r"at\s+what|from\s+which|to\s+which|for\s+which)\b",
-    re.IGNORECASE,
-)
-_FRAGMENT = re.compile(
-    r"(?:and\s+|or\s+)?(?:in|on|at|for|from|to|of|with|by|about|near)\s+(?!(?:which|what|how|whom?|when)\b)",
-    re.IGNORECASE,
-)
-"""What continues the part before it: "and in Spain?"."""
 _SENTENCE_END = re.compile(r"(?<=[a-z0-9)\"”][.?!])\s+(?=[A-Z\"“])")
-_SUBORDINATE = re.compile(
-    r"(?:when|if|while|given|since|as|because|after|before)\s+(?!is\b|are\b|was\b|do\b|does\b|did\b|will\b)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,30 +29,18 @@ class Segment:
     spans: tuple[Span, ...]
 
 
-def cut(query: str, clauses: Sequence[Clause]) -> list[list[tuple[int, int]]]:
-    """The clauses' places, statements joined to the question they belong to; each entry keeps its clauses' places.
-
-    "I weigh 12 stone" asks for nothing: it belongs to the question after it, or before it where none follows.
-    """
-    if len(clauses) > 1 and clauses[-1].start <= clauses[0].start:
-        clauses = clauses[:-1]  # the whole request, which retrieval counts as one more clause
+def cut(query: str, clauses: Sequence[Clause]) -> list[tuple[int, int]]:
+    """The places of the parts: clauses and the sentences in them. Which of them belong together is decided later."""
+    clauses = _without_whole(clauses)
     places = [(c.start, min(c.end, MAX_CHARS)) for c in clauses if c.start < min(c.end, MAX_CHARS)]
     places = places or [(0, min(len(query), MAX_CHARS))]
-    places = [sentence for place in places for sentence in _sentences(query, *place)]
-    joined: list[list[tuple[int, int]]] = []
-    waiting: list[tuple[int, int]] = []
-    for place in places:
-        waiting.append(place)
-        if _asks_something(query[slice(*place)]):
-            joined.append(waiting)
-            waiting = []
-    if waiting and joined:
-        joined[-1] += waiting
-    elif waiting:
-        joined.append(waiting)
-    return joined[: MAX_CLAUSES - 1] + [[p for entry in joined[MAX_CLAUSES - 1 :] for p in entry]] * (
-        len(joined) >= MAX_CLAUSES
-    )
+    found = [sentence for place in places for sentence in _sentences(query, *place)]
+    return found if len(found) <= MAX_PARTS else [*found[: MAX_PARTS - 1], (found[MAX_PARTS - 1][0], found[-1][1])]
+
+
+def _without_whole(clauses: Sequence[Clause]) -> Sequence[Clause]:
+    """Retrieval counts the whole request as one more clause."""
+    return clauses[:-1] if len(clauses) > 1 and clauses[-1].start <= clauses[0].start else clauses
 
 
 def _sentences(query: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -83,23 +53,17 @@ def _sentences(query: str, start: int, end: int) -> list[tuple[int, int]]:
     return [*found, (start, end)]
 
 
-def _asks_something(text: str) -> bool:
-    stripped = text.strip()
-    if stripped.endswith("?") and not _FRAGMENT.match(stripped):
-        return True
-    return _REQUEST.match(stripped) is not None and _SUBORDINATE.match(stripped) is None
-
-
 def segments(
     query: str, clauses: Sequence[Clause], spans: Sequence[Span]
 ) -> tuple[list[Segment], int, list[list[int]]]:
     """Every run of up to ``MAX_MERGED`` neighbouring parts; how many parts there are; and each part's clauses."""
     parts = cut(query, clauses)
-    members = [[i for i, c in enumerate(clauses) if any(c.start < e and s < c.end for s, e in part)] for part in parts]
+    clauses = _without_whole(clauses)
+    members = [[i for i, c in enumerate(clauses) if c.start < end and start < c.end] for start, end in parts]
     found = []
     for first in range(len(parts)):
         for last in range(first, min(first + MAX_MERGED, len(parts))):
-            start, end = parts[first][0][0], parts[last][-1][1]
+            start, end = parts[first][0], parts[last][1]
             inside = [span for span in spans if start <= span.start and span.end <= end]
             text = query[start:end]
             found.append(
@@ -112,7 +76,7 @@ def with_roles(query: str, spans: Sequence[Span]) -> list[Span]:
     """Two values of one kind are likely two ends of a pair: the second is "to" where nothing says otherwise."""
     result = list(spans)
     for kind in ("code", "name", "quoted"):
-        places = [i for i, span in enumerate(result) if span.kind == kind]
+        places = [i for i, span in enumerate(result) if span.kind == kind and span.unit != "noun"]
         if len(places) == 1 and _leads_to(query, result[places[0]]):
             _hint(result, places[0], "to")
         if len(places) != 2:
@@ -125,6 +89,9 @@ def with_roles(query: str, spans: Sequence[Span]) -> list[Span]:
             known = ("from", "to")
         _hint(result, places[0], known[0] or ("from" if known[1] == "to" else "to"))
         _hint(result, places[1], known[1] or ("from" if known[0] == "to" else "to"))
+    for place, span in enumerate(result):
+        same = next((o for o in result if span.unit == "noun" and o is not span and o.start == span.start), span)
+        result[place] = replace(span, role=same.role, weak_role=same.weak_role)
     return result
 
 
