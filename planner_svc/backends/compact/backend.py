@@ -75,6 +75,7 @@ class CompactBackend:
         jargon = frozenset(word for profile in profiles for word in profile.jargon)
         spans = [s for s in find_spans(text, now, month_first=american) if not _is_jargon(s, text, jargon)]
         known = frozenset(word for profile in profiles for word in profile.vocabulary)
+        spans = [s for s in spans if s.unit != "noun" or stems(s.text)[-1:] != [*known.intersection(stems(s.text)[-1:])]]
         choices = _choices(profiles, text)
         spans = [s for s in spans if s.kind not in ("phrase", "name") or not any(s.overlaps(c) for c in choices)]
         return [*choices, *(replace(s, kind="thing") if _is_thing(s, known) else s for s in spans)]

@@ -226,6 +226,8 @@ class Composer:
         best: Output | None = None
         for producer, link in self._candidates(call.profile, slot, banned):
             strength = min(link.score + self._mentioned(link), 1.0)
+            if _is_free(slot) and strength < STRONG:
+                continue
             if best is not None and strength < best.score - 0.15:
                 break
             made = self._derived(producer, left, depth + 1, banned, slot.role)

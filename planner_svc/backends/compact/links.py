@@ -64,8 +64,9 @@ def _score(producer: Profile, consumer: Profile, field: Field, slot: Slot) -> fl
     if core and core == field.words:
         name = 1.0
     else:
-        back = overlap(field.words, frozenset(core) | slot.about)
-        name = 0.6 * overlap(telling, frozenset(field.words) | field.about | holder) + 0.4 * back
+        told = overlap(telling, frozenset(field.words) | field.about | holder)
+        own = frozenset(field.words) - _GENERIC
+        name = 0.6 * told + 0.4 * (overlap(own, frozenset(core) | slot.about) if own else told)
     about = overlap(slot.about - _ROLE_WORDS - _GENERIC, field.about | frozenset(field.words))
     score = 0.55 * name + 0.3 * about
     if score > 0.2 and slot.specific and _examples_fit(consumer, field, slot):

@@ -22,6 +22,8 @@ def spread(spans: Sequence[Span], used: Sequence[Span]) -> Iterator[Rows]:
     left = [s for s in hard if s.kind != "list" and (s.group or not any(s.overlaps(other) for other in used))]
     for kind in list(dict.fromkeys(_kind(span) for span in left))[:MAX_KINDS]:
         anchors = _apart([span for span in hard if _kind(span) == kind])
+        if {anchor.role for anchor in anchors} == {"from", "to"} and len(anchors) == 2:
+            continue  # the ends of one pair
         taken = max(len([a for a in anchors if any(a.overlaps(other) for other in used)]), 1)
         yield from _rows(spans, anchors, taken)
     lists = _apart([span for span in hard if span.kind == "list"])

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.dates import DateReader, Duration, Moment
 from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, stem, word_set, words_of
+from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, singular, stem, word_set, words_of
 
 Kind = Literal[
     "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list",
@@ -54,6 +54,7 @@ _NAME = re.compile(
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n\s*)$")
 _OWNER = re.compile(r"(?<=\w)['\u2019]s?(?=\s+[A-Z]{2,}\b)")
 """Where a name ends that something in capitals belongs to."""
+_NOUN_AFTER = re.compile(r"\s+([a-z]{3,})\b")
 _STANDS_ALONE = re.compile(r"\s*\?|\s+[-\u2013]\s|,?\s+(?:and|or|&|vs\.?|to)\s+[A-Z]")
 """What follows a name that begins a sentence, but hardly an imperative."""
 _SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
@@ -82,7 +83,7 @@ class Span:
         value: What it means: text, a number, a ``Moment``, a ``Duration`` or a list of texts or numbers.
         unit: Stem of what is counted or measured ("12 stone"); for compass points the coordinate's name; "sum" for a
             moment that was added up, "term" for the one that something is added to, "part" for a phrase inside a
-            longer one, "named" for one with an article.
+            longer one, "named" for one with an article, "noun" for a name with the noun after it ("Danish krone").
         role: Which end of a pair the words before it say it is ("from", "to").
         weak_role: The same, only guessed from its place.
         near: Stems of the words around it, nearest first.
@@ -239,6 +240,10 @@ def _names(text: str, taken: list[Span]) -> Iterator[Span]:
             else:
                 break
         end = next((start + m.start() for m in _OWNER.finditer(text[start:end])), end)
+        noun = _NOUN_AFTER.match(text, end)
+        if noun is not None and start < end and noun[1].lower() not in STOP | NOT_NAMES and end == match.end():
+            whole = f"{text[start:end]} {singular(noun[1])}"
+            yield from _free([Span("name", start, noun.end(), text[start : noun.end()], whole, unit="noun")], taken)
         part = re.sub(r"['\u2019]s$|[.'\u2019-]+$", "", text[start:end])
         yield from _free(
             [Span("name", start, start + len(part), part, part)] if len(part) > 1 and part[0].isupper() else [], taken
@@ -341,7 +346,8 @@ def _grouped(text: str, spans: list[Span]) -> list[Span]:
             if _COORDINATED.fullmatch(text, span.end, other.start):
                 count += not result[index].group
                 group = result[index].group or count
-                if re.search(r"\bbetween\s+(?:the\s+)?$", text[: result[index].start][-13:], re.IGNORECASE):
+                ends = text[span.end : other.start].strip().lower() == "and"
+                if ends and re.search(r"\bbetween\s+(?:the\s+)?$", text[: result[index].start][-13:], re.IGNORECASE):
                     other = replace(other, role="to")
                 result[index] = replace(result[index], group=group)
                 result[later] = replace(other, group=group)
