@@ -105,7 +105,7 @@ class Composer:
         self._text = text
         self._offset = offset
         self._stems = frozenset(word.stem for word in words)
-        self._given = list(given)
+        self.given = list(given)
         self._preferred = preferred
         self._budget = 0
         self._without: Sequence[Span] = ()
@@ -242,7 +242,10 @@ class Composer:
                 score += 0.1
             if best is None or score > best.score:
                 best = Output(made, link.field, score)
-        return best or self._from_given(call, slot)
+        given = self._from_given(call, slot)
+        if best is None or (given is not None and any(part in self.given for part in best.call.calls())):
+            return given  # what an earlier call answers needs no call that looks it up again
+        return best
 
     def _derived(
         self, producer: Profile, free: list[Span], depth: int, banned: frozenset[str], role: Role | None
@@ -271,7 +274,7 @@ class Composer:
     def _from_given(self, call: Call, slot: Slot) -> Output | None:
         """An output of an earlier part's call: what "it" and "there" stand for."""
         best: Output | None = None
-        for other in reversed(self._given):
+        for other in reversed(self.given):
             for link in self._links.between(other.profile, call.profile, slot):
                 if link.score >= 0.45 and (best is None or link.score > best.score + 0.05):
                     best = Output(other, link.field, link.score * 0.8)

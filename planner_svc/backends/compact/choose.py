@@ -15,7 +15,7 @@ from planner_svc.backends.compact.links import Links
 from planner_svc.backends.compact.profile import Effect, Library, Profile
 from planner_svc.backends.compact.segments import Segment, weights
 from planner_svc.backends.compact.spread import spread
-from planner_svc.backends.compact.text import split_name, stem, stem_set
+from planner_svc.backends.compact.text import split_name, stem, stem_set, stems
 from planner_svc.backends.compact.values import HARD, Span
 
 MAX_SINKS = 14
@@ -169,21 +169,24 @@ class Chooser:
 
     def variants(self, segment: Segment, question: Question, profile: Profile, composer: Composer) -> Iterator[Choice]:
         """The call, and where values are coordinated also a call for each of them."""
-        single = composer.compose(profile, segment.spans)
-        yield self._valued(segment, question, (single,))
-        for rows in spread(segment.spans, single.used):
-            calls = tuple(composer.compose(profile, row, _left_out(segment.spans, row)) for row in rows)
-            yield self._valued(segment, question, calls)
+        spans = [span for span in segment.spans if not _names_the_api(profile, span)]
+        single = composer.compose(profile, spans)
+        yield self._valued(segment, question, (single,), composer.given)
+        for rows in spread(spans, single.used):
+            calls = tuple(composer.compose(profile, row, _left_out(spans, row)) for row in rows)
+            yield self._valued(segment, question, calls, composer.given)
 
-    def _valued(self, segment: Segment, question: Question, calls: tuple[Call, ...]) -> Choice:
+    def _valued(self, segment: Segment, question: Question, calls: tuple[Call, ...], given: Sequence[Call]) -> Choice:
         gained, total = explained(segment, calls)
-        signals = self._signals(segment, question, calls, gained)
+        signals = self._signals(segment, question, calls, gained, given)
         return Choice(segment, question, calls, signals, _utility(signals), gained / total if total else 0.0)
 
-    def _signals(self, segment: Segment, question: Question, calls: tuple[Call, ...], gained: float) -> Signals:
+    def _signals(
+        self, segment: Segment, question: Question, calls: tuple[Call, ...], gained: float, given: Sequence[Call]
+    ) -> Signals:
         profile = calls[0].profile
         reads = profile.effect in ("read", "compute")
-        steps = {id(call): call for top in calls for call in top.calls()}
+        steps = {id(call): call for top in calls for call in top.calls() if call not in given}
         return Signals(
             meaning=self._meaning(profile, segment),
             retrieved=self._retrieved(profile, segment),
@@ -194,6 +197,11 @@ class Chooser:
             missing=sum(len(call.missing) for call in calls),
             torn=len(calls) == 1 and _tears(calls[0]),
         )
+
+
+def _names_the_api(profile: Profile, span: Span) -> bool:
+    """Whether a phrase says what is asked of the API: then it is no value for it, or for those that feed it."""
+    return span.kind == "phrase" and profile.vocabulary.issuperset(stems(span.text))
 
 
 def _utility(signals: Signals) -> float:
