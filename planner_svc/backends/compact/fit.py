@@ -24,6 +24,8 @@ _BASE = {
     "url": 0.25,
     "phone": 0.2,
 }
+RIVAL = 0.6
+KIN = 0.45
 _NAMING = stem_set("name query q search title keyword term product item thing")
 _KIND_WORDS = {
     "email": frozenset({"email", "mail", "e"}),
@@ -60,7 +62,8 @@ class Fitter:
     ) -> None:
         self._given = {"".join(split_name(name)): value for name, value in (given or {}).items()}
         self._library = library
-        self._entities = {slot.text for profile in profiles for slot in profile.slots if "name" in slot.words}
+        self._entities = {slot.samples for profile in profiles for slot in profile.slots if slot.samples}
+        self._kinships: dict[tuple[str, tuple[str, ...]], float] = {}
         self._zone = zone
         self._known: dict[tuple[int, Span], Fit | None] = {}
         self._named: dict[tuple[int, str, int], list[Fit]] = {}
@@ -182,10 +185,19 @@ class Fitter:
     def _meaning(self, slot: Slot, span: Span) -> float:
         """Whether the text is one of what the argument is about, rather than of what others are about."""
         text = span.text[:100]
-        own = self._library.similarity(text, slot.text)
-        other = max((self._library.similarity(text, entity) for entity in self._entities), default=own)
-        rival = 0.5 * max(other - own, 0.0) if span.kind in ("name", "thing") else 0.0
-        return 0.45 * min(max(own - 0.1, 0.0), 0.6) - rival
+        own = self._kinship(text, slot.samples or (slot.text,))
+        other = max((self._kinship(text, samples) for samples in self._entities), default=own)
+        rival = RIVAL * max(other - own, 0.0) if span.kind in ("name", "thing", "phrase") else 0.0
+        common = span.kind in ("phrase", "thing") and slot.samples and own < KIN
+        strange = 0.35 if common and all(sample[:1].isupper() for sample in slot.samples[1:]) else 0.0
+        return 0.45 * min(max(own - 0.1, 0.0), 0.6) - rival - strange
+
+    def _kinship(self, text: str, samples: tuple[str, ...]) -> float:
+        """How near a text is to the nearest of what an argument names."""
+        key = (text, samples)
+        if key not in self._kinships:
+            self._kinships[key] = max(self._library.similarity(text, sample) for sample in samples)
+        return self._kinships[key]
 
     def _form(self, slot: Slot, span: Span) -> float:
         """Whether the text looks like the argument's examples. Free text need not."""
@@ -193,8 +205,8 @@ class Fitter:
             return 0.15 if span.kind == "code" else 0.0
         if all("9" in example for example in slot.shapes) and not any(c.isdigit() for c in str(span.value)):
             return -0.35
-        if span.kind in ("phrase", "thing"):  # where the examples are names, a noun is none, and the other way round
-            return -0.35 if all(example[:1] == "A" for example in slot.shapes) else 0.0
+        if span.kind in ("phrase", "thing"):
+            return 0.0
         if span.kind in ("name", "code") and not slot.patterned and all(example.islower() for example in slot.shapes):
             return -0.2
         if span.kind == "code" and not slot.patterned and all(set(example) <= set("Aa ") for example in slot.shapes):

@@ -5,7 +5,7 @@ Profiles depend on the API alone, so they are kept by its content hash and share
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from services.encoder import Encoder, Vectors
 MAX_FIELDS = 120
 MAX_NESTING = 5
 MAX_MEMBERS = 30
+MAX_SAMPLES = 3
 
 _FROM = word_set("from origin source start first departure begin since after earliest min minimum lowest")
 _TO = word_set("to destination target end second arrival until before latest into max maximum highest")
@@ -77,10 +78,13 @@ class Slot:
     patterned: bool
     paging: bool
     choices: tuple[JsonValue, ...]
+    examples: tuple[str, ...]
     shapes: frozenset[str]
     text: str
     children: tuple["Slot", ...] = ()
     """The members of an object, or of the objects of a list."""
+    samples: tuple[str, ...] = ()
+    """For free text that names something: what it names, and examples of it, the answer's own among them."""
 
     @property
     def required(self) -> bool:
@@ -138,6 +142,7 @@ def read_profile(api: Api) -> Profile:
     slots = tuple(_slot(schemas, p, api.definitions, noun) for p in api.parameters if not _is_protocol(p))
     response = Node(api.response.json_schema, api.definitions)
     fields = tuple(_fields(schemas, response, noun))
+    slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in slots)
     title = frozenset(stems(f"{' '.join(split_name(api.name))} {api.summary} {' '.join(api.tags)} {noun}"))
     own = [*stems(api.description), *(w for f in fields for w in (*f.words, *f.about))]
     own += [word for slot in slots for word in (*slot.words, *slot.about)]
@@ -201,10 +206,19 @@ def _slot(
         patterned=any("pattern" in s or "format" in s for branch in schemas.branches(node) for s in branch),
         paging=parameter.name.lower() in _PAGING,
         choices=choices,
+        examples=tuple(e[:100] for e in examples if isinstance(e, str)),
         shapes=frozenset(shape(e) for e in examples if isinstance(e, str)),
         text=text,
         children=_children(schemas, item, noun) if not depth else (),
     )
+
+
+def _samples(slot: Slot, fields: Sequence[Field]) -> tuple[str, ...]:
+    names = set(slot.words) & {"name", *_SEARCH}
+    if slot.specific or slot.choices or slot.temporal or "string" not in slot.kinds or not names:
+        return ()
+    shown = [str(e) for f in fields if f.words in (slot.words, ("name",)) for e in f.examples[:1]]
+    return tuple(dict.fromkeys([slot.text, *slot.examples[:MAX_SAMPLES], *shown[:MAX_SAMPLES]]))
 
 
 def _is_specific(schemas: Schemas, node: Node) -> bool:
