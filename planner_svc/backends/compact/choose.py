@@ -19,7 +19,8 @@ from planner_svc.backends.compact.text import split_name, stem, stem_set, stems
 from planner_svc.backends.compact.values import HARD, Span
 
 MAX_SINKS = 14
-MAX_VARIANTS = 6
+CONFIRMS = 0.7
+"""How well the answer of a call that changes something fits: it says what was done."""
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": stem_set(
@@ -58,7 +59,7 @@ class Signals:
         answers: How well a field of the answer fits what is asked for.
         acts: Whether a change is asked for and made, or neither.
         steps: Calls besides the one that answers.
-        missing: Required arguments without a value.
+        missing: Share of the required arguments that have no value.
         torn: Whether values joined by "and" went into arguments that are no pair.
         parts: 1: dividing a request has its price, too.
     """
@@ -75,7 +76,7 @@ class Signals:
 
 
 WEIGHTS = Signals(
-    meaning=5.8, retrieved=3.2, explained=4.5, answers=4.5, acts=1.5, steps=-2.1, missing=-3.6, torn=-1.6, parts=-6.3
+    meaning=5.8, retrieved=3.2, explained=4.5, answers=4.5, acts=2.0, steps=-2.1, missing=-3.6, torn=-1.6, parts=-6.3
 )
 """How much each signal counts.
 
@@ -191,12 +192,16 @@ class Chooser:
             meaning=self._meaning(profile, segment),
             retrieved=self._retrieved(profile, segment),
             explained=gained,
-            answers=self.answerer.score(calls[0], question) if reads else 0.4,
+            answers=self.answerer.score(calls[0], question) if reads else CONFIRMS,
             acts=float(asks_for_action(segment.text) != reads),
             steps=len(steps) - 1,
-            missing=sum(len(call.missing) for call in calls),
+            missing=max(_missing_share(call) for call in calls),
             torn=len(calls) == 1 and _tears(calls[0]),
         )
+
+
+def _missing_share(call: Call) -> float:
+    return len(call.missing) / max(sum(slot.required for slot in call.profile.slots), 1)
 
 
 def _names_the_api(profile: Profile, span: Span) -> bool:
