@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, reject, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 from starlette.testclient import TestClient
@@ -42,5 +43,8 @@ def test_no_request_is_answered_with_a_server_error(case: Any, client: TestClien
     request.pop("cookies")  # the service reads none
     if isinstance(request.get("data"), str | bytes):
         request["content"] = request.pop("data")
-    response = client.request(**request)
+    try:
+        response = client.request(**request)
+    except httpx2.InvalidURL:  # longer than the client sends
+        reject()
     case.validate_response(response, checks=CHECKS)
