@@ -5,7 +5,7 @@ fed by another API whose own arguments can be filled from the values left over; 
 value nothing else uses.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -16,7 +16,7 @@ from planner_svc.backends.compact.links import Link, Links
 from planner_svc.backends.compact.objects import build
 from planner_svc.backends.compact.profile import Field, Profile, Slot
 from planner_svc.backends.compact.segments import with_roles
-from planner_svc.backends.compact.text import Word, stem, stem_set
+from planner_svc.backends.compact.text import Word, stem, stem_set, stems
 from planner_svc.backends.compact.values import HARD, Role, Span
 
 MAX_DEPTH = 4
@@ -27,8 +27,9 @@ OPTIONAL = 0.6
 LEFTOVER = 0.45
 _GENERIC = stem_set("code id name number key text value")
 _SEARCHED = stem_set("name query q search text title keyword term")
-OPTIONAL_LINK = 0.65
+DETOUR = 0.1
 MAX_PRODUCERS = 8
+RELEVANT = 0.15
 MAX_DERIVED = 60
 
 
@@ -86,6 +87,7 @@ class Composer:
         words: its words.
         given: calls composed for earlier parts, whose outputs may be used.
         preferred: pairs (producer id, consumer id) that similar demos show.
+        relevance: how near each API is to that part, by id: what it says names the kind of thing that feeds others.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Composer:
         words: Sequence[Word],
         given: Sequence[Call] = (),
         preferred: frozenset[tuple[str, str]] = frozenset(),
+        relevance: Mapping[str, float] | None = None,
     ) -> None:
         self._fitter = fitter
         self._links = links
@@ -107,6 +110,7 @@ class Composer:
         self._stems = frozenset(word.stem for word in words)
         self.given = list(given)
         self._preferred = preferred
+        self._relevance = relevance or {}
         self._budget = 0
         self._without: Sequence[Span] = ()
         self._known: dict[tuple[str, tuple[int, ...], int, Role | None], tuple[list[Span], Call]] = {}
@@ -135,7 +139,9 @@ class Composer:
             self._produce(call, free, fits, depth, banned, made)
         self._take(call, fits, WEAK, 2.0)
         if depth == 0:
-            self._use_leftovers(call, free, fits, banned, made)
+            self._use_leftovers(call, fits)
+            if not call.arguments:
+                self._feed_optional(call, free, banned)
         _infer_units(call)
         call.missing = [slot.name for slot in profile.slots if slot.required and slot.name not in call.arguments]
         return call
@@ -146,10 +152,17 @@ class Composer:
         for order, slot in enumerate(profile.slots):
             fits = [fit for span in free if (fit := self._fitter.fit(profile, slot, span))]
             named = self._fitter.choices(slot, self._text, self._offset)
+            named = [fit for fit in named if slot.required or not self._asks_for(profile, fit)]
             fits += [fit for fit in named if not any(fit.span.overlaps(span) for span in self._without)]
             bonus = 0.05 if slot.required else 0.0
             found += [(-(fit.score + bonus), fit.span.start, order, slot, fit) for fit in fits]
         return [(slot, fit) for _, _, _, slot, fit in sorted(found, key=lambda entry: entry[:3])]
+
+    def _asks_for(self, profile: Profile, fit: Fit) -> bool:
+        """Whether a listed value names what is asked for ("the price") rather than what is chosen ("by price")."""
+        before = self._text[: max(fit.span.start - self._offset, 0)].rstrip().lower()
+        fields = {field.words for field in profile.fields}
+        return tuple(stems(str(fit.value))) in fields and not before.endswith("by")
 
     def _take(self, call: Call, fits: Iterable[tuple[Slot, Fit]], required: float, optional: float) -> None:
         """Fill open arguments with the best values that are left, each used once."""
@@ -235,8 +248,9 @@ class Composer:
                 continue
             score = (
                 strength * (0.2 + 0.8 * _grip(made))
-                - 0.08 * (len(made.calls()) - 1)
+                - DETOUR * (len(made.calls()) - 1)
                 + 0.12 * len([s for s in made.used if s.kind in HARD])
+                + RELEVANT * self._relevance.get(producer.api.id, 0.0)
             )
             if (producer.api.id, call.profile.api.id) in self._preferred:
                 score += 0.1
@@ -284,29 +298,24 @@ class Composer:
         """More where the request names the field ("how heavy" for a weight)."""
         return 0.25 if (self._stems - _GENERIC) & set(link.field.words) else 0.0
 
-    def _use_leftovers(
-        self,
-        call: Call,
-        free: list[Span],
-        fits: Sequence[tuple[Slot, Fit]],
-        banned: frozenset[str],
-        made: list[tuple[Role | None, Call]],
-    ) -> None:
-        """Give optional arguments the values that nothing has used so far, or what other calls make of them."""
+    def _use_leftovers(self, call: Call, fits: Sequence[tuple[Slot, Fit]]) -> None:
+        """Give optional arguments the values that nothing has used so far."""
         said = [
             (slot, fit)
             for slot, fit in fits
             if fit.span.kind in HARD and (fit.score >= 0.55 or slot.choices or slot.kinds != {"string"})
         ]
         self._take(call, said, WEAK, LEFTOVER)
+
+    def _feed_optional(self, call: Call, free: list[Span], banned: frozenset[str]) -> None:
+        """A call that nothing was said to may still get a date or a code that other calls make of what was said."""
         for slot in call.profile.slots:
-            left = [s for s in free if s.kind in HARD and not any(s.overlaps(used) for used in call.used)]
-            said_only = slot.required or slot.paging or not (slot.temporal or slot.specific) or slot.kinds != {"string"}
-            if said_only or slot.name in call.arguments or not left or self._budget <= 0:
+            fed = slot.temporal or slot.specific
+            if slot.paging or not fed or slot.kinds != {"string"} or call.arguments or self._budget <= 0:
                 continue
-            output = self._from_new(call, slot, left, 1, banned)
-            if output is not None and output.score >= OPTIONAL_LINK and output.call.used:
-                self._feed(call, slot, output, made)
+            output = self._from_new(call, slot, free, 1, banned)
+            if output is not None and output.call.used:
+                self._feed(call, slot, output, [])
 
 
 def _is_free(slot: Slot) -> bool:
@@ -315,9 +324,12 @@ def _is_free(slot: Slot) -> bool:
 
 
 def _echoes(call: Call, field: Field) -> bool:
-    """Whether an output is but the one value the call was given."""
+    """Whether an output is but the one value the call was given, or the default of one it was not given."""
     said = [name for name, argument in call.arguments.items() if isinstance(argument, Said)]
-    return field.name in said and len(call.arguments) == 1
+    if field.name in said and len(call.arguments) == 1:
+        return True
+    slot = next((slot for slot in call.profile.slots if slot.name == field.name), None)
+    return slot is not None and slot.name not in call.arguments and "default" in slot.parameter.json_schema
 
 
 def _grip(call: Call) -> float:

@@ -24,7 +24,7 @@ _BASE = {
     "url": 0.25,
     "phone": 0.2,
 }
-RIVAL = 0.6
+RIVAL = 1.0
 KIN = 0.45
 _NAMING = stem_set("name query q search title keyword term product item thing")
 _KIND_WORDS = {
@@ -388,7 +388,8 @@ UNIT_SYMBOLS = {
     "yd": "yard", "nmi": "nautical_mile", "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound",
     "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
     "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",
-    "kb": "kilobyte", "tb": "terabyte", "h": "hour", "s": "second", "min": "minute", "ha": "hectare", "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
+    "kb": "kilobyte", "tb": "terabyte", "h": "hour", "s": "second", "min": "minute", "ha": "hectare",
+    "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
     "F": "fahrenheit",
 }  # fmt: skip
 """International symbols of units."""

@@ -157,7 +157,7 @@ def read_profile(api: Api) -> Profile:
         noun=noun,
         title=title,
         vocabulary=title | frozenset(own),
-        jargon=frozenset(re.findall(r"\b[A-Z]{2,6}\b", prose)),
+        jargon=frozenset(re.findall(r"\b(?:[A-Z]{2,6}|[a-z]+-\d)\b", prose)),
         effect=_effect(api),
         schemas=schemas,
         response=response,

@@ -54,7 +54,7 @@ _NAME = re.compile(
 _SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n\s*)$")
 _OWNER = re.compile(r"(?<=\w)['\u2019]s?(?=\s+[A-Z]{2,}\b)")
 """Where a name ends that something in capitals belongs to."""
-_NOUN_AFTER = re.compile(r"\s+([a-z]{3,})\b")
+_NOUN_AFTER = re.compile(r"\s+([a-z]{3,}(?<!ly))(?=\s*(?:[,.;:?!)]|$)|\s+(?:and|or|to|in|into|for|is|are|as)\b)")
 _STANDS_ALONE = re.compile(r"\s*\?|\s+[-\u2013]\s|,?\s+(?:and|or|&|vs\.?|to)\s+[A-Z]")
 """What follows a name that begins a sentence, but hardly an imperative."""
 _SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY"}
