@@ -1,5 +1,6 @@
 """The compact backend: values, calls and references found by rules and one small encoder, in milliseconds on a CPU."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +24,10 @@ from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
 from services.encoder import Encoder
 
-MIN_CONFIDENCE = 0.35
+MIN_CONFIDENCE = 0.5
+EVEN = 0.5
+SCALE = 2.0
+MAX_UTILITY = 100.0
 MAX_CANDIDATES = 48
 MAX_WORDS = 400
 MAX_ALTERNATIVES = 4
@@ -75,7 +79,9 @@ class CompactBackend:
         jargon = frozenset(word for profile in profiles for word in profile.jargon)
         spans = [s for s in find_spans(text, now, month_first=american) if not _is_jargon(s, text, jargon)]
         known = frozenset(word for profile in profiles for word in profile.vocabulary)
-        spans = [s for s in spans if s.unit != "noun" or stems(s.text)[-1:] != [*known.intersection(stems(s.text)[-1:])]]
+        spans = [
+            s for s in spans if s.unit != "noun" or stems(s.text)[-1:] != [*known.intersection(stems(s.text)[-1:])]
+        ]
         choices = _choices(profiles, text)
         spans = [s for s in spans if s.kind not in ("phrase", "name") or not any(s.overlaps(c) for c in choices)]
         return [*choices, *(replace(s, kind="thing") if _is_thing(s, known) else s for s in spans)]
@@ -156,9 +162,8 @@ def _drafted(chooser: Chooser, ranked: list[list[Choice]]) -> PlanDraft:
 
 
 def confidence_of(choices: Sequence[Choice]) -> float:
-    """How likely the first choice is right: what it explains, how relevant it is and how its arguments fit."""
+    """How likely the first choice is what was asked for: what speaks for it are log-odds, but for a scale."""
     first = choices[0]
-    filled = sum(call.quality for call in first.calls) / len(first.calls)
     if not first.explained:
         return 0.0
-    return min(max(0.55 * first.explained + min(first.signals.meaning, 0.4) + 0.15 * filled - 0.1, 0.0), 1.0)
+    return 1 / (1 + math.exp((EVEN - min(first.utility, MAX_UTILITY)) / SCALE))

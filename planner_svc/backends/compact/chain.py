@@ -5,7 +5,7 @@ fed by another API whose own arguments can be filled from the values left over; 
 value nothing else uses.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -29,7 +29,6 @@ _GENERIC = stem_set("code id name number key text value")
 _SEARCHED = stem_set("name query q search text title keyword term")
 DETOUR = 0.1
 MAX_PRODUCERS = 8
-RELEVANT = 0.15
 MAX_DERIVED = 60
 
 
@@ -87,7 +86,6 @@ class Composer:
         words: its words.
         given: calls composed for earlier parts, whose outputs may be used.
         preferred: pairs (producer id, consumer id) that similar demos show.
-        relevance: how near each API is to that part, by id: what it says names the kind of thing that feeds others.
     """
 
     def __init__(
@@ -100,7 +98,6 @@ class Composer:
         words: Sequence[Word],
         given: Sequence[Call] = (),
         preferred: frozenset[tuple[str, str]] = frozenset(),
-        relevance: Mapping[str, float] | None = None,
     ) -> None:
         self._fitter = fitter
         self._links = links
@@ -110,7 +107,6 @@ class Composer:
         self._stems = frozenset(word.stem for word in words)
         self.given = list(given)
         self._preferred = preferred
-        self._relevance = relevance or {}
         self._budget = 0
         self._without: Sequence[Span] = ()
         self._known: dict[tuple[str, tuple[int, ...], int, Role | None], tuple[list[Span], Call]] = {}
@@ -250,7 +246,6 @@ class Composer:
                 strength * (0.2 + 0.8 * _grip(made))
                 - DETOUR * (len(made.calls()) - 1)
                 + 0.12 * len([s for s in made.used if s.kind in HARD])
-                + RELEVANT * self._relevance.get(producer.api.id, 0.0)
             )
             if (producer.api.id, call.profile.api.id) in self._preferred:
                 score += 0.1

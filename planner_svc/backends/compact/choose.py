@@ -41,6 +41,7 @@ _VERBS: dict[Effect, frozenset[str]] = {
 _ANAPHORA = re.compile(
     r"\b(?:it|its|that|this|there|their|them|they|these|those|his|her|the same|the result)\b", re.IGNORECASE
 )
+_WANTED = re.compile(r"\b(?:i|we)(?:['’]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE)
 _ASKING = re.compile(
     r"(?:(?:and|then|also|please|kindly|now|first|finally|i\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|i'd\s+like\s+(?:you\s+)?to|"
     r"(?:can|could|would|will)\s+you|let's|let\s+us|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
@@ -76,7 +77,7 @@ class Signals:
 
 
 WEIGHTS = Signals(
-    meaning=5.8, retrieved=3.2, explained=4.5, answers=4.5, acts=2.0, steps=-2.1, missing=-3.6, torn=-1.6, parts=-6.3
+    meaning=7.0, retrieved=3.4, explained=4.5, answers=5.5, acts=2.0, steps=-2.2, missing=-5.2, torn=-1.6, parts=-8.2
 )
 """How much each signal counts.
 
@@ -278,6 +279,8 @@ def may_call(profile: Profile, text: str) -> bool:
     A call that changes something needs an imperative for just that ("book", "cancel"), outside quoted text.
     """
     if profile.effect in ("read", "compute"):
+        return True
+    if profile.effect == "create" and _WANTED.search(_unquoted(text)):
         return True
     own = stem((split_name(profile.api.name) or [""])[0])
     return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text))
