@@ -27,6 +27,8 @@ def moments(text: str, *, month_first: bool = False) -> list[Moment]:
         ("on 01.05.2027", date(2027, 5, 1)),
         ("on 31/12/2026", date(2026, 12, 31)),
         ("by 3 March", date(2027, 3, 3)),
+        ("on Monday 3 May 2027", date(2027, 5, 3)),
+        ("on 2027/05/01", date(2027, 5, 1)),
         ("by 3 December", date(2026, 12, 3)),
         ("today", date(2026, 11, 20)),
         ("the day after tomorrow", date(2026, 11, 22)),
@@ -112,3 +114,42 @@ def test_any_text_can_be_read(text: str) -> None:
 @given(st.dates(date(1900, 1, 1), date(2099, 12, 31)))
 def test_every_iso_date_is_read_back(day: date) -> None:
     assert moments(f"on {day.isoformat()}")[0].day == day
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("from 1 to 31 December 2027", [date(2027, 12, 1), date(2027, 12, 31)]),
+        ("3-5 May 2027", [date(2027, 5, 3), date(2027, 5, 5)]),
+        ("between 3 February and 1 March 2028", [date(2028, 2, 3), date(2028, 3, 1)]),
+    ],
+)
+def test_both_ends_of_a_range_share_month_and_year(text: str, days: list[date]) -> None:
+    assert [moment.day for moment in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    ("text", "clocks"),
+    [
+        ("nine in the morning", [time(9)]),
+        ("half past three in the afternoon", [time(15, 30)]),
+        ("at 7.30pm", [time(19, 30)]),
+        ("from 9:30-11:00", [time(9, 30), time(11)]),
+        ("at 18:00 UTC", [time(18)]),
+    ],
+)
+def test_times_of_day_in_words_and_ranges(text: str, clocks: list[time]) -> None:
+    assert [moment.clock for moment in moments(text)] == clocks
+
+
+def test_a_weekday_inside_a_name_is_no_date() -> None:
+    assert not moments("When do we celebrate Carnival Monday?")
+    assert moments("See you on Monday")
+
+
+def test_what_is_added_to_is_a_term_of_the_sum() -> None:
+    found = DateReader(NOW).find("what date is it in 45 days")
+    assert [(item.part, item.value.day) for item in found if isinstance(item.value, Moment)] == [
+        ("sum", date(2027, 1, 4)),
+        ("term", date(2026, 11, 20)),
+    ]
