@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.choose import Choice, Chooser, divide, look_back
+from planner_svc.backends.compact.choose import Choice, Chooser, divide
 from planner_svc.backends.compact.draft import draft
 from planner_svc.backends.compact.fit import Fitter, named_choices
 from planner_svc.backends.compact.links import Links
@@ -70,7 +70,7 @@ class CompactBackend:
             demonstrated,
             preferred,
         )
-        return _drafted(chooser, look_back(chooser, divide(chooser, found, parts)))
+        return _drafted(chooser, divide(chooser, found, parts))
 
     def _spans(self, request: PlanRequest, now: datetime, profiles: Sequence[Profile]) -> list[Span]:
         """The request's values; acronyms that the APIs' own descriptions use are words, not values."""

@@ -6,7 +6,7 @@ filled and whether its answer has what is asked for; steps and missing arguments
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 
 from planner_svc.backends.compact.answer import Answerer, Question, read_question
 from planner_svc.backends.compact.chain import Call, Composer, Output, Said
@@ -41,7 +41,9 @@ _VERBS: dict[Effect, frozenset[str]] = {
 _ANAPHORA = re.compile(
     r"\b(?:it|its|that|this|there|their|them|they|these|those|his|her|the same|the result)\b", re.IGNORECASE
 )
-_WANTED = re.compile(r"\b(?:i|we)(?:['’]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE)
+_WANTED = re.compile(
+    r"\b(?:i|we)(?:['\u2019]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE
+)
 _ASKING = re.compile(
     r"(?:(?:and|then|also|please|kindly|now|first|finally|i\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|i'd\s+like\s+(?:you\s+)?to|"
     r"(?:can|could|would|will)\s+you|let's|let\s+us|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
@@ -304,33 +306,27 @@ def _unquoted(text: str) -> str:
     return re.sub(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[^']*'(?!\w)", lambda m: "Q" * len(m[0]), text)
 
 
-def look_back(chooser: Chooser, ranked: list[list[Choice]]) -> list[list[Choice]]:
-    """The same choices, save that a part which lacks something, or says "it", may use the outputs of those before."""
-    done: list[list[Choice]] = []
-    given: list[Call] = []
-    for choices in ranked:
-        first = choices[0]
-        if given and (any(call.missing for call in first.calls) or _ANAPHORA.search(first.segment.text)):
-            again = chooser.ranked(first.segment, given)
-            choices = again if again[0].utility > first.utility else choices
-        done.append(choices)
-        given += [call for top in choices[0].calls for call in top.calls()]
-    return done
-
-
 def divide(chooser: Chooser, found: Sequence[Segment], parts: int) -> list[list[Choice]]:
     """The division of the request with the highest utility, as ranked choices for each of its segments."""
-    by_first: dict[int, list[Segment]] = {}
-    for segment in found:
-        by_first.setdefault(segment.first, []).append(segment)
-    best: dict[int, tuple[float, list[list[Choice]]]] = {parts: (0.0, [])}
-    for first in range(parts - 1, -1, -1):
-        for segment in by_first.get(first, []):
-            ranked = chooser.ranked(segment)
-            if not ranked or segment.last + 1 not in best:
-                continue
-            rest = best[segment.last + 1]
-            value = ranked[0].utility + rest[0]
-            if first not in best or value > best[first][0]:
-                best[first] = (value, [ranked, *rest[1]])
-    return best.get(0, (0.0, []))[1]
+    best: dict[int, tuple[float, list[list[Choice]]]] = {0: (0.0, [])}
+    for segment in sorted(found, key=lambda segment: (segment.first, segment.last)):
+        if segment.first not in best:
+            continue
+        value, before = best[segment.first]
+        ranked = _looking_back(chooser, segment, before)
+        value += ranked[0].utility if ranked else 0.0
+        if ranked and (segment.last + 1 not in best or value > best[segment.last + 1][0]):
+            best[segment.last + 1] = (value, [*before, ranked])
+    return best.get(parts, (0.0, []))[1]
+
+
+def _looking_back(chooser: Chooser, segment: Segment, before: Sequence[list[Choice]]) -> list[Choice]:
+    """The choices for a segment: one that lacks something, or says "it", may use the outputs of those before."""
+    ranked = chooser.ranked(segment)
+    given = [call for choices in before for top in choices[0].calls for call in top.calls()]
+    if not given or not ranked:
+        return ranked
+    if not (any(call.missing for call in ranked[0].calls) or _ANAPHORA.search(segment.text)):
+        return ranked
+    again = chooser.ranked(segment, given)
+    return again if again[0].utility > ranked[0].utility else ranked
