@@ -1,8 +1,8 @@
 """From an API to a call: arguments from the request, and calls of other APIs for those nobody says (backward chaining).
 
 ``Composer`` works on one part of one request. Values go where they fit best; a required argument that no value fits is
-fed by another API whose own arguments can be filled from the values left over; an optional one is, where that uses a
-value nothing else uses.
+fed by another API whose own arguments can be filled from the values left over; an optional one is said, and is fed only
+where the call would otherwise be told nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -291,7 +291,7 @@ class Composer:
 
     def _mentioned(self, link: Link) -> float:
         """More where the request names the field ("how heavy" for a weight)."""
-        return 0.25 if (self._stems - _GENERIC) & set(link.field.words) else 0.0
+        return 0.35 if (self._stems - _GENERIC) & set(link.field.words) else 0.0
 
     def _use_leftovers(self, call: Call, fits: Sequence[tuple[Slot, Fit]]) -> None:
         """Give optional arguments the values that nothing has used so far."""

@@ -24,7 +24,7 @@ _BASE = {
     "url": 0.25,
     "phone": 0.2,
 }
-RIVAL = 1.0
+RIVAL = 0.7
 KIN = 0.45
 _NAMING = stem_set("name query q search title keyword term product item thing")
 _KIND_WORDS = {
