@@ -27,6 +27,7 @@ from services.encoder import Encoder
 MIN_CONFIDENCE = 0.5
 EVEN = 0.5
 SCALE = 2.0
+"""A part is as likely answered as not where its call's utility is ``EVEN``; both were read off development questions."""
 MAX_UTILITY = 100.0
 MAX_CANDIDATES = 48
 MAX_WORDS = 400
@@ -166,4 +167,4 @@ def confidence_of(choices: Sequence[Choice]) -> float:
     first = choices[0]
     if not first.explained:
         return 0.0
-    return 1 / (1 + math.exp((EVEN - min(first.utility, MAX_UTILITY)) / SCALE))
+    return 1 / (1 + math.exp((EVEN - min(max(first.utility, -MAX_UTILITY), MAX_UTILITY)) / SCALE))

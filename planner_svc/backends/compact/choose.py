@@ -278,7 +278,8 @@ def _left_out(spans: Sequence[Span], row: Sequence[Span]) -> list[Span]:
 def may_call(profile: Profile, text: str) -> bool:
     """Whether the words ask for what the API does. What only reads may always be called.
 
-    A call that changes something needs an imperative for just that ("book", "cancel"), outside quoted text.
+    A call that changes something needs an imperative for just that ("book", "cancel"), outside quoted text; what
+    creates something may also be wished for ("I need a room").
     """
     if profile.effect in ("read", "compute"):
         return True

@@ -44,7 +44,7 @@ def _without_whole(clauses: Sequence[Clause]) -> Sequence[Clause]:
 
 
 def _sentences(query: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The sentences of a clause; a statement's comma before a question ends one, too."""
+    """The sentences of a clause."""
     found = []
     for match in _SENTENCE_END.finditer(query, start, end):
         if match.start() - start > 8:
