@@ -27,7 +27,7 @@ from services.encoder import Encoder
 MIN_CONFIDENCE = 0.5
 EVEN = 0.5
 SCALE = 2.0
-"""A part is as likely answered as not where its call's utility is ``EVEN``; both were read off development questions."""
+"""A part is as likely answered as not where its utility is ``EVEN``; both were read off development questions."""
 MAX_UTILITY = 100.0
 MAX_CANDIDATES = 48
 MAX_WORDS = 400
