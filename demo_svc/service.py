@@ -108,11 +108,12 @@ class DemoService:
 
     async def _load(self) -> Snapshot:
         listing = await self._storage.listing()
-        vectors = await self._storage.vectors(self._encoder.name)
+        hashes = [entry.text_hash for entry in listing.entries]
+        vectors = await self._storage.vectors(self._encoder.name, hashes)
         missing = [entry.id for entry in listing.entries if entry.text_hash not in vectors]
         if missing:  # another encoder than the one they were added with
             await self._encode_demos(missing)
-            vectors = await self._storage.vectors(self._encoder.name)
+            vectors = await self._storage.vectors(self._encoder.name, hashes)
             known = tuple(entry for entry in listing.entries if entry.text_hash in vectors)
             listing = Listing(listing.version, known)  # what is gone by now was deleted: a newer version follows
         rows = [vectors[entry.text_hash] for entry in listing.entries]

@@ -6,12 +6,10 @@ Demos are kept as JSON in ASCII, so that any text a request may hold (NUL includ
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-import numpy as np
 from sqlalchemy import (
     Column,
     ForeignKey,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -29,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from demo_svc.models import Entry, Listing, Page, text_hash
 from services.contracts.demo import Demo
 from services.encoder import Vectors
+from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
 from services.storage.engine import ping, read, write
 
 METADATA = MetaData()
@@ -48,22 +47,13 @@ DEMO_APIS = Table(
     Column("demo", String(64), ForeignKey("demos.id", ondelete="CASCADE"), primary_key=True),
     Column("api", String(400), primary_key=True, index=True),
 )
-EMBEDDINGS = Table(
-    "embeddings",
-    METADATA,
-    Column("text_hash", String(64), primary_key=True),
-    Column("encoder", String(400), primary_key=True),
-    Column("vector", LargeBinary, nullable=False),
-)
+EMBEDDINGS = embeddings_table(METADATA)
 KNOWLEDGE = Table(
     "knowledge",
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
 )
-
-_CHUNK = 1_000
-"""Values in one ``IN (...)``: well under what either database binds."""
 
 
 class DemoStorage:
@@ -97,29 +87,21 @@ class DemoStorage:
         )
         return Listing(version=rows[0].version, entries=entries)
 
-    async def vectors(self, encoder: str) -> dict[str, Vectors]:
-        """The stored vectors of this encoder, each (d,) float32, by the hash of their text."""
-        query = select(EMBEDDINGS.c.text_hash, EMBEDDINGS.c.vector).where(EMBEDDINGS.c.encoder == encoder)
+    async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
+        """The stored vectors of these texts, each (d,) float32, by hash."""
         async with read(self._engine) as connection:
-            return {row.text_hash: np.frombuffer(row.vector, "<f4") for row in await connection.execute(query)}
+            return await read_vectors(connection, EMBEDDINGS, encoder, hashes)
 
     async def embedded(self, encoder: str, hashes: Sequence[str]) -> set[str]:
         """Those of the hashes that have a vector of this encoder."""
         async with read(self._engine) as connection:
-            return await _embedded(connection, encoder, hashes)
+            return await known_vectors(connection, EMBEDDINGS, encoder, hashes)
 
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors by the hash of their text. Those already there are left as they are."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
-            there = await _embedded(connection, encoder, list(vectors))
-            rows = [
-                {"text_hash": key, "encoder": encoder, "vector": np.asarray(vector, "<f4").tobytes()}
-                for key, vector in vectors.items()
-                if key not in there
-            ]
-            if rows:
-                await connection.execute(insert(EMBEDDINGS), rows)
+            await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def add(self, demos: Iterable[Demo]) -> set[str]:
         """Store demos, whose ids are set, and return the ids of those that were not there."""
@@ -127,7 +109,7 @@ class DemoStorage:
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
             there: set[str] = set()
-            for chunk in _chunks(list(wanted)):
+            for chunk in chunks(list(wanted)):
                 there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(chunk))))
             new = [demo for demo in wanted.values() if demo.id not in there]
             if new:
@@ -175,19 +157,6 @@ class DemoStorage:
 async def _lock(connection: AsyncConnection, grow: int) -> None:
     """Let the version grow; until the transaction ends no other writer gets past this (SQLite has only one anyway)."""
     await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
-
-
-async def _embedded(connection: AsyncConnection, encoder: str, hashes: Sequence[str]) -> set[str]:
-    found: set[str] = set()
-    for chunk in _chunks(hashes):
-        wanted = EMBEDDINGS.c.text_hash.in_(chunk)
-        query = select(EMBEDDINGS.c.text_hash).where(EMBEDDINGS.c.encoder == encoder, wanted)
-        found.update(await connection.scalars(query))
-    return found
-
-
-def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
 def _row(demo: Demo) -> dict[str, str]:

@@ -6,16 +6,14 @@ Every change bumps the version in its own transaction, so a version names exactl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-import numpy as np
 from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -33,6 +31,7 @@ from retriever_svc.models import Change, Entry, Listing, Record
 from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
+from services.storage.embeddings import chunks, embeddings_table, keep_vectors, read_vectors
 from services.storage.engine import ping, read, write
 
 METADATA = MetaData()
@@ -57,13 +56,7 @@ APIS = Table(
     # Without it SQLite gives the number of a deleted last row out again.
     sqlite_autoincrement=True,
 )
-EMBEDDINGS = Table(
-    "embeddings",
-    METADATA,
-    Column("text_hash", String(64), primary_key=True),
-    Column("encoder", String(400), primary_key=True),
-    Column("vector", LargeBinary, nullable=False),
-)
+EMBEDDINGS = embeddings_table(METADATA)
 DOCUMENTS = Table(
     "documents",
     METADATA,
@@ -79,8 +72,6 @@ CATALOGUE = Table(
     Column("version", Integer, nullable=False),
 )
 
-_CHUNK = 1_000
-"""Values in one ``IN (...)``: well under what either database binds."""
 _HEAD = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
@@ -111,33 +102,21 @@ class CatalogueStorage:
         """Those of the APIs that exist, by id."""
         found = {}
         async with read(self._engine) as connection:
-            for chunk in _chunks(ids):
+            for chunk in chunks(ids):
                 query = select(APIS.c.id, APIS.c.document).where(APIS.c.id.in_(chunk))
                 found.update({row.id: row.document for row in await connection.execute(query)})
         return {key: Api.model_validate_json(document) for key, document in found.items()}
 
     async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
         """The stored vectors of these texts, each (d,) float32, by hash."""
-        columns = select(EMBEDDINGS.c.text_hash, EMBEDDINGS.c.vector).where(EMBEDDINGS.c.encoder == encoder)
-        wanted, found = set(hashes), dict[str, Vectors]()
         async with read(self._engine) as connection:
-            # Reading everything is faster than many lists of hashes.
-            queries = (
-                [columns]
-                if len(wanted) > 10 * _CHUNK
-                else [columns.where(EMBEDDINGS.c.text_hash.in_(chunk)) for chunk in _chunks(list(wanted))]
-            )
-            for query in queries:
-                for row in await connection.execute(query):
-                    if row.text_hash in wanted:
-                        found[row.text_hash] = np.frombuffer(row.vector, "<f4")
-        return found
+            return await read_vectors(connection, EMBEDDINGS, encoder, hashes)
 
     async def keep_vectors(self, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Store vectors of texts whose APIs are in the catalogue already (a new encoder was chosen)."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
-            await _keep_vectors(connection, encoder, vectors)
+            await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def create(self, record: Record, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Add an API.
@@ -150,7 +129,7 @@ class CatalogueStorage:
             if await connection.scalar(select(APIS.c.number).where(APIS.c.id == record.api.id)) is not None:
                 raise Conflict(f"There is an API {record.api.id!r} already.")
             await connection.execute(insert(APIS), [_row(record)])
-            await _keep_vectors(connection, encoder, vectors)
+            await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def update(self, record: Record, encoder: str, vectors: Mapping[str, Vectors]) -> None:
         """Replace an API.
@@ -163,7 +142,7 @@ class CatalogueStorage:
             changed = await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             if not changed.rowcount:
                 raise NotFound(f"There is no API {record.api.id!r}.")
-            await _keep_vectors(connection, encoder, vectors)
+            await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             await _forget_vectors(connection)
 
     async def delete(self, api_id: str) -> None:
@@ -220,13 +199,13 @@ class CatalogueStorage:
             added = [record for key, record in wanted.items() if key not in there]
             updated = [r for key, r in wanted.items() if there.get(key, r.api.content_hash) != r.api.content_hash]
             await _refuse_foreign(connection, [record.api.id for record in added])
-            for chunk in _chunks(removed):
+            for chunk in chunks(removed):
                 await connection.execute(delete(APIS).where(APIS.c.id.in_(chunk)))
             if added:
                 await connection.execute(insert(APIS), [_row(record) for record in added])
             for record in updated:
                 await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
-            await _keep_vectors(connection, encoder, vectors)
+            await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             if removed or updated:
                 await _forget_vectors(connection)
             await _note_document(connection, provider, source)
@@ -243,24 +222,10 @@ async def _lock(connection: AsyncConnection, grow: int) -> int:
 
 
 async def _refuse_foreign(connection: AsyncConnection, ids: Sequence[str]) -> None:
-    for chunk in _chunks(ids):
+    for chunk in chunks(ids):
         taken = await connection.scalar(select(APIS.c.id).where(APIS.c.id.in_(chunk)).limit(1))
         if taken is not None:
             raise Conflict(f"The id {taken!r} belongs to another provider.")
-
-
-async def _keep_vectors(connection: AsyncConnection, encoder: str, vectors: Mapping[str, Vectors]) -> None:
-    there = set[str]()
-    for chunk in _chunks(list(vectors)):
-        query = select(EMBEDDINGS.c.text_hash).where(EMBEDDINGS.c.encoder == encoder, EMBEDDINGS.c.text_hash.in_(chunk))
-        there.update(await connection.scalars(query))
-    rows = [
-        {"text_hash": key, "encoder": encoder, "vector": np.asarray(vector, "<f4").tobytes()}
-        for key, vector in vectors.items()
-        if key not in there
-    ]
-    if rows:
-        await connection.execute(insert(EMBEDDINGS), rows)
 
 
 async def _forget_vectors(connection: AsyncConnection) -> None:
@@ -273,10 +238,6 @@ async def _note_document(connection: AsyncConnection, provider: str, source: tup
     await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == provider))
     row = {"provider": provider, "document_hash": source[0], "format": source[1], "imported_at": datetime.now(UTC)}
     await connection.execute(insert(DOCUMENTS), [row])
-
-
-def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
 
 
 def _row(record: Record) -> dict[str, object]:

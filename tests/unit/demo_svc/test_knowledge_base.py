@@ -151,9 +151,9 @@ async def test_a_vector_goes_with_the_last_demo_of_its_text(engine: AsyncEngine)
     async with opened(engine, encoder) as service:
         kept, _ = await service.add([demo("twice", "p.a"), demo("twice", "p.b")])
         await service.delete(kept[0].id)
-        assert list(await DemoStorage(engine).vectors(encoder.name)) == [text_hash("twice")]
+        assert list(await DemoStorage(engine).vectors(encoder.name, [text_hash("twice")])) == [text_hash("twice")]
         await service.delete(kept[1].id)
-        assert await DemoStorage(engine).vectors(encoder.name) == {}
+        assert await DemoStorage(engine).vectors(encoder.name, [text_hash("twice")]) == {}
 
 
 async def test_a_vector_that_is_missing_is_made_again(engine: AsyncEngine) -> None:

@@ -1,0 +1,73 @@
+"""Vectors of texts in SQL, by the text's hash and the encoder's name, so that no text is encoded twice.
+
+The service that owns a database puts the table into its own metadata, and decides which texts are still needed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Column, LargeBinary, MetaData, Select, String, Table, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.encoder import Vectors
+
+_CHUNK = 1_000
+"""Values in one ``IN (...)``: well under what either database binds."""
+_ALL_AT_ONCE = 10 * _CHUNK
+
+
+def embeddings_table(metadata: MetaData) -> Table:
+    """The table ``embeddings``: text hash, encoder name, vector as little-endian float32."""
+    return Table(
+        "embeddings",
+        metadata,
+        Column("text_hash", String(64), primary_key=True),
+        Column("encoder", String(400), primary_key=True),
+        Column("vector", LargeBinary, nullable=False),
+    )
+
+
+async def read_vectors(
+    connection: AsyncConnection, table: Table, encoder: str, hashes: Sequence[str]
+) -> dict[str, Vectors]:
+    """The stored vectors of these texts, each (d,) float32, by hash."""
+    columns = select(table.c.text_hash, table.c.vector).where(table.c.encoder == encoder)
+    wanted, found = set(hashes), dict[str, Vectors]()
+    # Beyond a size, reading everything is faster than many lists of hashes.
+    queries: Iterable[Select[Any]] = (
+        [columns]
+        if len(wanted) > _ALL_AT_ONCE
+        else (columns.where(table.c.text_hash.in_(chunk)) for chunk in chunks(list(wanted)))
+    )
+    for query in queries:
+        for row in await connection.execute(query):
+            if row.text_hash in wanted:
+                found[row.text_hash] = np.frombuffer(row.vector, "<f4")
+    return found
+
+
+async def known_vectors(connection: AsyncConnection, table: Table, encoder: str, hashes: Sequence[str]) -> set[str]:
+    """Those of the hashes that have a vector of this encoder."""
+    known = set[str]()
+    for chunk in chunks(hashes):
+        query = select(table.c.text_hash).where(table.c.encoder == encoder, table.c.text_hash.in_(chunk))
+        known.update(await connection.scalars(query))
+    return known
+
+
+async def keep_vectors(connection: AsyncConnection, table: Table, encoder: str, vectors: Mapping[str, Vectors]) -> None:
+    """Store vectors by the hash of their text. Those already there are left as they are."""
+    there = await known_vectors(connection, table, encoder, list(vectors))
+    rows = [
+        {"text_hash": key, "encoder": encoder, "vector": np.asarray(vector, "<f4").tobytes()}
+        for key, vector in vectors.items()
+        if key not in there
+    ]
+    if rows:
+        await connection.execute(insert(table), rows)
+
+
+def chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    """The values in lists short enough for one ``IN (...)``."""
+    return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))
