@@ -12,7 +12,7 @@ from planner_svc.backends.compact.text import STOP, Word, overlap, stem, stem_se
 
 Asks = Literal["when", "time", "number", "truth", "where", "who", "thing"]
 
-MARGIN = 0.08
+MARGIN = 0.14
 NAMED_MARGIN = 0.25
 MAX_FIELDS = 4
 MAX_CONFIRMED = 12
@@ -39,6 +39,12 @@ _FOCUS = re.compile(
     r"(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))",
     re.IGNORECASE,
 )
+_HEADED = re.compile(
+    r"^\W*(?:and\s+)?(?:please\s+)?(?:(?:find|get|give me|tell me|name|show me|look up)\s+)?(?:the\s+)?"
+    r"(?=(?P<words>(?:[a-z][\w'-]*\s+){1,4})(?:of|for)\b)",
+    re.IGNORECASE,
+)
+"""What a fragment is about: "airport codes of Oslo"."""
 _MENTIONED = re.compile(
     r"\b(?:the|an?|me|its?|their|his|her|in|and|need|count)\s+(?:the\s+)?(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))",
     re.IGNORECASE,
@@ -95,7 +101,7 @@ def read_question(text: str, words: Sequence[Word], start: int = 0) -> Question:
     """Read what a part of a request asks for."""
     content = [word for word in words if word.text.lower() not in STOP]
     by_text = {word.text.lower(): word.stem for word in content}
-    focus = _after(_FOCUS, text, by_text) or _after(_MENTIONED, text, by_text)
+    focus = _after(_FOCUS, text, by_text) or _after(_HEADED, text, by_text) or _after(_MENTIONED, text, by_text)
     focus |= _compounds(content, focus)
     for match in _HOW.finditer(text):
         focus |= _MEASURES[match[1].lower()]
