@@ -24,7 +24,7 @@ from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
 from services.encoder import Encoder
 
-MIN_CONFIDENCE = 0.5
+MIN_CONFIDENCE = 0.55
 EVEN = 0.5
 SCALE = 2.0
 """A part is as likely answered as not where its utility is ``EVEN``; both were read off development questions."""

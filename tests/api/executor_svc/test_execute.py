@@ -142,7 +142,7 @@ async def test_when_the_caller_hangs_up_the_run_is_cancelled(upstream: Upstream,
 
     slow, later = api(upstream.origin, "/never", name="slow"), api(upstream.origin, "/later", name="later")
     plan = compiled([slow, later], step("a", slow), step("b", later, after=("a",)))
-    async with aclosing(executor.execute(request(plan))) as events:  # type: ignore[type-var]
+    async with aclosing(executor.execute(request(plan))) as events:
         assert isinstance(await anext(events), StepStarted)
         await asyncio.wait_for(arrived.wait(), 10)
     await asyncio.wait_for(cut.wait(), 10)

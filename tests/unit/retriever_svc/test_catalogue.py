@@ -102,7 +102,7 @@ async def test_a_failed_import_changes_nothing(url: str, encoder: CountingEncode
         assert (await service.status()).catalogue_version == 1
         stream = service.apply(found(SUN))
         await anext(stream)
-        await stream.aclose()  # type: ignore[attr-defined]  # the client went away half-way
+        await stream.aclose()  # the client went away half-way
         assert (await service.status()).providers == {"zoo": 1}
 
 
