@@ -7,6 +7,7 @@ reached over real HTTP.
 import asyncio
 import importlib.resources
 import json
+import os
 import secrets
 import signal
 import sys
@@ -96,7 +97,10 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
     demos = DemoSettings(database_url=_database(settings, "demos"))
     planner = PlannerSettings()
     # One process needs each model once, however many services read with it.
-    encoders = {name: load_encoder(name) for name in {retriever.encoder, demos.encoder, planner.encoder}}
+    encoders = {
+        name: load_encoder(name, threads=os.cpu_count() or 1)
+        for name in {retriever.encoder, demos.encoder, planner.encoder}
+    }
     peers = {
         "retriever_svc": create_retriever_svc(retriever, encoder=encoders[retriever.encoder]),
         "demo_svc": create_demo_svc(demos, encoder=encoders[demos.encoder]),

@@ -15,10 +15,10 @@ from services.contracts.run import Run, RunFinished, RunStatus, SolveRequest
 from services.telemetry import configure_logging
 
 SENTENCES = (
-    "Convert 26.2 miles to kilometers.",
     "Which public holidays does Portugal have in 2027?",
-    "How far is it from Lisbon airport to Tokyo Haneda airport?",
-    'What is 250 euros in Japanese yen, and how many words are in "to be or not to be"?',
+    "How long is a flight from Lisbon to Vienna?",
+    "What time is it in Lima and in Kampala?",
+    'How much is 250 EUR in JPY, and how many words are in "to be or not to be"?',
 )
 
 
