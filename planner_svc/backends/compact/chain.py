@@ -108,6 +108,7 @@ class Composer:
         self.given = list(given)
         self._preferred = preferred
         self._budget = 0
+        self._feeders: dict[tuple[str, str], list[tuple[Profile, Link]]] = {}
         self._without: Sequence[Span] = ()
         self._known: dict[tuple[str, tuple[int, ...], int, Role | None], tuple[list[Span], Call]] = {}
 
@@ -269,13 +270,16 @@ class Composer:
         return known
 
     def _candidates(self, consumer: Profile, slot: Slot, banned: frozenset[str]) -> list[tuple[Profile, Link]]:
-        found = [
-            (producer, link)
-            for producer in self._producers
-            if producer.api.id not in banned
-            for link in self._best(self._links.between(producer, consumer, slot))
-        ]
-        return sorted(found, key=lambda pair: -(pair[1].score + self._mentioned(pair[1])))[:MAX_PRODUCERS]
+        """The producers whose best output fits the argument best; ranked once, asked for again and again."""
+        key = (consumer.api.id, slot.name)
+        if key not in self._feeders:
+            found = [
+                (producer, link)
+                for producer in self._producers
+                for link in self._best(self._links.between(producer, consumer, slot))
+            ]
+            self._feeders[key] = sorted(found, key=lambda pair: -(pair[1].score + self._mentioned(pair[1])))
+        return [pair for pair in self._feeders[key] if pair[0].api.id not in banned][:MAX_PRODUCERS]
 
     def _best(self, links: Sequence[Link]) -> list[Link]:
         return sorted(links, key=lambda link: -(link.score + self._mentioned(link)))[:1]
