@@ -117,14 +117,6 @@ class Api(Contract):
         return next((p for p in self.parameters if p.name == name), None)
 
 
-class ApiPage(Contract):
-    """A page of the catalogue."""
-
-    apis: tuple[Api, ...]
-    total: int = Field(ge=0)
-    catalogue_version: int = Field(ge=0)
-
-
 class LookupRequest(Contract):
     """Which APIs to return."""
 

@@ -15,7 +15,7 @@ _HERE = Path(__file__).parent
 
 
 def read_questions(split: str) -> list[dict[str, Any]]:
-    """The questions of one half, ``dev`` or ``heldout``."""
+    """The questions of one part, ``dev`` or ``heldout``."""
     return _read(f"questions_{split}.jsonl")
 
 
