@@ -31,11 +31,29 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came of a call. ``request`` is None where none could be built; ``attempts`` counts sends, tried or done."""
+    """What came of a call.
+
+    Attributes:
+        outcome: success, failure or doubt.
+        request: as it went out, masked; None where none could be built.
+        attempts: how often it was sent, tried or done.
+        pages: how many pages of a list were fetched.
+        more: whether the list goes on beyond them.
+        violations: where the answer breaks the API's response schema.
+        recovered: whether all this was read from the ledger after a crash.
+    """
 
     outcome: CallOutcome
     request: RequestRecord | None
     attempts: int
+    pages: int = 1
+    more: bool = False
+    violations: tuple[str, ...] = ()
+    recovered: bool = False
+
+
+class Unpreviewable(ValueError):
+    """No request can be built for a call. The message says why; it is masked."""
 
 
 class Adapter(Protocol):
@@ -43,6 +61,18 @@ class Adapter(Protocol):
 
     async def call(self, call: Call) -> CallResult:
         """Make one call, and return before its deadline."""
+        ...
+
+
+class Previewer(Protocol):
+    """Shows calls without making them."""
+
+    def preview(self, call: Call) -> RequestRecord:
+        """The request that an adapter would send, masked, without its credentials.
+
+        Raises:
+            Unpreviewable: no request can be built from these arguments.
+        """
         ...
 
 

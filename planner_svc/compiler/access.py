@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from planner_svc.compiler.findings import Findings
 from services.contracts.api import Api, SecretKind
@@ -17,15 +16,6 @@ class Access:
     mutating: tuple[str, ...]
     approvals: tuple[str, ...]
     credentials: tuple[str, ...]
-
-
-def decide(policy: Policy, api: Api) -> Decision:
-    """What the policy says of calling an API: `deny` wins over `allow`, both over the rule for mutating calls."""
-    if any(fnmatchcase(api.id, pattern) for pattern in policy.deny):
-        return Decision.DENY
-    if not api.mutating or any(fnmatchcase(api.id, pattern) for pattern in policy.allow):
-        return Decision.ALLOW
-    return policy.mutating
 
 
 def secrets_for(api: Api, configured: frozenset[str] | None) -> tuple[str, ...] | None:
@@ -49,7 +39,7 @@ def check_access(
 ) -> Access:
     """Report denied calls, calls to approve and missing credentials (each API's once, at its first step)."""
     used = {step.api: apis[step.api] for step in plan.steps if step.api in apis}
-    decisions = {api_id: decide(policy, api) for api_id, api in used.items()}
+    decisions = {api_id: policy.decide(api) for api_id, api in used.items()}
     secrets = {api_id: secrets_for(api, configured) for api_id, api in used.items()}
     mutating, approvals, reported = [], [], set()
     for step in plan.steps:
@@ -63,7 +53,7 @@ def check_access(
             findings.error(DiagnosticCode.DENIED, f"the policy does not allow calls of {api.id}", step.id)
         elif decisions[api.id] is Decision.ASK:
             approvals.append(step.id)
-            message = f"{api.id} may change something ({api.method}), so it needs an approval before anything is sent"
+            message = f"{api.id} ({api.method}) needs an approval before anything is sent"
             findings.warning(DiagnosticCode.APPROVAL_REQUIRED, message, step.id)
         if secrets[api.id] is None and api.id not in reported:
             reported.add(api.id)

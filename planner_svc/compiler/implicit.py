@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from planner_svc.compiler.access import decide, secrets_for
+from planner_svc.compiler.access import secrets_for
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.findings import Findings
@@ -91,7 +91,7 @@ class Completer:
             for api in apis.values()
             if not api.mutating
             and not api.deprecated
-            and decide(policy, api) is Decision.ALLOW
+            and policy.decide(api) is Decision.ALLOW
             and secrets_for(api, configured) is not None
         }
         self._fields = self._index(apis.values())

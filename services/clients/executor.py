@@ -3,12 +3,22 @@
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
-from services.clients.base import ServiceClient
-from services.contracts.run import Credentials, ExecuteRequest, ExecutionEvent
+from services.clients.base import ServiceClient, segment
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import (
+    Credentials,
+    ExecuteRequest,
+    ExecutionEvent,
+    ExecutionState,
+    PreviewRequest,
+    PreviewResponse,
+    ResolveRequest,
+)
 
 _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 5.0
 CREDENTIALS_TIMEOUT_S = 5.0
 
@@ -25,6 +35,18 @@ class Executor(Protocol):
     async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
 
+    async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
+        """The requests that a plan's mutating or unapproved steps would send."""
+
+    async def cancel(self, run_id: str) -> ExecutionState:
+        """Start no further call of a durable run; what is in flight is waited for. Raises NotFound."""
+
+    async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
+        """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
+
+    async def value(self, value_id: str) -> JsonValue:
+        """A stored value in full. Raises NotFound."""
+
 
 class ExecutorClient(ServiceClient):
     """:class:`Executor` over HTTP."""
@@ -38,3 +60,20 @@ class ExecutorClient(ServiceClient):
     async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
         return await self._call("GET", "/credentials", Credentials, timeout_s=timeout_s)
+
+    async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
+        """The requests that a plan's mutating or unapproved steps would send."""
+        return await self._call("POST", "/preview", PreviewResponse, body=PreviewRequest(compiled=compiled))
+
+    async def cancel(self, run_id: str) -> ExecutionState:
+        """Start no further call of a durable run; what is in flight is waited for. Raises NotFound."""
+        return await self._call("POST", f"/executions/{segment(run_id)}:cancel", ExecutionState)
+
+    async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
+        """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
+        path = f"/executions/{segment(run_id)}/steps/{segment(step)}:resolve"
+        return await self._call("POST", path, ExecutionState, body=request)
+
+    async def value(self, value_id: str) -> JsonValue:
+        """A stored value in full. Raises NotFound."""
+        return _JSON.validate_json(await self._send("GET", f"/values/{segment(value_id)}"))

@@ -41,6 +41,11 @@ class Parameter(Contract):
     json_schema: JsonSchema = Field(default_factory=dict)
     style: Style = Style.SIMPLE
     explode: bool = False
+    media_type: str | None = Field(
+        default=None,
+        description="Set where the value travels as a document of this type: a parameter's `content`, or the part of a "
+        "multipart body that its `encoding` names (OpenAPI 3.1, sections 4.8.12.2 and 4.8.15).",
+    )
 
 
 class RequestBody(Contract):
@@ -111,6 +116,11 @@ class Api(Contract):
     def mutating(self) -> bool:
         """Whether a call may change state upstream (RFC 9110, section 9.2.1: what is not a safe method)."""
         return self.method not in {"GET", "HEAD", "OPTIONS"}
+
+    @property
+    def resendable(self) -> bool:
+        """Whether sending twice has the effect of sending once: an idempotent method (RFC 9110, 9.2.2), or a key."""
+        return not self.mutating or self.method in {"PUT", "DELETE"} or self.idempotency_header is not None
 
     def parameter(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""

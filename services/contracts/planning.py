@@ -1,6 +1,7 @@
 """What the planner is asked and answers: plans, their proofs, and what is wrong with a plan that has none."""
 
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
@@ -20,15 +21,44 @@ class Decision(StrEnum):
     DENY = "deny"
 
 
-class Policy(Contract):
-    """Which calls may go out. Reads are allowed; mutating calls are decided here.
+class PolicyRule(Contract):
+    """A decision about the calls it matches. All fields but `decision` are shell patterns; what is not said matches."""
 
-    `allow` and `deny` are shell patterns over API ids (``sandbox.*``); `deny` wins over `allow`, both over `mutating`.
+    decision: Decision
+    api: str = Field(default="*", max_length=400, description="API ids, e.g. `crm.delete*`.")
+    provider: str = Field(default="*", max_length=200)
+    method: str = Field(default="*", max_length=20, description="HTTP methods, e.g. `DELETE`.")
+    tenant: str = Field(default="*", max_length=100)
+
+    def matches(self, api: Api, tenant: str) -> bool:
+        """Whether the rule speaks of this tenant's calls of this API."""
+        pairs = ((api.id, self.api), (api.provider, self.provider), (api.method, self.method), (tenant, self.tenant))
+        return all(fnmatchcase(text, pattern) for text, pattern in pairs)
+
+
+class Policy(Contract):
+    """Which calls may go out.
+
+    The first rule that matches decides. Where none does, `deny` wins over `allow` (shell patterns over API ids), both
+    over the default: reads are allowed, mutating calls are as `mutating` says.
     """
 
     mutating: Decision = Decision.ASK
+    rules: tuple[PolicyRule, ...] = Field(default=(), max_length=1_000)
     allow: tuple[str, ...] = Field(default=(), max_length=1_000)
     deny: tuple[str, ...] = Field(default=(), max_length=1_000)
+    tenant: str = Field(default="default", max_length=100)
+
+    def decide(self, api: Api) -> Decision:
+        """What is to be done with a call of this API."""
+        for rule in self.rules:
+            if rule.matches(api, self.tenant):
+                return rule.decision
+        if any(fnmatchcase(api.id, pattern) for pattern in self.deny):
+            return Decision.DENY
+        if not api.mutating or any(fnmatchcase(api.id, pattern) for pattern in self.allow):
+            return Decision.ALLOW
+        return self.mutating
 
 
 class DiagnosticCode(StrEnum):

@@ -13,8 +13,13 @@ from services.contracts.planning import CompiledPlan, Decision, Diagnostic, Proo
 
 
 class RunStatus(StrEnum):
-    """The states of a run. The last eight are final, save that approval or input starts a new attempt."""
+    """The states of a run.
 
+    ``planning`` and ``running`` are under way; ``planned`` is where a dry run ends; the rest are final, save that an
+    approval, or the settling of calls in doubt, sets a run running again.
+    """
+
+    PLANNING = "planning"
     PLANNED = "planned"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -26,12 +31,22 @@ class RunStatus(StrEnum):
     NO_PLAN = "no_plan"
 
 
+class StoredValue(Contract):
+    """A value too large to travel in records: kept by the executor under the hash of its content."""
+
+    id: str = Field(
+        pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the value's JSON; `GET /values/{id}` returns it."
+    )
+    bytes: int = Field(ge=0, description="Size of the value's JSON.")
+
+
 class Succeeded(Contract):
-    """The call answered with success; `value` is its decoded output."""
+    """The call answered with success; `value` is its decoded output, or a preview of it where it is `stored`."""
 
     kind: Literal["succeeded"] = "succeeded"
     value: JsonValue = None
     status: int | None = None
+    stored: StoredValue | None = None
 
 
 class Failed(Contract):
@@ -39,7 +54,16 @@ class Failed(Contract):
 
     kind: Literal["failed"] = "failed"
     reason: Literal[
-        "upstream_error", "timeout", "connection", "bad_response", "bad_request", "refused", "credential", "reference"
+        "upstream_error",
+        "timeout",
+        "connection",
+        "bad_response",
+        "bad_request",
+        "refused",
+        "credential",
+        "reference",
+        "circuit_open",
+        "ledger",
     ]
     message: str
     status: int | None = None
@@ -50,7 +74,7 @@ class Skipped(Contract):
     """The call was not made: a step it depends on gave no value, or its condition did not hold."""
 
     kind: Literal["skipped"] = "skipped"
-    because: str = Field(description="The step (or `when`) that kept it from running.")
+    because: str = Field(description="The step that kept it from running, or `when`, `cancelled`, `item 3`.")
 
 
 class InDoubt(Contract):
@@ -72,6 +96,13 @@ class RequestRecord(Contract):
     body: JsonValue = None
 
 
+class ItemRecord(Contract):
+    """What became of one element of a `foreach`; `index` counts from 0."""
+
+    index: int = Field(ge=0)
+    outcome: StepOutcome
+
+
 class StepRecord(Contract):
     """What one step did. Times are milliseconds since the run began."""
 
@@ -82,6 +113,15 @@ class StepRecord(Contract):
     started_ms: float = Field(ge=0)
     duration_ms: float = Field(ge=0)
     attempts: int = Field(default=1, ge=0)
+    items: tuple[ItemRecord, ...] = Field(
+        default=(), description="With `foreach`: each item's outcome. Values of items that succeeded are in `outcome`."
+    )
+    pages: int = Field(default=1, ge=0, description="How many pages of a list were fetched.")
+    more: bool = Field(default=False, description="The list goes on beyond the pages that were fetched.")
+    violations: tuple[str, ...] = Field(
+        default=(), description="Where the answer is not what the API's schema promises; paths and rules, no values."
+    )
+    recovered: bool = Field(default=False, description="The outcome was read from the ledger after a crash.")
 
 
 class StepStarted(Contract):
@@ -107,6 +147,7 @@ class AnswerValue(Contract):
     value: JsonValue
     step: str
     path: tuple[str | int, ...] = ()
+    stored: StoredValue | None = Field(default=None, description="Set where `value` is a preview of a large value.")
 
 
 class Answer(Contract):
@@ -131,13 +172,70 @@ ExecutionEvent = Annotated[StepStarted | StepFinished | ExecutionFinished, Field
 
 
 class ExecuteRequest(Contract):
-    """Run a proved plan. `approved` must be the plan's id where its proof lists approvals."""
+    """Run a proved plan. `approved` must be the plan's id where its proof lists approvals.
+
+    A plan with a mutating call runs once per `run_id`, however often it is sent: a second request follows the first.
+    """
 
     run_id: str = Field(min_length=1, max_length=64)
     compiled: CompiledPlan
     approved: str | None = None
     deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
     step_deadline_ms: int | None = Field(default=None, ge=1, le=3_600_000)
+
+
+class PreviewRequest(Contract):
+    """Which requests would this plan send?"""
+
+    compiled: CompiledPlan
+
+
+class RequestPreview(Contract):
+    """A request as it would go out. What only a run can tell stands in it as ``{var1.id}`` or ``{item.id}``."""
+
+    step: str
+    api: str
+    request: RequestRecord
+    complete: bool = Field(description="Whether every value in it is known already.")
+    foreach: str | None = Field(default=None, description="The list whose every element gets a request of this form.")
+    problem: str = Field(default="", description="Why no request can be built from these values.")
+
+
+class PreviewResponse(Contract):
+    """The requests of the steps that may change state or wait for an approval, in the plan's order."""
+
+    requests: tuple[RequestPreview, ...] = ()
+
+
+class ResolveRequest(Contract):
+    """What a person found out about a call in doubt.
+
+    `succeeded`: it took effect, and `value` is what it would have answered. `failed`: it did not, and shall not be
+    made. `retry`: it did not, and shall be sent again.
+    """
+
+    outcome: Literal["succeeded", "failed", "retry"]
+    value: JsonValue = None
+    message: str = Field(default="", max_length=1_000, description="Why; kept with the run.")
+    item: int | None = Field(default=None, ge=0, description="Which item of a `foreach`; required for those.")
+
+
+class DoubtfulCall(Contract):
+    """A call that went out and of which nobody knows whether it took effect."""
+
+    step: str
+    api: str
+    item: int | None = None
+    request: RequestRecord | None = None
+    message: str
+
+
+class ExecutionState(Contract):
+    """Where an execution stands after it was cancelled, or a call of it settled."""
+
+    run_id: str
+    status: Literal["running", "succeeded", "failed", "in_doubt", "cancelled"]
+    doubts: tuple[DoubtfulCall, ...] = ()
 
 
 class Credentials(Contract):
@@ -164,6 +262,7 @@ class SolveRequest(Contract):
     query: Query
     options: SolveOptions = SolveOptions()
     context: Context = Context()
+    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
 
 
 class CandidateSummary(Contract):
@@ -203,6 +302,15 @@ class RunProblem(Contract):
     detail: str = ""
 
 
+class Approval(Contract):
+    """Who allowed which plan to be run, and when."""
+
+    plan_id: str
+    approver: str = Field(description="The principal whose token was sent; `anonymous` where none is configured.")
+    on_behalf_of: str = Field(default="", description="The person, as the app that sent the approval names them.")
+    at: AwareDatetime
+
+
 class Run(Contract):
     """One request from words to answer: what `POST /solve` returns and `GET /runs/{id}` keeps."""
 
@@ -210,11 +318,17 @@ class Run(Contract):
     status: RunStatus
     query: str
     created_at: AwareDatetime
+    tenant: str = "default"
     answer: Answer = Answer()
     plan: Plan | None = None
     proof: Proof | None = None
     steps: tuple[StepRecord, ...] = ()
     questions: tuple[Question, ...] = ()
+    previews: tuple[RequestPreview, ...] = Field(
+        default=(), description="Where approval is needed: the requests that would go out."
+    )
+    approval: Approval | None = None
+    doubts: tuple[DoubtfulCall, ...] = Field(default=(), description="The calls to be settled before the run goes on.")
     diagnostics: tuple[Diagnostic, ...] = ()
     clauses: tuple[Clause, ...] = ()
     candidates: tuple[CandidateSummary, ...] = ()
@@ -244,6 +358,13 @@ class RunFinished(Contract):
 SolveEvent = Annotated[RunPlanned | StepStarted | StepFinished | RunFinished, Field(discriminator="kind")]
 
 
+class RunEvent(Contract):
+    """An event of a run with its number, by which a stream of server-sent events is resumed (`Last-Event-ID`)."""
+
+    id: int = Field(ge=1)
+    event: SolveEvent
+
+
 class RunSummary(Contract):
     """A line of `GET /runs`."""
 
@@ -265,3 +386,5 @@ class ApproveRequest(Contract):
     """Approve exactly this plan: another plan needs another approval."""
 
     plan_id: str = Field(min_length=64, max_length=64)
+    on_behalf_of: str = Field(default="", max_length=200, description="The person who approves, for the record.")
+    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")

@@ -2,12 +2,13 @@
 
 import sqlite3
 import time
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import event, make_url, text
+from sqlalchemy import ColumnElement, Float, cast, event, func, literal_column, make_url, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -95,6 +96,23 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
 
 def _unavailable(engine: AsyncEngine) -> ServiceUnavailable:
     return ServiceUnavailable(f"The database ({engine.dialect.name}) cannot be reached.", service=engine.dialect.name)
+
+
+def clock(engine: AsyncEngine) -> ColumnElement[float]:
+    """The database's own clock, in seconds since 1970: the only one that all processes share."""
+    if engine.dialect.name == "sqlite":
+        return literal_column("((julianday('now') - 2440587.5) * 86400.0)", Float)
+    return cast(func.extract("epoch", func.clock_timestamp()), Float)
+
+
+async def try_lock(connection: AsyncConnection, name: str) -> bool:
+    """Take a lock of that name until the transaction ends, or say that another holds it.
+
+    On SQLite a write transaction excludes every other already.
+    """
+    if connection.dialect.name == "sqlite":
+        return True
+    return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock(zlib.crc32(name.encode())))))
 
 
 async def ping(engine: AsyncEngine) -> None:

@@ -6,15 +6,22 @@ from collections.abc import AsyncGenerator
 from pydantic import JsonValue
 
 from services.clients.executor import CREDENTIALS_TIMEOUT_S
-from services.contracts.plan import Step, dependencies
+from services.contracts.plan import LiteralValue, Step, dependencies
+from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
     AnswerValue,
     Credentials,
+    DoubtfulCall,
     ExecuteRequest,
     ExecutionEvent,
     ExecutionFinished,
+    ExecutionState,
     Failed,
     InDoubt,
+    PreviewResponse,
+    RequestPreview,
+    RequestRecord,
+    ResolveRequest,
     Skipped,
     StepFinished,
     StepOutcome,
@@ -22,7 +29,7 @@ from services.contracts.run import (
     StepStarted,
     Succeeded,
 )
-from services.errors import Conflict, ServiceUnavailable
+from services.errors import Conflict, NotFound, ServiceUnavailable
 from services.testing.base import Fake
 
 
@@ -43,6 +50,10 @@ class FakeExecutor(Fake):
         self.gate: asyncio.Event | None = None
         self.breaks = False
         self.requests: list[ExecuteRequest] = []
+        self.values: dict[str, JsonValue] = {}
+        self.cancelled: list[str] = []
+        self.doubts: dict[str, tuple[DoubtfulCall, ...]] = {}
+        self.resolved: list[tuple[str, str, ResolveRequest]] = []
 
     async def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan. Raises Conflict where an approval is missing, or an API is not the one that was proved."""
@@ -72,6 +83,49 @@ class FakeExecutor(Fake):
         """The names of the configured secrets."""
         await self._arrive("credentials", timeout_s)
         return Credentials(secrets=self.secrets)
+
+    async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
+        """A request for every mutating or unapproved step, with its literal arguments as body."""
+        await self._arrive("preview", CREDENTIALS_TIMEOUT_S)
+        shown = frozenset(compiled.proof.mutating) | frozenset(compiled.proof.approvals)
+        return PreviewResponse(requests=tuple(_preview(compiled, s) for s in compiled.plan.steps if s.id in shown))
+
+    async def cancel(self, run_id: str) -> ExecutionState:
+        """Note the wish. Raises NotFound for a run that was never asked for."""
+        await self._arrive("cancel", CREDENTIALS_TIMEOUT_S)
+        self._known(run_id)
+        self.cancelled.append(run_id)
+        return ExecutionState(run_id=run_id, status="cancelled")
+
+    async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
+        """Settle one of ``doubts``: by script, the API's outcome is then what the request says."""
+        await self._arrive("resolve", CREDENTIALS_TIMEOUT_S)
+        asked = self._known(run_id)
+        open_doubts = self.doubts.get(run_id, ())
+        if not any(doubt.step == step for doubt in open_doubts):
+            raise Conflict(f"Step {step} of run {run_id} is not in doubt.")
+        self.doubts[run_id] = tuple(doubt for doubt in open_doubts if doubt.step != step)
+        self.resolved.append((run_id, step, request))
+        api = next(s.api for s in asked.compiled.plan.steps if s.id == step)
+        if request.outcome == "failed":
+            self.outcomes[api] = Failed(reason="upstream_error", message=request.message)
+        else:
+            self.outcomes[api] = Succeeded(value=request.value)
+        status = "in_doubt" if self.doubts[run_id] else "running"
+        return ExecutionState.model_validate({"run_id": run_id, "status": status, "doubts": self.doubts[run_id]})
+
+    async def value(self, value_id: str) -> JsonValue:
+        """One of ``values``. Raises NotFound."""
+        await self._arrive("value", CREDENTIALS_TIMEOUT_S)
+        if value_id not in self.values:
+            raise NotFound(f"There is no value {value_id}.")
+        return self.values[value_id]
+
+    def _known(self, run_id: str) -> ExecuteRequest:
+        found = next((request for request in self.requests if request.run_id == run_id), None)
+        if found is None:
+            raise NotFound(f"There is no execution {run_id}.")
+        return found
 
     async def _interrupted(self) -> None:
         if self.gate is not None:
@@ -110,6 +164,13 @@ def _finished(request: ExecuteRequest, records: dict[str, StepRecord]) -> Execut
         problem="; ".join(problems),
         duration_ms=0,
     )
+
+
+def _preview(compiled: CompiledPlan, step: Step) -> RequestPreview:
+    api = compiled.apis[step.api]
+    body: dict[str, JsonValue] = {n: v.value for n, v in step.arguments.items() if isinstance(v, LiteralValue)}
+    record = RequestRecord(method=api.method, url=api.server + api.path, body=body)
+    return RequestPreview(step=step.id, api=api.id, request=record, complete=len(body) == len(step.arguments))
 
 
 def _walk(value: JsonValue, path: tuple[str | int, ...]) -> JsonValue:

@@ -10,9 +10,9 @@ from yarl import URL
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request
 from executor_svc.adapters.http.response import BadResponse, decode, decode_error
-from executor_svc.adapters.http.retry import RetryPolicy, resendable
+from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport, open_transport
-from executor_svc.models import Call, CallOutcome, CallResult
+from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import Masker, SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
@@ -49,6 +49,14 @@ class HttpAdapter:
             outcome, credentials = _failed("credential", self._masker.text(str(error))), Credentials()
         return CallResult(outcome, self._record(request, credentials), attempts.count)
 
+    def preview(self, call: Call) -> RequestRecord:
+        """The request that would be sent, masked, without credentials. Raises Unpreviewable."""
+        try:
+            request = build_request(call.api, call.arguments, idempotency_key(call.key))
+        except BadRequest as error:
+            raise Unpreviewable(self._masker.text(str(error))) from None
+        return self._record(request, Credentials())
+
     async def _attempt(
         self, call: Call, request: HttpRequest, credentials: Credentials, attempts: _Attempts
     ) -> tuple[CallOutcome, Credentials]:
@@ -80,7 +88,7 @@ class HttpAdapter:
             request.all_headers(credentials),
             request.body.content if request.body is not None else None,
             deadline=call.deadline,
-            once=not resendable(call.api),
+            once=not call.api.resendable,
         )
 
     def _lost(self, error: SendFailed, attempts: _Attempts) -> CallOutcome:

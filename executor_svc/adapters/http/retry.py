@@ -22,21 +22,16 @@ class RetryPolicy:
         """Seconds to wait before the next attempt, or None. What was never sent can always be sent again."""
         if attempt >= self.max_attempts or error.reason != "connection":
             return None
-        if error.sent and not resendable(api):
+        if error.sent and not api.resendable:
             return None
         return random.uniform(0, self.base_s * 2 ** (attempt - 1))  # noqa: S311 - jitter, not a secret
 
     def after_reply(self, api: Api, reply: Reply, attempt: int) -> float | None:
         """Seconds to wait as a busy upstream asks for in `Retry-After`, or None."""
-        if attempt >= self.max_attempts or reply.status not in _BUSY or not resendable(api):
+        if attempt >= self.max_attempts or reply.status not in _BUSY or not api.resendable:
             return None
         asked = retry_after_s(reply.headers.get("Retry-After", ""), time.time())
         return None if asked is None else asked + random.uniform(0, self.base_s)  # noqa: S311
-
-
-def resendable(api: Api) -> bool:
-    """Whether a second send cannot have a second effect: a safe method, or a key by which the upstream knows it."""
-    return not api.mutating or api.idempotency_header is not None
 
 
 def retry_after_s(header: str, now: float) -> float | None:

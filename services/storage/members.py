@@ -1,0 +1,73 @@
+"""Which of a service's processes are alive, so that another one can take over what a dead one left behind.
+
+Every process keeps a row and renews it. Nothing depends on a dead process really being dead: who takes work over raises
+the work's epoch, and every write of the former owner is refused by comparing it.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from services.errors import ServiceError
+from services.storage.engine import clock, write
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
+_BEATS_PER_LEASE = 5
+_FORGOTTEN_AFTER_LEASES = 100
+
+
+def members_table(metadata: sa.MetaData) -> sa.Table:
+    """The table of a service's processes: ``id``, and ``seen_at`` in seconds of the database's clock."""
+    return sa.Table(
+        "members",
+        metadata,
+        sa.Column("id", sa.String(100), primary_key=True),
+        sa.Column("seen_at", sa.Float, nullable=False),
+    )
+
+
+class Membership:
+    """This process's row among the members, in a table made by :func:`members_table`.
+
+    ``lease_s``: seconds without a sign of life after which a process counts as dead.
+    """
+
+    def __init__(self, engine: AsyncEngine, table: sa.Table, lease_s: float) -> None:
+        self.id = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(6)}"
+        self.lease_s = lease_s
+        self._engine, self._table = engine, table
+
+    async def beat(self) -> None:
+        """Show that this process is alive."""
+        insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
+        now = clock(self._engine)
+        statement = insert(self._table).values(id=self.id, seen_at=now)
+        renewed = statement.on_conflict_do_update(index_elements=["id"], set_={"seen_at": now})
+        forgotten = self._table.c.seen_at < now - _FORGOTTEN_AFTER_LEASES * self.lease_s
+        async with write(self._engine) as connection:
+            await connection.execute(renewed)
+            await connection.execute(self._table.delete().where(forgotten))
+
+    async def keep_beating(self) -> None:
+        """Beat until cancelled. A database that is away for a moment ends nothing."""
+        while True:
+            try:
+                await self.beat()
+            except ServiceError as error:
+                _log.warning("no sign of life could be given", member=self.id, why=error.detail)
+            await asyncio.sleep(self.lease_s / _BEATS_PER_LEASE)
+
+    async def leave(self) -> None:
+        """Take this process's row away: what it still owns can be taken over at once."""
+        async with write(self._engine) as connection:
+            await connection.execute(self._table.delete().where(self._table.c.id == self.id))
+
+    def living(self) -> sa.Select[tuple[str]]:
+        """The ids of the processes that are alive, as a subquery: ``owner.not_in(membership.living())``."""
+        return sa.select(self._table.c.id).where(self._table.c.seen_at > clock(self._engine) - self.lease_s)
