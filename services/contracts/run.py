@@ -1,5 +1,6 @@
 """Runs: what was asked, what was planned, what each call did, and the answer."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -101,6 +102,7 @@ class ItemRecord(Contract):
 
     index: int = Field(ge=0)
     outcome: StepOutcome
+    request: RequestRecord | None = Field(default=None, description="Kept where the item did not succeed.")
 
 
 class StepRecord(Contract):
@@ -228,6 +230,23 @@ class DoubtfulCall(Contract):
     item: int | None = None
     request: RequestRecord | None = None
     message: str
+
+
+def doubts_of(records: Iterable[StepRecord]) -> tuple[DoubtfulCall, ...]:
+    """The calls in doubt among the steps of a run; of a `foreach` the single items."""
+    found = []
+    for record in records:
+        items = [item for item in record.items if isinstance(item.outcome, InDoubt)]
+        for item in items:
+            found.append(_doubt(record, item.outcome, item.request, item.index))
+        if isinstance(record.outcome, InDoubt) and not items:
+            found.append(_doubt(record, record.outcome, record.requests[0] if record.requests else None, None))
+    return tuple(found)
+
+
+def _doubt(record: StepRecord, outcome: StepOutcome, request: RequestRecord | None, item: int | None) -> DoubtfulCall:
+    message = outcome.message if isinstance(outcome, InDoubt) else ""
+    return DoubtfulCall(step=record.step, api=record.api, item=item, request=request, message=message)
 
 
 class ExecutionState(Contract):

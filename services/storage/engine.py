@@ -16,6 +16,8 @@ from services.errors import Overloaded, ServiceUnavailable
 
 BUSY_TIMEOUT_MS = 5_000
 _WAL_ATTEMPTS = 100
+_ILL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+_ILL_CLASSES = {"53", "57", "58"}
 
 
 def create_engine(url: str) -> AsyncEngine:
@@ -85,13 +87,27 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
     except DBAPIError as error:
         # Without a statement it was raised while connecting: the server is starting, full, or has no such database.
         connecting = error.statement is None and not isinstance(error, IntegrityError)
-        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+        if _is_busy(error):
             raise Overloaded("The database is busy with other writers.", retry_after_s=1) from error
+        if _is_ill(error):
+            raise ServiceUnavailable(f"The database ({engine.dialect.name}) cannot write.") from error
         if connecting or error.connection_invalidated or isinstance(error.orig, OSError):
             raise _unavailable(engine) from error
         raise
     except OSError as error:
         raise _unavailable(engine) from error
+
+
+def _is_busy(error: DBAPIError) -> bool:
+    """Locked by another writer, or given up by PostgreSQL for its sake (serialization failure, deadlock)."""
+    busy = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+    return busy or getattr(error.orig, "sqlstate", None) in {"40001", "40P01"}
+
+
+def _is_ill(error: DBAPIError) -> bool:
+    """The disk is full or broken, or the server is out of resources, stopping or starting (SQLSTATE 53, 57, 58)."""
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return (code is not None and code & 0xFF in _ILL) or str(getattr(error.orig, "sqlstate", ""))[:2] in _ILL_CLASSES
 
 
 def _unavailable(engine: AsyncEngine) -> ServiceUnavailable:
