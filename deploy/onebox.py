@@ -90,9 +90,12 @@ def _database(settings: OneboxSettings, name: str) -> str:
 def create_onebox(settings: OneboxSettings) -> FastAPI:
     """The gateway's app, with the four services living inside it, each with an SQLite file in ``data_dir``."""
     executor = ExecutorSettings()
-    given = {"allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts}
+    given: dict[str, object] = {
+        "allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts,
+        "database_url": _database(settings, "executor"),
+    }
     if settings.executor_secrets is not None:
-        given |= {"secrets": SecretStr(settings.executor_secrets)}  # type: ignore[dict-item]
+        given["secrets"] = SecretStr(settings.executor_secrets)
     retriever = RetrieverSettings(database_url=_database(settings, "retriever"))
     demos = DemoSettings(database_url=_database(settings, "demos"))
     planner = PlannerSettings()

@@ -1,13 +1,23 @@
 """The executor's routes."""
 
-from fastapi import Request
+from typing import Annotated
+
+from fastapi import Path, Request, Response
 
 from executor_svc.service import ExecutorService
 from services.app import service_router
-from services.contracts.run import Credentials, ExecuteRequest
+from services.contracts.run import (
+    Credentials,
+    ExecuteRequest,
+    ExecutionState,
+    PreviewRequest,
+    PreviewResponse,
+    ResolveRequest,
+)
 from services.http import NdjsonResponse
 
 router = service_router(tags=["execution"])
+Id = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f]*$")]
 
 
 def _service(request: Request) -> ExecutorService:
@@ -17,13 +27,41 @@ def _service(request: Request) -> ExecutorService:
 
 @router.post(
     "/execute",
-    summary="Run a proved plan",
+    summary="Run a proved plan, or follow the run of that id",
     response_class=NdjsonResponse,
     response_description="One `ExecutionEvent` a line; the last is `execution_finished`.",
 )
 async def execute(request: Request, body: ExecuteRequest) -> NdjsonResponse:
-    """Run a plan and stream what happens. When the caller hangs up, the run is cancelled."""
+    """Run a plan and stream what happens.
+
+    A plan of safe reads is cancelled when the caller hangs up. One that may change something goes on; asking again with
+    the same `run_id` follows it from its beginning.
+    """
     return NdjsonResponse(_service(request).execute(body))
+
+
+@router.post("/preview", summary="Which requests would a plan send?")
+async def preview(request: Request, body: PreviewRequest) -> PreviewResponse:
+    """The requests of the steps that may change something or wait for an approval. Nothing is sent."""
+    return _service(request).preview(body.compiled)
+
+
+@router.post("/executions/{run_id}:cancel", summary="Start no further call of a run")
+async def cancel(request: Request, run_id: Id) -> ExecutionState:
+    """Calls in flight are waited for, since they may have an effect. A run that has ended stays as it is."""
+    return await _service(request).cancel(run_id)
+
+
+@router.post("/executions/{run_id}/steps/{step}:resolve", summary="Settle a call in doubt")
+async def resolve(request: Request, run_id: Id, step: Id, body: ResolveRequest) -> ExecutionState:
+    """Say what became of it. When the last one is settled, the run goes on."""
+    return await _service(request).resolve(run_id, step, body)
+
+
+@router.get("/values/{value_id}", summary="A large value in full")
+async def value(request: Request, value_id: Id) -> Response:
+    """The value as JSON."""
+    return Response(await _service(request).value(value_id), media_type="application/json")
 
 
 @router.get("/credentials", summary="Which secrets are configured?")

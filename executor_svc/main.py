@@ -1,17 +1,25 @@
 """The executor as an application."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from executor_svc.adapters.http import open_http_adapter
+from executor_svc.durable import DurableLane
 from executor_svc.handlers import router
 from executor_svc.metrics import ExecutorMetrics
 from executor_svc.secret_store import SecretStore
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
+from executor_svc.storage import MEMBERS, LedgerStore
 from services.app import create_service
+from services.storage.engine import create_engine, ping
+from services.storage.members import Membership
+from services.storage.migrate import migrate
 
 
 def create_app(settings: ExecutorSettings | None = None, *, transports: None = None) -> FastAPI:
@@ -24,10 +32,9 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = SecretStore.load(settings.secrets_file, settings.secrets)
-        metrics = ExecutorMetrics(app.state.registry)
-        async with open_http_adapter(settings, store) as adapter:
-            app.state.service = ExecutorService(adapter, store, settings, metrics)
+        async with open_executor(settings, app.state.registry) as (service, engine):
+            app.state.service = service
+            app.state.readiness = {"database": partial(ping, engine)}
             yield
 
     return create_service(
@@ -38,3 +45,25 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
         routers=[router],
         lifespan=lifespan,
     )
+
+
+@asynccontextmanager
+async def open_executor(
+    settings: ExecutorSettings, registry: CollectorRegistry
+) -> AsyncIterator[tuple[ExecutorService, AsyncEngine]]:
+    """The executor without its routes, and its database; closed at the end.
+
+    Raises:
+        SecretsUnreadable: the configured secrets cannot be read.
+    """
+    secrets = SecretStore.load(settings.secrets_file, settings.secrets)
+    metrics = ExecutorMetrics(registry)
+    async with AsyncExitStack() as stack:
+        engine = create_engine(settings.database_url)
+        stack.push_async_callback(engine.dispose)
+        await migrate(engine, "executor_svc")
+        adapter = await stack.enter_async_context(open_http_adapter(settings, secrets))
+        store = LedgerStore(engine)
+        lane = DurableLane(adapter, store, Membership(engine, MEMBERS, settings.lease_s), settings, metrics)
+        await stack.enter_async_context(lane.working())
+        yield ExecutorService(adapter, lane, store, secrets, settings, metrics), engine

@@ -4,7 +4,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from services.contracts.run import ExecutionFinished, StepRecord
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import ExecutionEvent, ExecutionFinished, StepFinished, StepRecord
 
 _MAX_PROVIDERS: Final = 100
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -16,6 +17,9 @@ class ExecutorMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._providers: set[str] = set()
         self.active = Gauge("nestor_runs_active", "Runs being executed.", registry=registry)
+        self.taken_over = Counter(
+            "nestor_runs_taken_over", "Durable runs taken over from another process.", registry=registry
+        )
         self._runs = Counter("nestor_runs_total", "Runs executed, by final status.", ["status"], registry=registry)
         self._steps = Counter(
             "nestor_steps_total", "Steps finished, by provider and outcome.", ["provider", "outcome"], registry=registry
@@ -29,18 +33,20 @@ class ExecutorMetrics:
             registry=registry,
         )
 
-    def step(self, record: StepRecord, provider: str) -> None:
-        """Count a finished step."""
+    def event(self, event: ExecutionEvent, compiled: CompiledPlan) -> None:
+        """Count what has ended."""
+        if isinstance(event, StepFinished):
+            self._step(event.record, compiled.apis[event.record.api].provider)
+        elif isinstance(event, ExecutionFinished):
+            self._runs.labels(event.status).inc()
+
+    def _step(self, record: StepRecord, provider: str) -> None:
         label = self._label(provider)
         outcome = record.outcome.reason if record.outcome.kind == "failed" else record.outcome.kind
         self._steps.labels(label, outcome).inc()
         if record.attempts:
             self._attempts.labels(label).inc(record.attempts)
             self._seconds.labels(label).observe(record.duration_ms / 1000)
-
-    def run(self, finished: ExecutionFinished) -> None:
-        """Count a finished run."""
-        self._runs.labels(finished.status).inc()
 
     def abandoned(self) -> None:
         """Count a run whose caller went away."""

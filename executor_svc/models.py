@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import Protocol, Self
 
 from pydantic import JsonValue
 
+from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
-from services.contracts.run import Failed, InDoubt, RequestRecord, Succeeded
+from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, InDoubt, RequestRecord, Succeeded
 
 CallOutcome = Succeeded | Failed | InDoubt
 
@@ -83,3 +85,99 @@ class Limits:
     run_s: float
     step_s: float
     items: int
+
+    @classmethod
+    def of(cls, request: ExecuteRequest, settings: ExecutorSettings) -> Self:
+        """What the request asks for and the operator allows."""
+        step_ms = request.step_deadline_ms or settings.step_deadline_ms
+        return cls(run_s=request.deadline_ms / 1000, step_s=step_ms / 1000, items=settings.max_items)
+
+
+class CallState(StrEnum):
+    """What the ledger knows of a call."""
+
+    SENT = "sent"
+    """The request went out, or was about to, and nothing is known of its outcome."""
+    DONE = "done"
+    IN_DOUBT = "in_doubt"
+    """Somebody has to find out; until then nothing is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The right to run an execution: valid as long as the ledger names this owner and this epoch."""
+
+    run_id: str
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A durable run as it is stored. ``result`` is None while it runs; ``takeovers`` counts the processes it lost."""
+
+    run_id: str
+    plan_id: str
+    status: str
+    owner: str
+    epoch: int
+    takeovers: int
+    cancel_requested: bool
+    request: ExecuteRequest
+    result: ExecutionFinished | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCall:
+    """A call of an earlier owner. ``result`` is None while it is not known to have ended."""
+
+    state: CallState
+    digest: str
+    result: CallResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Write down a new execution. Of two with the same id the first one counts."""
+
+    ticket: Ticket
+    request: ExecuteRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Write down that a mutating call is about to be sent. ``digest``: hash of its arguments."""
+
+    ticket: Ticket
+    key: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Write down what came of a call. ``sent``: whether its sending was written down, as for every mutating call."""
+
+    ticket: Ticket
+    key: str
+    state: CallState
+    result: CallResult
+    sent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LargeValue:
+    """Keep a value under the hash of its JSON."""
+
+    id: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """Write down how an execution ended."""
+
+    ticket: Ticket
+    finished: ExecutionFinished
+
+
+Operation = Admission | Sending | Outcome | LargeValue | Conclusion

@@ -13,7 +13,8 @@ from pydantic import JsonValue
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, resolve
-from executor_svc.steps import Prepared, StepResult, perform, prepare
+from executor_svc.steps import CANCELLED, Prepared, StepResult, Stop, perform, prepare
+from executor_svc.values import Shelf, preview
 from services.contracts.plan import Step
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
@@ -40,11 +41,15 @@ class Run:
         adapter: makes the calls.
         run_id: identifies the run; part of every idempotency key.
         limits: deadlines, counted from the first event asked for, and bounds.
+        shelf: where large outputs are put aside; what leaves the run are previews of them.
     """
 
-    def __init__(self, compiled: CompiledPlan, graph: Graph, adapter: Adapter, run_id: str, limits: Limits) -> None:
+    def __init__(
+        self, compiled: CompiledPlan, graph: Graph, adapter: Adapter, run_id: str, limits: Limits, shelf: Shelf
+    ) -> None:
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
-        self._limits = limits
+        self._limits, self._shelf = limits, shelf
+        self._stop = Stop()
         self._waiting = dict(graph.waiting)
         self._blocked: dict[str, str] = {}
         self._outputs: dict[str, JsonValue] = {}
@@ -72,6 +77,10 @@ class Run:
             driver.cancel()
             await asyncio.gather(driver, return_exceptions=True)
 
+    def cancel(self) -> None:
+        """Start no further call. Those in flight are waited for, since they may have an effect."""
+        self._stop.requested = True
+
     async def _drive(self) -> None:
         async with asyncio.TaskGroup() as group:
             ready = [step for step, count in self._waiting.items() if count == 0]
@@ -92,30 +101,39 @@ class Run:
     def _prepare(self, step: Step) -> Prepared | Failed | Skipped:
         if step.id in self._blocked:
             return Skipped(because=self._blocked[step.id])
+        if self._stop.requested:
+            return Skipped(because=CANCELLED)
         return prepare(step, self._compiled.apis[step.api], self._outputs, self._limits)
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         started_ms = self._now_ms()
         deadline = min(self._ends, self._clock() + self._limits.step_s)
-        result = await perform(prepared, self._adapter, self._run_id, deadline)
+        result = await perform(prepared, self._adapter, self._run_id, deadline, self._stop)
         self._start(self._finish(prepared.step, result, started_ms), group)
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that waited for it alone."""
+        outcome = result.outcome
+        if isinstance(outcome, Succeeded):
+            self._outputs[step.id] = outcome.value
+            outcome = self._shelf.outward(outcome)
         record = StepRecord.model_construct(
             step=step.id,
             api=step.api,
             requests=result.requests,
-            outcome=result.outcome,
+            outcome=outcome,
             started_ms=started_ms,
             duration_ms=max(0.0, self._now_ms() - started_ms),
             attempts=result.attempts,
+            items=result.items,
+            pages=result.pages,
+            more=result.more,
+            violations=result.violations,
+            recovered=result.recovered,
         )
         self._records[step.id] = record
         self._queue.put_nowait(StepFinished.model_construct(record=record))
-        if isinstance(result.outcome, Succeeded):
-            self._outputs[step.id] = result.outcome.value
-        return self._release(step.id, result.outcome)
+        return self._release(step.id, outcome)
 
     def _release(self, finished: str, outcome: StepOutcome) -> list[str]:
         freed = []
@@ -144,8 +162,9 @@ class Run:
         answer, problem = self._answer()
         failed = any(isinstance(outcome, Failed) for outcome in outcomes) or bool(problem)
         doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
+        cancelled = any(isinstance(outcome, Skipped) and outcome.because == CANCELLED for outcome in outcomes)
         return ExecutionFinished.model_construct(
-            status="in_doubt" if doubtful else "failed" if failed else "succeeded",
+            status="in_doubt" if doubtful else "cancelled" if cancelled else "failed" if failed else "succeeded",
             records=tuple(self._records[step.id] for step in self._compiled.plan.steps),
             answer=answer,
             problem=problem,
@@ -164,8 +183,12 @@ class Run:
             except Unresolved as error:
                 missing.append(f"answer {output.name!r}: {error}")
             else:
+                stored = self._shelf.put(value)
+                shown = value if stored is None else preview(value)
                 values.append(
-                    AnswerValue.model_construct(name=output.name, value=value, step=reference.step, path=reference.path)
+                    AnswerValue.model_construct(
+                        name=output.name, value=shown, step=reference.step, path=reference.path, stored=stored
+                    )
                 )
         return tuple(values), "; ".join(missing)
 

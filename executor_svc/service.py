@@ -1,38 +1,69 @@
 """The rules of running a plan: what may be run at all, and how much at a time. No HTTP."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Final
 
+from executor_svc.adapters.http import HttpAdapter
+from executor_svc.durable import DurableLane
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Adapter, Limits
+from executor_svc.models import Limits
+from executor_svc.preview import previews
 from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
+from executor_svc.storage import LedgerStore
+from executor_svc.values import Shelf
 from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Credentials, ExecuteRequest, ExecutionEvent, ExecutionFinished, StepFinished
-from services.errors import Conflict, Overloaded, ValidationFailed
+from services.contracts.run import (
+    Credentials,
+    ExecuteRequest,
+    ExecutionEvent,
+    ExecutionFinished,
+    ExecutionState,
+    PreviewResponse,
+    ResolveRequest,
+)
+from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
+_FLUSH_S: Final = 10.0
 
 
 class ExecutorService:
-    """Runs plans with an adapter. Holds no run's state: a run lives in its own iterator."""
+    """Runs plans: those that only read in the memory lane, those that may change something in the durable one."""
 
     def __init__(
-        self, adapter: Adapter, store: SecretStore, settings: ExecutorSettings, metrics: ExecutorMetrics
+        self,
+        adapter: HttpAdapter,
+        lane: DurableLane,
+        store: LedgerStore,
+        secrets: SecretStore,
+        settings: ExecutorSettings,
+        metrics: ExecutorMetrics,
     ) -> None:
-        self._adapter, self._store, self._settings, self._metrics = adapter, store, settings, metrics
-        self._active = 0
+        self._adapter, self._lane, self._store, self._secrets = adapter, lane, store, secrets
+        self._settings, self._metrics = settings, metrics
+        self._reading = 0
 
     def credentials(self) -> Credentials:
         """The names of the secrets that calls can present."""
-        return Credentials(secrets=self._store.names)
+        return Credentials(secrets=self._secrets.names)
+
+    def preview(self, compiled: CompiledPlan) -> PreviewResponse:
+        """The requests that a plan's mutating or unapproved steps would send. Raises as :meth:`execute`."""
+        check_apis(compiled)
+        return previews(compiled, self._adapter)
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Check a plan and return its events; nothing is sent before they are asked for.
+
+        A plan of safe reads is run here and now, and stops when the iterator is closed. A plan that may change
+        something is run once for its run id, to its end; the iterator merely follows it.
 
         Raises:
             Conflict: approvals are open, or the APIs are not those the plan was proved against.
@@ -40,39 +71,58 @@ class ExecutorService:
             Overloaded: too many runs are active.
         """
         graph = admit(request)
-        if self._active >= self._settings.max_concurrent_runs:
-            raise Overloaded(f"{self._active} runs are active", retry_after_s=1)
-        return self._events(request, graph)
+        if self._reading + self._lane.active >= self._settings.max_concurrent_runs:
+            raise Overloaded(f"{self._settings.max_concurrent_runs} runs are active", retry_after_s=1)
+        apis = request.compiled.apis
+        if any(apis[step.api].mutating for step in request.compiled.plan.steps):
+            return self._lane.execute(request, graph)
+        return self._read(request, graph)
 
-    async def _events(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
-        step_ms = request.step_deadline_ms or self._settings.step_deadline_ms
-        limits = Limits(run_s=request.deadline_ms / 1000, step_s=step_ms / 1000, items=self._settings.max_items)
-        run = Run(request.compiled, graph, self._adapter, request.run_id, limits)
-        self._active += 1
-        self._metrics.active.inc()
+    async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
+        """The memory lane."""
+        shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
+        run = Run(request.compiled, graph, self._adapter, request.run_id, Limits.of(request, self._settings), shelf)
         finished = False
+        self._reading += 1
+        self._metrics.active.inc()
         try:
             async with aclosing(run.events()) as events:
                 async for event in events:
-                    finished = finished or isinstance(event, ExecutionFinished)
-                    self._observe(event, request)
+                    if isinstance(event, ExecutionFinished):
+                        finished = True
+                        await self._shelved(shelf)
+                    self._metrics.event(event, request.compiled)
                     yield event
         finally:
-            self._active -= 1
+            self._reading -= 1
             self._metrics.active.dec()
             if not finished:
                 self._metrics.abandoned()
                 _log.info("run abandoned", run=request.run_id)
 
-    def _observe(self, event: ExecutionEvent, request: ExecuteRequest) -> None:
-        if isinstance(event, StepFinished):
-            record = event.record
-            self._metrics.step(record, request.compiled.apis[record.api].provider)
-            if record.outcome.kind in ("failed", "in_doubt"):
-                _log.info("step", run=request.run_id, step=record.step, api=record.api, outcome=record.outcome.kind)
-        elif isinstance(event, ExecutionFinished):
-            self._metrics.run(event)
-            _log.info("run finished", run=request.run_id, status=event.status, ms=event.duration_ms)
+    async def _shelved(self, shelf: Shelf) -> None:
+        """See to it that a value can be asked for by the time its reference is out, if the ledger can be written."""
+        if shelf.kept:
+            try:
+                async with asyncio.timeout(_FLUSH_S):
+                    await self._lane.ledger.flush()
+            except TimeoutError:
+                _log.warning("large values are not written yet", values=shelf.kept)
+
+    async def cancel(self, run_id: str) -> ExecutionState:
+        """Start no further call of a durable run. Raises NotFound."""
+        return await self._lane.cancel(run_id)
+
+    async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
+        """Settle a call in doubt. Raises NotFound, Conflict, ValidationFailed."""
+        return await self._lane.resolve(run_id, step, request)
+
+    async def value(self, value_id: str) -> str:
+        """The JSON of a large value. Raises NotFound."""
+        content = await self._store.value(value_id)
+        if content is None:
+            raise NotFound(f"There is no value {value_id}; values are kept for {self._settings.keep_days:g} days.")
+        return content
 
 
 def admit(request: ExecuteRequest) -> Graph:
@@ -86,14 +136,15 @@ def admit(request: ExecuteRequest) -> Graph:
     if compiled.proof.approvals and request.approved != compiled.plan.id:
         open_steps = ", ".join(compiled.proof.approvals[:5])
         raise Conflict(f"These steps need an approval of exactly this plan: {open_steps}.", plan_id=compiled.plan.id)
-    _check_apis(compiled)
+    check_apis(compiled)
     try:
         return Graph(compiled.plan)
     except NotAGraph as error:
         raise ValidationFailed(f"The plan cannot be run: {error}.") from None
 
 
-def _check_apis(compiled: CompiledPlan) -> None:
+def check_apis(compiled: CompiledPlan) -> None:
+    """Whether these are the APIs that the plan was proved against. Raises Conflict."""
     for api_id in dict.fromkeys(step.api for step in compiled.plan.steps):
         api = compiled.apis.get(api_id)
         if api is None or api.id != api_id:

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from services.settings import ServiceSettings
+from services.settings import ServiceSettings, default_database_url
 
 
 class ExecutorSettings(ServiceSettings):
@@ -15,6 +15,23 @@ class ExecutorSettings(ServiceSettings):
 
     max_body_bytes: int = Field(
         default=64 * 1024 * 1024, ge=1, description="Largest plan accepted, with its APIs, in bytes."
+    )
+    database_url: str = Field(
+        default_factory=lambda: default_database_url("executor"),
+        description="SQLAlchemy URL of the ledger's database; all executors of one installation share it.",
+    )
+    lease_s: float = Field(
+        default=10.0, gt=0, description="Seconds without a sign of life after which another process takes over."
+    )
+    max_takeovers: int = Field(
+        default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
+    )
+    keep_days: float = Field(default=30.0, gt=0, description="How long ended runs and large values are kept, in days.")
+    max_inline_bytes: int = Field(
+        default=256 * 1024, ge=1_024, description="Largest output that travels whole; of larger ones a preview does."
+    )
+    shutdown_grace_s: float = Field(
+        default=10.0, ge=0, description="How long calls in flight may go on after a stop signal."
     )
     secrets_file: Path | None = Field(
         default=None, description="JSON file of credentials by name; see the page on credentials for its form."

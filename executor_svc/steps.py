@@ -10,10 +10,16 @@ from executor_svc.models import Adapter, Call, CallResult, Limits
 from executor_svc.references import Incomparable, Item, Unresolved, holds, resolve, type_name
 from services.contracts.api import Api
 from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
-from services.contracts.run import Failed, InDoubt, RequestRecord, Skipped, StepOutcome, Succeeded
+from services.contracts.run import Failed, InDoubt, ItemRecord, RequestRecord, Skipped, StepOutcome, Succeeded
 
 CONDITION = "when"
 """What a step skipped by its own condition is skipped because of."""
+
+CANCELLED = "cancelled"
+"""What a step is skipped because of where its run was cancelled."""
+
+MAX_MESSAGES = 10
+"""Of how many items in doubt the step's own message speaks; the items' records tell all."""
 
 GRACE_S = 0.5
 """How long after its deadline an adapter may still report, before it is cancelled and taken to have failed."""
@@ -30,12 +36,24 @@ class Prepared:
 
 
 @dataclass(slots=True)
+class Stop:
+    """Whether no further call shall be started."""
+
+    requested: bool = False
+
+
+@dataclass(slots=True)
 class StepResult:
-    """What a step did: its outcome, the requests in the items' order, and how many were sent or tried."""
+    """What a step did, in the terms of :class:`~services.contracts.run.StepRecord`."""
 
     outcome: StepOutcome
     requests: tuple[RequestRecord, ...] = ()
     attempts: int = 0
+    items: tuple[ItemRecord, ...] = ()
+    pages: int = 1
+    more: bool = False
+    violations: tuple[str, ...] = ()
+    recovered: bool = False
 
 
 @dataclass(slots=True)
@@ -73,32 +91,33 @@ def prepare(step: Step, api: Api, outputs: Mapping[str, JsonValue], limits: Limi
         return Failed(reason="bad_request", message=f"{step.id}: {error}")
 
 
-async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float) -> StepResult:
+async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, stop: Stop) -> StepResult:
     """Make the step's call, or its calls with bounded parallelism; ``deadline`` is a reading of the loop's clock."""
     step = prepared.step
     if not prepared.mapped:
         result = await _call(prepared, adapter, f"{run_id}/{step.id}", prepared.arguments[0], deadline)
-        return StepResult(result.outcome, (result.request,) if result.request else (), result.attempts)
+        return _single(result)
     assert step.foreach is not None
     progress = _Progress(iter(enumerate(prepared.arguments)))
     async with asyncio.TaskGroup() as group:
         for _ in range(min(step.foreach.parallel, len(prepared.arguments))):
-            group.create_task(_work(prepared, adapter, run_id, deadline, progress))
-    return _joined(progress.results)
+            group.create_task(_work(prepared, adapter, run_id, deadline, progress, stop))
+    return _joined(progress.results, len(prepared.arguments))
 
 
-async def _work(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, progress: _Progress) -> None:
+async def _work(
+    prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, progress: _Progress, stop: Stop
+) -> None:
     """Take items until none is left or one has failed.
 
     What is in flight then ends by itself: cutting a mutating call short would only put it in doubt.
     """
-    for index, arguments in progress.pending:
+    while not (progress.stopped or stop.requested) and (item := next(progress.pending, None)) is not None:
+        index, arguments = item
         result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", arguments, deadline)
         progress.results[index] = result
         if not isinstance(result.outcome, Succeeded):
             progress.stopped = True
-        if progress.stopped:
-            return
 
 
 async def _call(
@@ -115,23 +134,59 @@ async def _call(
         return CallResult(Failed(reason="timeout", message=message), None, 1)
 
 
-def _joined(results: Mapping[int, CallResult]) -> StepResult:
-    """The outcome of a `foreach`. An item in doubt weighs more than one that failed: somebody has to look at it."""
-    ordered = sorted(results.items())
-    requests = tuple(result.request for _, result in ordered if result.request is not None)
-    attempts = sum(result.attempts for _, result in ordered)
-    doubtful = [(index, r.outcome) for index, r in ordered if isinstance(r.outcome, InDoubt)]
-    failed = [(index, r.outcome) for index, r in ordered if isinstance(r.outcome, Failed)]
-    outcome: StepOutcome
+def _single(result: CallResult) -> StepResult:
+    return StepResult(
+        result.outcome,
+        (result.request,) if result.request else (),
+        result.attempts,
+        pages=result.pages,
+        more=result.more,
+        violations=result.violations,
+        recovered=result.recovered,
+    )
+
+
+def _joined(results: Mapping[int, CallResult], items: int) -> StepResult:
+    """What a `foreach` did: all that its items did, and one outcome for the step."""
+    ordered = [result for _, result in sorted(results.items())]
+    stopped_by = next(
+        (f"item {i}" for i, r in sorted(results.items()) if not isinstance(r.outcome, Succeeded)), CANCELLED
+    )
+    records = tuple(_item(index, results.get(index), stopped_by) for index in range(items))
+    return StepResult(
+        _outcome(results, records),
+        tuple(result.request for result in ordered if result.request is not None),
+        sum(result.attempts for result in ordered),
+        records,
+        pages=sum(result.pages for result in ordered),
+        more=any(result.more for result in ordered),
+        violations=tuple(dict.fromkeys(text for result in ordered for text in result.violations)),
+        recovered=any(result.recovered for result in ordered),
+    )
+
+
+def _outcome(results: Mapping[int, CallResult], records: tuple[ItemRecord, ...]) -> StepOutcome:
+    """An item in doubt weighs more than one that failed: somebody has to look at it."""
+    doubtful = [r for r in records if isinstance(r.outcome, InDoubt)]
+    failed = [r for r in records if isinstance(r.outcome, Failed)]
     if doubtful:
-        outcome = InDoubt(message="; ".join(f"item {index}: {o.message}" for index, o in doubtful))
-    elif failed:
-        index, first = failed[0]
-        outcome = first.model_copy(update={"message": f"item {index}: {first.message}"})
-    else:
-        values = [r.outcome.value for _, r in ordered if isinstance(r.outcome, Succeeded)]
-        outcome = Succeeded.model_construct(value=values)
-    return StepResult(outcome, requests, attempts)
+        messages = [f"item {r.index}: {r.outcome.message}" for r in doubtful if isinstance(r.outcome, InDoubt)]
+        return InDoubt(message="; ".join(messages[:MAX_MESSAGES]))
+    if failed and isinstance(first := failed[0].outcome, Failed):
+        return first.model_copy(update={"message": f"item {failed[0].index}: {first.message}"})
+    if len(results) < len(records):
+        return Skipped(because=CANCELLED)
+    outcomes = (results[record.index].outcome for record in records)
+    return Succeeded.model_construct(value=[o.value for o in outcomes if isinstance(o, Succeeded)])
+
+
+def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
+    """An item's outcome; of those that succeeded without their values, which are in the step's."""
+    if result is None:
+        return ItemRecord.model_construct(index=index, outcome=Skipped(because=stopped_by))
+    if isinstance(result.outcome, Succeeded):
+        return ItemRecord.model_construct(index=index, outcome=Succeeded(status=result.outcome.status))
+    return ItemRecord.model_construct(index=index, outcome=result.outcome, request=result.request)
 
 
 def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None) -> dict[str, JsonValue]:

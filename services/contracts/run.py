@@ -234,11 +234,10 @@ class DoubtfulCall(Contract):
 
 def doubts_of(records: Iterable[StepRecord]) -> tuple[DoubtfulCall, ...]:
     """The calls in doubt among the steps of a run; of a `foreach` the single items."""
-    found = []
+    found: list[DoubtfulCall] = []
     for record in records:
         items = [item for item in record.items if isinstance(item.outcome, InDoubt)]
-        for item in items:
-            found.append(_doubt(record, item.outcome, item.request, item.index))
+        found += [_doubt(record, item.outcome, item.request, item.index) for item in items]
         if isinstance(record.outcome, InDoubt) and not items:
             found.append(_doubt(record, record.outcome, record.requests[0] if record.requests else None, None))
     return tuple(found)

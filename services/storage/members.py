@@ -33,7 +33,7 @@ def members_table(metadata: sa.MetaData) -> sa.Table:
 
 
 class Membership:
-    """This process's row among the members, in a table made by :func:`members_table`.
+    """The row of one process, this one, in a table made by :func:`members_table`.
 
     ``lease_s``: seconds without a sign of life after which a process counts as dead.
     """

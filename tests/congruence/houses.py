@@ -223,7 +223,9 @@ def _peers(folder: Path, script: Script, encoder: Encoder, upstream: str, pool: 
         ),
         "demo_svc": create_demo_svc(DemoSettings(database_url=_database(folder, "demos")), encoder=encoder),
         "planner_svc": create_planner_svc(PlannerSettings(default_backend=script.name), backends=backends),
-        "executor_svc": create_executor_svc(ExecutorSettings(allowed_private_hosts=(upstream,))),
+        "executor_svc": create_executor_svc(
+            ExecutorSettings(database_url=_database(folder, "executor"), allowed_private_hosts=(upstream,))
+        ),
     }
 
 

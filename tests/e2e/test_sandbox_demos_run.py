@@ -1,5 +1,7 @@
 """The demos that ship do not only compile: run against the sandbox, each gives the values it says it does."""
 
+from pathlib import Path
+
 import httpx2
 import pytest
 from pydantic import SecretStr
@@ -18,10 +20,14 @@ from services.contracts.planning import Decision, Policy
 from services.contracts.run import ExecuteRequest, ExecutionFinished
 
 
-async def test_every_demo_runs(subtests: pytest.Subtests) -> None:
+async def test_every_demo_runs(subtests: pytest.Subtests, tmp_path: Path) -> None:
     host = f"127.0.0.1:{free_port()}"
     access = sandbox_access(host)
-    settings = ExecutorSettings(secrets=SecretStr(access.secrets), allowed_private_hosts=(host,))
+    settings = ExecutorSettings(
+        secrets=SecretStr(access.secrets),
+        allowed_private_hosts=(host,),
+        database_url=f"sqlite+aiosqlite:///{tmp_path}/executor.db",
+    )
     executor = create_executor(settings)
     with serving(create_sandbox(access.settings), port=int(host.partition(":")[2])) as url:
         imported = import_document(httpx2.get(f"{url}/openapi.json").text, provider="sandbox")

@@ -17,6 +17,7 @@ def upgrade() -> None:
         sa.Column("status", sa.String(20), nullable=False),
         sa.Column("owner", sa.String(100), nullable=False),
         sa.Column("epoch", sa.Integer, nullable=False),
+        sa.Column("takeovers", sa.Integer, nullable=False),
         sa.Column("cancel_requested", sa.Boolean, nullable=False),
         sa.Column("created_at", sa.Float, nullable=False),
         sa.Column("request", sa.Text, nullable=False),

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,12 +26,16 @@ async def upstream() -> AsyncIterator[Upstream]:
 
 
 @pytest.fixture
-async def started() -> AsyncIterator[Starter]:
+async def started(tmp_path: Path) -> AsyncIterator[Starter]:
     """Starts executors: `client = await started(secrets={...}, max_concurrent_runs=1)`."""
     async with AsyncExitStack() as stack:
 
         async def start(secrets: dict[str, Any] | None = None, **settings: Any) -> ExecutorClient:
-            chosen: dict[str, Any] = {"allowed_private_hosts": ("127.0.0.1",)} | settings
+            defaults = {
+                "allowed_private_hosts": ("127.0.0.1",),
+                "database_url": f"sqlite+aiosqlite:///{tmp_path}/executor.db",
+            }
+            chosen: dict[str, Any] = defaults | settings
             app = create_app(ExecutorSettings(secrets=SecretStr(json.dumps(secrets or {})), **chosen))
             server = serving(app)
             url = await asyncio.to_thread(server.__enter__)

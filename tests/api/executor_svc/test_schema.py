@@ -12,8 +12,9 @@ from tests.support.fuzz import BOUNDED, check, schema_of
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[TestClient]:
-    with TestClient(create_app(ExecutorSettings()), raise_server_exceptions=False) as client:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    settings = ExecutorSettings(database_url=f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('executor')}/executor.db")
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         yield client
 
 

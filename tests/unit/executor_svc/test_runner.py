@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.models import Call, CallResult, Limits
 from executor_svc.runner import Run
+from executor_svc.values import Shelf
 from services.contracts.plan import ForEach, ListValue, Plan, When
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
@@ -46,12 +47,17 @@ class Scripted:
         return CallResult(outcome, RequestRecord(method=call.api.method, url=f"http://x/{call.key}"), 1)
 
 
+def no_shelf() -> Shelf:
+    """One on which nothing is ever put."""
+    return Shelf(lambda value: pytest.fail(f"kept {value.id}"), max_inline=1_000_000_000)
+
+
 async def echo(call: Call) -> Any:
     return dict(call.arguments)
 
 
 def start(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> AsyncIterator[ExecutionEvent]:
-    return Run(plan, Graph(plan.plan), Scripted(behaviour), "run-1", limits).events()
+    return Run(plan, Graph(plan.plan), Scripted(behaviour), "run-1", limits, no_shelf()).events()
 
 
 async def finish(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> ExecutionFinished:
@@ -252,14 +258,19 @@ async def test_a_failing_item_is_named_and_no_new_item_starts() -> None:
     assert isinstance(failed, Failed)
     assert (failed.message, failed.status, failed.detail) == ("item 3: gone", 404, {"e": 1})
     assert called == [0, 1, 2, 3]
+    kinds = [item.outcome.kind for item in finished.records[0].items]
+    assert kinds == ["succeeded"] * 3 + ["failed"] + ["skipped"] * 6
+    assert finished.records[0].items[9].outcome == Skipped(because="item 3")
 
 
 async def test_an_item_in_doubt_puts_the_step_in_doubt() -> None:
     async def behaviour(call: Call) -> Any:
+        await asyncio.sleep(0)  # both are in flight
         return {1: InDoubt(message="?"), 0: Failed(reason="timeout", message="!")}.get(call.arguments["x"], 1)  # type: ignore[arg-type]
 
     finished = await finish(compiled([GET], each(literal([{"id": 0}, {"id": 1}]), 2)), behaviour)
     assert finished.records[0].outcome == InDoubt(message="item 1: ?")
+    assert [item.outcome.kind for item in finished.records[0].items] == ["failed", "in_doubt"]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +360,7 @@ async def test_a_bug_in_an_adapter_is_not_swallowed() -> None:
 async def test_keys_differ_between_steps_and_items() -> None:
     plan = compiled([GET], step("a", GET), each(ITEMS))
     adapter = Scripted(echo)
-    async for _ in Run(plan, Graph(plan.plan), adapter, "run-9", LIMITS).events():
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-9", LIMITS, no_shelf()).events():
         pass
     assert {call.key for call in adapter.calls} == {"run-9/a", *(f"run-9/each/{n}" for n in range(10))}
 

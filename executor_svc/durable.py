@@ -1,0 +1,263 @@
+"""The durable lane: runs that may change something outlive the process that runs them, and their callers.
+
+An execution is owned by one process at a time. When its owner is not seen alive any more, another process takes it
+over: it reads from the ledger what is done, makes again what may be made again, and parks the rest in doubt.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from executor_svc.graph import Graph
+from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, restored
+from executor_svc.live import Gate, Live
+from executor_svc.metrics import ExecutorMetrics
+from executor_svc.models import Adapter, Call, CallResult, Execution, KnownCall, Limits, Ticket
+from executor_svc.runner import Run
+from executor_svc.settings import ExecutorSettings
+from executor_svc.settling import call_key, open_doubts, settled
+from executor_svc.storage import LedgerStore
+from executor_svc.values import Shelf
+from services.contracts.run import (
+    ExecuteRequest,
+    ExecutionEvent,
+    ExecutionFinished,
+    ExecutionState,
+    Failed,
+    ResolveRequest,
+    StepFinished,
+)
+from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable
+from services.storage.members import Membership
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
+_POLL_S = 0.2
+_FORGET_EVERY_S = 3600.0
+
+
+class DurableLane:
+    """Runs plans durably, follows them, takes over those of dead processes, cancels them, and settles their doubts.
+
+    Use it inside ``async with lane.working()``.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        store: LedgerStore,
+        membership: Membership,
+        settings: ExecutorSettings,
+        metrics: ExecutorMetrics,
+    ) -> None:
+        self._gate, self._store, self._membership = Gate(adapter), store, membership
+        self._settings, self._metrics = settings, metrics
+        self.ledger = Ledger(store, self._cancel_live)
+        self._live: dict[str, Live] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def working(self) -> AsyncGenerator[None, None]:
+        """Be a member, write the ledger, and look after orphans, until the end of the context.
+
+        Runs under way at the end are left for another process: their calls in flight end and are written down.
+        """
+        await self._membership.beat()
+        keepers = (self._membership.keep_beating(), self.ledger.write_forever(), self._look_after_orphans())
+        tasks = [asyncio.create_task(keeper) for keeper in keepers]
+        try:
+            yield
+        finally:
+            await self._gate.close(self._settings.shutdown_grace_s)
+            await _cancel(self._tasks)
+            with suppress(ServiceError, TimeoutError):
+                async with asyncio.timeout(self._membership.lease_s):
+                    await self.ledger.flush()
+                    await self._membership.leave()
+            await _cancel(tasks)
+
+    @property
+    def active(self) -> int:
+        """How many runs this process is running."""
+        return len(self._live)
+
+    async def execute(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
+        """Start a run, or follow the one of that id, whoever runs it. Closing the iterator stops nothing.
+
+        Raises:
+            Conflict: the run of that id has another plan.
+            ServiceUnavailable: the ledger cannot be written, so nothing was started.
+        """
+        live = self._live.get(request.run_id) or self._launch(request, self._begin(request, graph))
+        async for event in live.follow():
+            yield event
+        if not live.finished:
+            async for event in self._follow_stored(request):
+                yield event
+
+    async def cancel(self, run_id: str) -> ExecutionState:
+        """Start no further call of a run, whoever runs it. Raises NotFound."""
+        await self._stored(run_id)
+        await self._store.request_cancel(run_id)
+        self._cancel_live(run_id)
+        execution = await self._stored(run_id)
+        return ExecutionState.model_validate({"run_id": run_id, "status": execution.status})
+
+    async def resolve(self, run_id: str, step_id: str, request: ResolveRequest) -> ExecutionState:
+        """Settle a call in doubt. When it was the last one, the run goes on.
+
+        Raises:
+            NotFound: there is no such run or step.
+            Conflict: the call is not in doubt, or its run still goes on.
+            ValidationFailed: the step is a `foreach` and the item is not said, or the other way round.
+        """
+        execution = await self._stored(run_id)
+        step = execution.request.compiled.plan.step(step_id)
+        if step is None:
+            raise NotFound(f"Run {run_id} has no step {step_id}.")
+        if execution.status != "in_doubt":
+            raise Conflict(f"Run {run_id} is {execution.status}; only one that is in_doubt has calls to settle.")
+        key = call_key(step, request.item)
+        if not await self._store.settle(run_id, key, settled(request)):
+            known = (await self._store.calls(run_id)).get(key)
+            if known is None or known.result is None:
+                raise Conflict(f"The call {key} of run {run_id} is not in doubt.")
+        _log.info("settled", run=run_id, call=key, outcome=request.outcome)
+        return await self._go_on(execution)
+
+    async def _go_on(self, execution: Execution) -> ExecutionState:
+        """Set a run running again whose last doubt was settled; else say which are left."""
+        left = open_doubts(execution, await self._store.calls(execution.run_id))
+        if left:
+            return ExecutionState(run_id=execution.run_id, status="in_doubt", doubts=left)
+        ticket = await self._store.reopen(execution, self._membership.id)
+        if ticket is not None:
+            self._launch(execution.request, self._continue(execution, ticket))
+        return ExecutionState(run_id=execution.run_id, status="running")
+
+    def _launch(self, request: ExecuteRequest, work: Coroutine[Any, Any, None]) -> Live:
+        live = self._live[request.run_id] = Live(request)
+        self._metrics.active.inc()
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(live, done))
+        return live
+
+    def _ended(self, live: Live, task: asyncio.Task[None]) -> None:
+        """A run that ended by a bug is still this process's own, and taken over by it like an orphan."""
+        self._tasks.discard(task)
+        self._metrics.active.dec()
+        if self._live.get(live.request.run_id) is live:
+            del self._live[live.request.run_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("bug", run=live.request.run_id, exc_info=error)
+        live.end()
+
+    async def _begin(self, request: ExecuteRequest, graph: Graph) -> None:
+        live, ticket = self._live[request.run_id], Ticket(request.run_id, self._membership.id, 1)
+        try:
+            async with asyncio.timeout(request.deadline_ms / 1000):
+                admitted = await self.ledger.admit(ticket, request)
+        except TimeoutError:
+            live.problem = ServiceUnavailable("The ledger cannot be written; nothing was started.", service="ledger")
+            return
+        if admitted:
+            await self._drive(live, graph, ticket, {}, self._gate)
+
+    async def _continue(self, execution: Execution, ticket: Ticket) -> None:
+        """Go on with a run that this process has taken over, or set running again."""
+        live = self._live[execution.run_id]
+        live.cancelled = execution.cancel_requested
+        known = await restored(await self._store.calls(execution.run_id), self._store)
+        poisonous = execution.takeovers > self._settings.max_takeovers
+        adapter = _Refusing(execution.takeovers) if poisonous else self._gate
+        await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
+
+    async def _drive(
+        self, live: Live, graph: Graph, ticket: Ticket, known: dict[str, KnownCall], adapter: Adapter
+    ) -> None:
+        request = live.request
+        shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
+        writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
+        run = Run(request.compiled, graph, writing, request.run_id, Limits.of(request, self._settings), shelf)
+        live.begin(run)
+        try:
+            async for event in run.events():
+                if isinstance(event, ExecutionFinished):
+                    await self.ledger.conclude(ticket, event)
+                self._metrics.event(event, request.compiled)
+                live.publish(event)
+        except* Fenced:
+            _log.warning("another process has taken this run over", run=request.run_id)
+
+    async def _follow_stored(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
+        """Follow a run of another process through the ledger, until it ends or this process takes it over."""
+        while True:
+            live = self._live.get(request.run_id)
+            if live is not None:
+                async for event in live.follow():
+                    yield event
+                if live.finished:
+                    return
+            execution = await self._stored(request.run_id)
+            if execution.plan_id != request.compiled.plan.id:
+                raise Conflict(f"There is a run {request.run_id} with another plan.")
+            if execution.result is not None:
+                for record in execution.result.records:
+                    yield StepFinished(record=record)
+                yield execution.result
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def _look_after_orphans(self) -> None:
+        """Take over what dead processes left behind, hear of cancellations asked of others, forget what is old."""
+        clock = asyncio.get_running_loop().time
+        forget_at = clock()
+        while True:
+            try:
+                await self._take_over()
+                for run_id in await self._store.cancelled(self._membership.id):
+                    self._cancel_live(run_id)
+                if clock() >= forget_at:
+                    await self._store.forget(self._settings.keep_days * 86_400.0)
+                    forget_at = clock() + _FORGET_EVERY_S
+            except ServiceError as error:
+                _log.warning("orphans cannot be looked for", why=error.detail)
+            await asyncio.sleep(self._membership.lease_s / 10)
+
+    async def _take_over(self) -> None:
+        room = self._settings.max_concurrent_runs - self.active
+        if room <= 0:
+            return
+        for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
+            _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
+            self._metrics.taken_over.inc()
+            self._launch(execution.request, self._continue(execution, ticket))
+
+    def _cancel_live(self, run_id: str) -> None:
+        if run_id in self._live:
+            self._live[run_id].cancel()
+
+    async def _stored(self, run_id: str) -> Execution:
+        execution = await self._store.execution(run_id)
+        if execution is None:
+            raise NotFound(f"There is no durable execution {run_id}.")
+        return execution
+
+
+class _Refusing:
+    """The adapter of a run that has brought down one process after another: it sends nothing any more."""
+
+    def __init__(self, takeovers: int) -> None:
+        self._message = f"not sent: the run was given up after its process had died {takeovers} times"
+
+    async def call(self, call: Call) -> CallResult:
+        """Refuse."""
+        return CallResult(Failed(reason="refused", message=self._message), None, 0)
+
+
+async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,218 @@
+"""The effects ledger: what was sent is written down before it is sent.
+
+One writer task commits whatever has gathered since its last commit in one transaction, so a commit is shared by all
+calls of all runs that wait for it. The order of operations is kept: an outcome is never on disk later than the sending
+of a call that was built from it. That is why nobody has to wait for outcomes, only for sendings and conclusions.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pydantic_core import from_json
+from sqlalchemy.exc import SQLAlchemyError
+
+from executor_svc.models import (
+    Adapter,
+    Admission,
+    Call,
+    CallResult,
+    CallState,
+    Conclusion,
+    KnownCall,
+    LargeValue,
+    Operation,
+    Outcome,
+    Sending,
+    Ticket,
+)
+from executor_svc.storage import LedgerStore
+from executor_svc.values import Shelf
+from services.contracts.plan import content_hash
+from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, InDoubt, Succeeded
+from services.errors import ServiceError
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
+_MAX_BATCH = 500
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+
+
+class Fenced(Exception):
+    """Another process has taken the execution over: this one must not do anything more for it."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An operation in the queue, or none, to hear when those before it are written.
+
+    ``written`` where somebody waits; it says whether the operation's ticket was valid.
+    """
+
+    operation: Operation | None
+    written: asyncio.Future[bool] | None
+
+
+class Ledger:
+    """Writes in batches, in order. ``on_cancel`` is called with the id of a run that somebody wants cancelled.
+
+    A database that is full, away or busy loses nothing: the batch is tried again until it is written. Meanwhile no
+    mutating call is sent.
+    """
+
+    def __init__(self, store: LedgerStore, on_cancel: Callable[[str], None]) -> None:
+        self._store, self._on_cancel = store, on_cancel
+        self._queue: deque[_Entry] = deque()
+        self._wake = asyncio.Event()
+
+    async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
+        """Write a new execution down. False where there is one of that id already."""
+        return await self._wait(Admission(ticket, request))
+
+    async def sending(self, ticket: Ticket, key: str, digest: str) -> None:
+        """Write down that a call is about to be sent; it may be sent once this returns. Raises Fenced."""
+        if not await self._wait(Sending(ticket, key, digest)):
+            raise Fenced(ticket.run_id)
+
+    def outcome(self, ticket: Ticket, key: str, state: CallState, result: CallResult, *, sent: bool) -> None:
+        """Write down what came of a call, soon."""
+        self._put(_Entry(Outcome(ticket, key, state, result, sent), None))
+
+    def keep(self, value: LargeValue) -> None:
+        """Write a large value down, soon."""
+        self._put(_Entry(value, None))
+
+    async def conclude(self, ticket: Ticket, finished: ExecutionFinished) -> None:
+        """Write down how an execution ended, and all that came before it. Raises Fenced."""
+        if not await self._wait(Conclusion(ticket, finished)):
+            raise Fenced(ticket.run_id)
+
+    async def flush(self) -> None:
+        """Wait until everything handed in so far is written."""
+        await self._wait(None)
+
+    async def write_forever(self) -> None:
+        """The writer; runs until cancelled."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            await self._wake.wait()
+            batch = self._next_batch()
+            try:
+                valid, cancelled = await self._store.write([entry.operation for entry in batch if entry.operation])
+            except ServiceError as error:
+                self._queue.extendleft(reversed(batch))
+                self._wake.set()
+                _log.warning("the ledger cannot be written", why=error.detail, waiting=len(self._queue))
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            except SQLAlchemyError as error:
+                _log.error("bug", exc_info=error)
+                _fail(batch, error)
+            else:
+                pause_s = _FIRST_PAUSE_S
+                _tell(batch, valid)
+                for run_id in cancelled:
+                    self._on_cancel(run_id)
+
+    def _next_batch(self) -> list[_Entry]:
+        """What to write next. Nobody needs the sending of a call written whose caller has given up waiting."""
+        batch = [self._queue.popleft() for _ in range(min(_MAX_BATCH, len(self._queue)))]
+        if not self._queue:
+            self._wake.clear()
+        return [entry for entry in batch if entry.written is None or not entry.written.cancelled()]
+
+    async def _wait(self, operation: Operation | None) -> bool:
+        entry = _Entry(operation, asyncio.get_running_loop().create_future())
+        self._put(entry)
+        assert entry.written is not None
+        return await entry.written
+
+    def _put(self, entry: _Entry) -> None:
+        self._queue.append(entry)
+        self._wake.set()
+
+
+def _tell(batch: list[_Entry], valid: frozenset[Ticket]) -> None:
+    for entry in batch:
+        if entry.written is not None and not entry.written.done():
+            operation = entry.operation
+            entry.written.set_result(
+                operation is None or isinstance(operation, LargeValue) or operation.ticket in valid
+            )
+
+
+def _fail(batch: list[_Entry], error: SQLAlchemyError) -> None:
+    for entry in batch:
+        if entry.written is not None and not entry.written.done():
+            entry.written.set_exception(error)
+
+
+class LedgerAdapter:
+    """An :class:`~executor_svc.models.Adapter` that writes every call of one run into the ledger.
+
+    Args:
+        adapter: makes the calls.
+        ledger: where they are written down.
+        ticket: the right to run this execution.
+        known: what earlier owners of the run left in the ledger.
+        shelf: where large outputs are kept.
+    """
+
+    def __init__(
+        self, adapter: Adapter, ledger: Ledger, ticket: Ticket, known: dict[str, KnownCall], shelf: Shelf
+    ) -> None:
+        self._adapter, self._ledger, self._ticket, self._known, self._shelf = adapter, ledger, ticket, known, shelf
+
+    async def call(self, call: Call) -> CallResult:
+        """Make a call, unless the ledger knows what came of it, or that it may have been made.
+
+        Raises:
+            Fenced: another process has taken the execution over.
+        """
+        key = call.key.removeprefix(f"{self._ticket.run_id}/")
+        known = self._known.get(key)
+        if known is not None and known.result is not None:
+            return replace(known.result, recovered=True)
+        if not call.api.mutating:
+            return self._written(key, await self._adapter.call(call), sent=False)
+        digest = content_hash(dict(call.arguments))
+        if known is not None and (doubt := _doubt(call, known, digest)):
+            return self._written(key, CallResult(InDoubt(message=doubt), None, 0, recovered=True), sent=True)
+        try:
+            async with asyncio.timeout_at(call.deadline):
+                await self._ledger.sending(self._ticket, key, digest)
+        except TimeoutError:
+            message = "nothing was sent: the ledger could not be written before the deadline"
+            return self._written(key, CallResult(Failed(reason="ledger", message=message), None, 0), sent=True)
+        return self._written(key, await self._adapter.call(call), sent=True)
+
+    def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
+        state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
+        self._ledger.outcome(self._ticket, key, state, self._shelf.slim(result), sent=sent)
+        return result
+
+
+def _doubt(call: Call, known: KnownCall, digest: str) -> str:
+    """Why a call that an earlier owner had begun must not be made again; nothing if it may."""
+    if known.state is not CallState.SENT:
+        return "whether it took effect was not known before either"
+    if not call.api.resendable:
+        return "the executor stopped while the call was under way; it may or may not have taken effect"
+    if known.digest != digest:
+        return "the executor stopped while the call was under way, and would now make it with other arguments"
+    return ""
+
+
+async def restored(known: dict[str, KnownCall], store: LedgerStore) -> dict[str, KnownCall]:
+    """The same with large outputs put back in full."""
+    return {key: replace(call, result=await _whole(call.result, store)) for key, call in known.items()}
+
+
+async def _whole(result: CallResult | None, store: LedgerStore) -> CallResult | None:
+    outcome = result.outcome if result is not None else None
+    if result is None or not isinstance(outcome, Succeeded) or outcome.stored is None:
+        return result
+    text = await store.value(outcome.stored.id)
+    value = None if text is None else from_json(text)
+    return replace(result, outcome=Succeeded.model_construct(value=value, status=outcome.status))

@@ -1,0 +1,40 @@
+"""What a person says of a call in doubt, in the ledger's terms."""
+
+from collections.abc import Mapping
+
+from executor_svc.models import CallResult, CallState, Execution, KnownCall
+from services.contracts.plan import Step
+from services.contracts.run import DoubtfulCall, Failed, ResolveRequest, Succeeded, doubts_of
+from services.errors import ValidationFailed
+
+
+def call_key(step: Step, item: int | None) -> str:
+    """The ledger's key of a step's call, or of an item's.
+
+    Raises:
+        ValidationFailed: the step is a `foreach` and the item is not said, or the other way round.
+    """
+    if (step.foreach is None) is not (item is None):
+        need = "is a foreach: say which `item`" if item is None else "is no foreach: leave `item` out"
+        raise ValidationFailed(f"Step {step.id} {need}.")
+    return step.id if item is None else f"{step.id}/{item}"
+
+
+def settled(request: ResolveRequest) -> CallResult | None:
+    """The result that the call shall have had; None where it shall be made again."""
+    if request.outcome == "retry":
+        return None
+    if request.outcome == "succeeded":
+        return CallResult(Succeeded(value=request.value), None, 0, recovered=True)
+    message = "settled as failed" + (f": {request.message}" if request.message else "")
+    return CallResult(Failed(reason="upstream_error", message=message), None, 0, recovered=True)
+
+
+def open_doubts(execution: Execution, calls: Mapping[str, KnownCall]) -> tuple[DoubtfulCall, ...]:
+    """The calls of an execution that ended in doubt which nobody has settled yet."""
+
+    def is_open(doubt: DoubtfulCall) -> bool:
+        known = calls.get(doubt.step if doubt.item is None else f"{doubt.step}/{doubt.item}")
+        return known is not None and known.state is not CallState.DONE
+
+    return tuple(filter(is_open, doubts_of(execution.result.records))) if execution.result else ()

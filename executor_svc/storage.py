@@ -1,0 +1,284 @@
+"""The ledger in SQL: executions, their calls, large values. The rules are in ``ledger`` and ``durable``.
+
+Every write of an execution names its owner and epoch (:class:`Ticket`); a takeover raises the epoch, so whatever the
+former owner still wants to write is refused in the same transaction that would have written it.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from executor_svc.models import (
+    Admission,
+    CallResult,
+    CallState,
+    Conclusion,
+    Execution,
+    KnownCall,
+    LargeValue,
+    Operation,
+    Outcome,
+    Sending,
+    Ticket,
+)
+from services.contracts.run import ExecuteRequest, ExecutionFinished
+from services.storage.engine import clock, read, try_lock, write
+from services.storage.members import Membership, members_table
+
+METADATA = sa.MetaData()
+MEMBERS = members_table(METADATA)
+EXECUTIONS = sa.Table(
+    "executions",
+    METADATA,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("plan_id", sa.String(64), nullable=False),
+    sa.Column("status", sa.String(20), nullable=False, index=True),
+    sa.Column("owner", sa.String(100), nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("takeovers", sa.Integer, nullable=False),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("result", sa.Text),
+)
+CALLS = sa.Table(
+    "calls",
+    METADATA,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("key", sa.String(100), primary_key=True),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(10), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("result", sa.Text),
+    sa.Column("sent_at", sa.Float, nullable=False),
+)
+VALUES = sa.Table(
+    "stored_values",
+    METADATA,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+)
+_RESULT: TypeAdapter[CallResult] = TypeAdapter(CallResult)
+_REAPER = "executor_svc.reaper"
+
+
+class LedgerStore:
+    """The ledger's tables."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._now = clock(engine)
+        insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+        self._admit = insert(EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
+        self._keep = insert(VALUES).values(created_at=self._now).on_conflict_do_nothing()
+        sending = insert(CALLS).values(sent_at=self._now)
+        # A row that is there already belongs to a call that is sent once more, by who took the run over.
+        self._send = sending.on_conflict_do_update(
+            index_elements=["run_id", "key"],
+            set_={"epoch": sending.excluded.epoch},
+            where=CALLS.c.state == CallState.SENT.value,
+        )
+        # The first outcome counts. One that comes late, after the call was parked or settled, changes nothing.
+        self._finish_sent = (
+            CALLS.update()
+            .where(CALLS.c.run_id == sa.bindparam("run"), CALLS.c.key == sa.bindparam("call"))
+            .where(CALLS.c.state == CallState.SENT.value)
+            .values(state=sa.bindparam("new_state"), result=sa.bindparam("new_result"))
+        )
+        self._finish_read = sending.on_conflict_do_nothing()
+        self._conclude = (
+            EXECUTIONS.update()
+            .where(EXECUTIONS.c.id == sa.bindparam("run"))
+            .values(status=sa.bindparam("new_status"), result=sa.bindparam("new_result"))
+        )
+
+    async def write(self, operations: Sequence[Operation]) -> tuple[frozenset[Ticket], frozenset[str]]:
+        """Write a batch in one transaction; what is not of a valid ticket is left out.
+
+        Returns:
+            the tickets that are valid, and the ids of their executions that somebody wants cancelled.
+        """
+        admissions = [_execution_row(o) for o in operations if isinstance(o, Admission)]
+        values = [{"id": o.id, "content": o.content} for o in operations if isinstance(o, LargeValue)]
+        if not operations:
+            return frozenset(), frozenset()
+        runs = {o.ticket.run_id for o in operations if not isinstance(o, LargeValue)}
+        async with write(self._engine) as connection:
+            if admissions:
+                await connection.execute(self._admit, admissions)
+            valid, cancelled = await _owners(connection, runs)
+            sendings = [_call_row(o) for o in operations if isinstance(o, Sending) and o.ticket in valid]
+            # What became of a call that was sent is the truth, whoever owns the run by now.
+            of_sent = [_outcome_row(o) for o in operations if isinstance(o, Outcome) and o.sent]
+            of_reads = [_call_row(o) for o in operations if isinstance(o, Outcome) and not o.sent and o.ticket in valid]
+            conclusions = [_result_row(o) for o in operations if isinstance(o, Conclusion) and o.ticket in valid]
+            for statement, rows in (
+                (self._send, sendings),
+                (self._finish_sent, of_sent),
+                (self._finish_read, of_reads),
+                (self._keep, values),
+                (self._conclude, conclusions),
+            ):
+                if rows:
+                    await connection.execute(statement, rows)
+        return valid, cancelled
+
+    async def execution(self, run_id: str) -> Execution | None:
+        """An execution as it is stored."""
+        async with read(self._engine) as connection:
+            row = (await connection.execute(sa.select(EXECUTIONS).where(EXECUTIONS.c.id == run_id))).first()
+        return None if row is None else _execution(row)
+
+    async def calls(self, run_id: str) -> dict[str, KnownCall]:
+        """The calls of a run that are known, by key."""
+        async with read(self._engine) as connection:
+            rows = (await connection.execute(sa.select(CALLS).where(CALLS.c.run_id == run_id))).all()
+        return {
+            row.key: KnownCall(
+                CallState(row.state), row.digest, None if row.result is None else _RESULT.validate_json(row.result)
+            )
+            for row in rows
+        }
+
+    async def value(self, value_id: str) -> str | None:
+        """The JSON of a large value."""
+        async with read(self._engine) as connection:
+            found: str | None = await connection.scalar(sa.select(VALUES.c.content).where(VALUES.c.id == value_id))
+        return found
+
+    async def take_over(
+        self, membership: Membership, running: Collection[str], limit: int
+    ) -> list[tuple[Execution, Ticket]]:
+        """Make at most ``limit`` executions this process's own that nobody runs.
+
+        Those are the ones whose owner is dead, and this process's own which it is not ``running``.
+        """
+        runs, own = EXECUTIONS.c, EXECUTIONS.c.owner == membership.id
+        orphaned = runs.owner.not_in(membership.living()) & ~own | own & runs.id.not_in(sorted(running))
+        orphans = sa.select(EXECUTIONS).where(runs.status == "running", orphaned).order_by(runs.id).limit(limit)
+        async with write(self._engine) as connection:
+            if not await try_lock(connection, _REAPER):
+                return []
+            # An owner that is alive after all and writes right now keeps its execution.
+            rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
+            found = [replace(execution, takeovers=execution.takeovers + 1) for execution in map(_execution, rows)]
+            return [(execution, await _take(connection, execution, membership.id)) for execution in found]
+
+    async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
+        """Set an execution that ended in doubt running again; None where somebody else did already."""
+        async with write(self._engine) as connection:
+            doubtful = await connection.scalar(
+                sa.select(EXECUTIONS.c.id)
+                .where(EXECUTIONS.c.id == execution.run_id, EXECUTIONS.c.status == "in_doubt")
+                .with_for_update()
+            )
+            return None if doubtful is None else await _take(connection, replace(execution, takeovers=0), owner)
+
+    async def settle(self, run_id: str, key: str, result: CallResult | None) -> bool:
+        """Give a call in doubt its outcome; None: it is to be sent again. False where it is not in doubt (any more)."""
+        row = (CALLS.c.run_id == run_id) & (CALLS.c.key == key)
+        doubtful = row & (CALLS.c.state != CallState.DONE.value)
+        async with write(self._engine) as connection:
+            if result is None:
+                return (await connection.execute(CALLS.delete().where(doubtful))).rowcount == 1
+            values = {"state": CallState.DONE.value, "result": _RESULT.dump_json(result).decode()}
+            return (await connection.execute(CALLS.update().where(doubtful).values(values))).rowcount == 1
+
+    async def request_cancel(self, run_id: str) -> None:
+        """Let the owner know, whoever it is, that no further call shall be started."""
+        async with write(self._engine) as connection:
+            await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(cancel_requested=True))
+
+    async def cancelled(self, owner: str) -> list[str]:
+        """The running executions of an owner that somebody wants cancelled."""
+        wanted = (EXECUTIONS.c.status == "running") & (EXECUTIONS.c.owner == owner) & EXECUTIONS.c.cancel_requested
+        async with read(self._engine) as connection:
+            return list(await connection.scalars(sa.select(EXECUTIONS.c.id).where(wanted)))
+
+    async def forget(self, older_than_s: float) -> int:
+        """Delete what ended long ago: executions with their calls, and large values. Returns how many executions."""
+        ended = (EXECUTIONS.c.created_at < self._now - older_than_s) & EXECUTIONS.c.status.not_in(
+            ("running", "in_doubt")
+        )
+        async with write(self._engine) as connection:
+            old = sa.select(EXECUTIONS.c.id).where(ended)
+            await connection.execute(CALLS.delete().where(CALLS.c.run_id.in_(old)))
+            await connection.execute(VALUES.delete().where(VALUES.c.created_at < self._now - older_than_s))
+            return (await connection.execute(EXECUTIONS.delete().where(ended))).rowcount
+
+
+async def _owners(connection: AsyncConnection, runs: Iterable[str]) -> tuple[frozenset[Ticket], frozenset[str]]:
+    """Who owns these executions; nobody can take them over before the transaction has ended."""
+    columns = (EXECUTIONS.c.id, EXECUTIONS.c.owner, EXECUTIONS.c.epoch, EXECUTIONS.c.cancel_requested)
+    statement = sa.select(*columns).where(EXECUTIONS.c.id.in_(sorted(runs))).order_by(EXECUTIONS.c.id)
+    rows = (await connection.execute(statement.with_for_update(read=True))).all()
+    return (
+        frozenset(Ticket(row.id, row.owner, row.epoch) for row in rows),
+        frozenset(row.id for row in rows if row.cancel_requested),
+    )
+
+
+async def _take(connection: AsyncConnection, execution: Execution, owner: str) -> Ticket:
+    ticket = Ticket(execution.run_id, owner, execution.epoch + 1)
+    taken = {
+        "owner": owner,
+        "epoch": ticket.epoch,
+        "takeovers": execution.takeovers,
+        "status": "running",
+        "result": None,
+    }
+    await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == ticket.run_id).values(taken))
+    return ticket
+
+
+def _execution(row: sa.Row[tuple[object, ...]]) -> Execution:
+    return Execution(
+        run_id=row.id,
+        plan_id=row.plan_id,
+        status=row.status,
+        owner=row.owner,
+        epoch=row.epoch,
+        takeovers=row.takeovers,
+        cancel_requested=row.cancel_requested,
+        request=ExecuteRequest.model_validate_json(row.request),
+        result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
+    )
+
+
+def _execution_row(admission: Admission) -> dict[str, object]:
+    request = admission.request
+    return {
+        "id": request.run_id,
+        "plan_id": request.compiled.plan.id,
+        "status": "running",
+        "owner": admission.ticket.owner,
+        "epoch": admission.ticket.epoch,
+        "takeovers": 0,
+        "cancel_requested": False,
+        "request": request.model_dump_json(),
+    }
+
+
+def _call_row(operation: Sending | Outcome) -> dict[str, object]:
+    ticket = operation.ticket
+    row: dict[str, object] = {"run_id": ticket.run_id, "key": operation.key, "epoch": ticket.epoch}
+    if isinstance(operation, Sending):
+        return row | {"state": CallState.SENT.value, "digest": operation.digest, "result": None}
+    result = _RESULT.dump_json(operation.result).decode()
+    return row | {"state": operation.state.value, "digest": "", "result": result}
+
+
+def _outcome_row(operation: Outcome) -> dict[str, object]:
+    result = _RESULT.dump_json(operation.result).decode()
+    ticket = operation.ticket
+    return {"run": ticket.run_id, "call": operation.key, "new_state": operation.state.value, "new_result": result}
+
+
+def _result_row(conclusion: Conclusion) -> dict[str, object]:
+    finished = conclusion.finished
+    return {"run": conclusion.ticket.run_id, "new_status": finished.status, "new_result": finished.model_dump_json()}

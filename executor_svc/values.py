@@ -1,0 +1,95 @@
+"""Large values by reference: kept once, in full, under the hash of their JSON; everywhere else stands a preview."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from pydantic import JsonValue
+from pydantic_core import to_json
+
+from executor_svc.models import CallResult, LargeValue
+from services.contracts.run import StoredValue, Succeeded
+
+_PREVIEW_ITEMS: Final = 3
+_PREVIEW_MEMBERS: Final = 30
+_PREVIEW_CHARS: Final = 200
+_PREVIEW_DEPTH: Final = 4
+_ESCAPED_CHARS: Final = 6
+"""Most characters that JSON takes for one: ``\\u0000``."""
+
+
+class Shelf:
+    """Puts large values aside.
+
+    Args:
+        keep: takes what is to be kept.
+        max_inline: size in bytes of a value's JSON up to which it stays where it is.
+    """
+
+    def __init__(self, keep: Callable[[LargeValue], None], max_inline: int) -> None:
+        self._keep, self._max_inline = keep, max_inline
+        self.kept = 0
+        """How many values were put aside."""
+
+    def put(self, value: JsonValue) -> StoredValue | None:
+        """Keep a value that is large; None where it is not."""
+        if not _may_exceed(value, self._max_inline // _ESCAPED_CHARS):
+            return None
+        content = to_json(value)
+        if len(content) <= self._max_inline:
+            return None
+        stored = StoredValue(id=hashlib.sha256(content).hexdigest(), bytes=len(content))
+        self._keep(LargeValue(stored.id, content.decode()))
+        self.kept += 1
+        return stored
+
+    def slim(self, result: CallResult) -> CallResult:
+        """The result with a large output replaced by its preview."""
+        if not isinstance(result.outcome, Succeeded):
+            return result
+        outcome = self.outward(result.outcome)
+        return result if outcome is result.outcome else replace(result, outcome=outcome)
+
+    def outward(self, outcome: Succeeded) -> Succeeded:
+        """The outcome as it may leave the executor."""
+        stored = self.put(outcome.value)
+        if stored is None:
+            return outcome
+        return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, stored=stored)
+
+
+def preview(value: JsonValue, depth: int = _PREVIEW_DEPTH) -> JsonValue:
+    """The beginning of a value: the first items, members and characters, to a certain depth."""
+    if isinstance(value, str):
+        return value if len(value) <= _PREVIEW_CHARS else value[:_PREVIEW_CHARS] + "..."
+    if isinstance(value, list):
+        return [preview(item, depth - 1) for item in value[:_PREVIEW_ITEMS]] if depth else "[...]"
+    if isinstance(value, dict):
+        if not depth:
+            return "{...}"
+        return {_short(name): preview(value[name], depth - 1) for name in list(value)[:_PREVIEW_MEMBERS]}
+    return value
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _PREVIEW_CHARS else name[:_PREVIEW_CHARS] + "..."
+
+
+def _may_exceed(value: JsonValue, limit: int) -> bool:
+    """Whether a value has more characters, roughly, than ``limit``. Looks no further than it needs to."""
+    size = 0
+    stack: list[JsonValue] = [value]
+    while stack and size <= limit:
+        node = stack.pop()
+        if isinstance(node, str):
+            size += len(node) + 2
+        elif isinstance(node, dict):
+            size += 2 + sum(len(name) + 4 for name in node)
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            size += 2 + len(node)
+            stack.extend(node)
+        else:
+            size += node.bit_length() // 3 + 1 if isinstance(node, int) else 8
+    return size > limit
