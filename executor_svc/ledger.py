@@ -8,6 +8,7 @@ of a call that was built from it. That is why nobody has to wait for outcomes, o
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pydantic_core import from_json
@@ -36,6 +37,7 @@ from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _MAX_BATCH = 500
+_LINGER_S = 0.005
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
@@ -65,6 +67,7 @@ class Ledger:
         self._store, self._on_cancel = store, on_cancel
         self._queue: deque[_Entry] = deque()
         self._wake = asyncio.Event()
+        self._urgent = asyncio.Event()
 
     async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
         """Write a new execution down. False where there is one of that id already."""
@@ -97,12 +100,14 @@ class Ledger:
         pause_s = _FIRST_PAUSE_S
         while True:
             await self._wake.wait()
+            await self._linger()
             batch = self._next_batch()
             try:
                 valid, cancelled = await self._store.write([entry.operation for entry in batch if entry.operation])
             except ServiceError as error:
                 self._queue.extendleft(reversed(batch))
                 self._wake.set()
+                self._urgent.set()
                 _log.warning("the ledger cannot be written", why=error.detail, waiting=len(self._queue))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -115,16 +120,25 @@ class Ledger:
                 for run_id in cancelled:
                     self._on_cancel(run_id)
 
+    async def _linger(self) -> None:
+        """Outcomes alone can wait a little: the next sending, which nearly always follows, then shares their commit."""
+        if not self._urgent.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LINGER_S):
+                    await self._urgent.wait()
+
     def _next_batch(self) -> list[_Entry]:
         """What to write next. Nobody needs the sending of a call written whose caller has given up waiting."""
         batch = [self._queue.popleft() for _ in range(min(_MAX_BATCH, len(self._queue)))]
         if not self._queue:
             self._wake.clear()
+            self._urgent.clear()
         return [entry for entry in batch if entry.written is None or not entry.written.cancelled()]
 
     async def _wait(self, operation: Operation | None) -> bool:
         entry = _Entry(operation, asyncio.get_running_loop().create_future())
         self._put(entry)
+        self._urgent.set()
         assert entry.written is not None
         return await entry.written
 

@@ -64,6 +64,7 @@ async def open_executor(
         await migrate(engine, "executor_svc")
         adapter = await stack.enter_async_context(open_http_adapter(settings, secrets))
         store = LedgerStore(engine)
+        stack.callback(store.close)
         lane = DurableLane(adapter, store, Membership(engine, MEMBERS, settings.lease_s), settings, metrics)
         await stack.enter_async_context(lane.working())
         yield ExecutorService(adapter, lane, store, secrets, settings, metrics), engine

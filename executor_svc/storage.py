@@ -5,7 +5,9 @@ former owner still wants to write is refused in the same transaction that would 
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter
@@ -26,7 +28,7 @@ from executor_svc.models import (
     Ticket,
 )
 from services.contracts.run import ExecuteRequest, ExecutionFinished
-from services.storage.engine import clock, read, try_lock, write
+from services.storage.engine import Transactions, clock, read, try_lock, write
 from services.storage.members import Membership, members_table
 
 METADATA = sa.MetaData()
@@ -71,7 +73,7 @@ class LedgerStore:
     """The ledger's tables."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+        self._engine, self._transactions = engine, Transactions(engine)
         self._now = clock(engine)
         insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
         self._admit = insert(EXECUTIONS).values(created_at=self._now).on_conflict_do_nothing()
@@ -103,30 +105,28 @@ class LedgerStore:
         Returns:
             the tickets that are valid, and the ids of their executions that somebody wants cancelled.
         """
-        admissions = [_execution_row(o) for o in operations if isinstance(o, Admission)]
-        values = [{"id": o.id, "content": o.content} for o in operations if isinstance(o, LargeValue)]
-        if not operations:
-            return frozenset(), frozenset()
-        runs = {o.ticket.run_id for o in operations if not isinstance(o, LargeValue)}
-        async with write(self._engine) as connection:
-            if admissions:
-                await connection.execute(self._admit, admissions)
-            valid, cancelled = await _owners(connection, runs)
-            sendings = [_call_row(o) for o in operations if isinstance(o, Sending) and o.ticket in valid]
+        batch = _Batch.of(operations)
+        return await self._transactions.run(partial(self._write, batch))
+
+    def _write(self, batch: "_Batch", connection: sa.Connection) -> tuple[frozenset[Ticket], frozenset[str]]:
+        if batch.admissions:
+            connection.execute(self._admit, [_execution_row(o) for o in batch.admissions])
+        valid, cancelled = _owners(connection, batch.runs)
+        for statement, rows in (
+            (self._send, [_call_row(o) for o in batch.sendings if o.ticket in valid]),
             # What became of a call that was sent is the truth, whoever owns the run by now.
-            of_sent = [_outcome_row(o) for o in operations if isinstance(o, Outcome) and o.sent]
-            of_reads = [_call_row(o) for o in operations if isinstance(o, Outcome) and not o.sent and o.ticket in valid]
-            conclusions = [_result_row(o) for o in operations if isinstance(o, Conclusion) and o.ticket in valid]
-            for statement, rows in (
-                (self._send, sendings),
-                (self._finish_sent, of_sent),
-                (self._finish_read, of_reads),
-                (self._keep, values),
-                (self._conclude, conclusions),
-            ):
-                if rows:
-                    await connection.execute(statement, rows)
+            (self._finish_sent, [_outcome_row(o) for o in batch.outcomes if o.sent]),
+            (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.ticket in valid]),
+            (self._keep, [{"id": o.id, "content": o.content} for o in batch.values]),
+            (self._conclude, [_result_row(o) for o in batch.conclusions if o.ticket in valid]),
+        ):
+            if rows:
+                connection.execute(statement, rows)
         return valid, cancelled
+
+    def close(self) -> None:
+        """Wait for what is being written."""
+        self._transactions.close()
 
     async def execution(self, run_id: str) -> Execution | None:
         """An execution as it is stored."""
@@ -156,17 +156,21 @@ class LedgerStore:
     ) -> list[tuple[Execution, Ticket]]:
         """Make at most ``limit`` executions this process's own that nobody runs.
 
-        Those are the ones whose owner is dead, and this process's own which it is not ``running``.
+        Those are the ones whose owner is dead, and this process's own which it is not ``running`` (a live view).
         """
         runs, own = EXECUTIONS.c, EXECUTIONS.c.owner == membership.id
-        orphaned = runs.owner.not_in(membership.living()) & ~own | own & runs.id.not_in(sorted(running))
+        orphaned = runs.owner.not_in(membership.living()) | own & runs.id.not_in(sorted(running))
         orphans = sa.select(EXECUTIONS).where(runs.status == "running", orphaned).order_by(runs.id).limit(limit)
         async with write(self._engine) as connection:
             if not await try_lock(connection, _REAPER):
                 return []
             # An owner that is alive after all and writes right now keeps its execution.
             rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
-            found = [replace(execution, takeovers=execution.takeovers + 1) for execution in map(_execution, rows)]
+            found = [
+                replace(execution, takeovers=execution.takeovers + 1)
+                for execution in map(_execution, rows)
+                if execution.run_id not in running  # one may have begun while the rows were asked for
+            ]
             return [(execution, await _take(connection, execution, membership.id)) for execution in found]
 
     async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
@@ -212,11 +216,40 @@ class LedgerStore:
             return (await connection.execute(EXECUTIONS.delete().where(ended))).rowcount
 
 
-async def _owners(connection: AsyncConnection, runs: Iterable[str]) -> tuple[frozenset[Ticket], frozenset[str]]:
+@dataclass(slots=True)
+class _Batch:
+    """Operations by kind, each in their order."""
+
+    admissions: list[Admission] = field(default_factory=list)
+    sendings: list[Sending] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    values: list[LargeValue] = field(default_factory=list)
+    conclusions: list[Conclusion] = field(default_factory=list)
+    runs: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, operations: Iterable[Operation]) -> Self:
+        """Sort operations by kind."""
+        batch = cls()
+        places: dict[type[Operation], list[Any]] = {
+            Admission: batch.admissions,
+            Sending: batch.sendings,
+            Outcome: batch.outcomes,
+            LargeValue: batch.values,
+            Conclusion: batch.conclusions,
+        }
+        for operation in operations:
+            places[type(operation)].append(operation)
+            if not isinstance(operation, LargeValue):
+                batch.runs.add(operation.ticket.run_id)
+        return batch
+
+
+def _owners(connection: sa.Connection, runs: Iterable[str]) -> tuple[frozenset[Ticket], frozenset[str]]:
     """Who owns these executions; nobody can take them over before the transaction has ended."""
     columns = (EXECUTIONS.c.id, EXECUTIONS.c.owner, EXECUTIONS.c.epoch, EXECUTIONS.c.cancel_requested)
     statement = sa.select(*columns).where(EXECUTIONS.c.id.in_(sorted(runs))).order_by(EXECUTIONS.c.id)
-    rows = (await connection.execute(statement.with_for_update(read=True))).all()
+    rows = connection.execute(statement.with_for_update(read=True)).all()
     return (
         frozenset(Ticket(row.id, row.owner, row.epoch) for row in rows),
         frozenset(row.id for row in rows if row.cancel_requested),
