@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -61,9 +62,13 @@ class HttpRequest:
 
     def url(self, credentials: Credentials) -> URL:
         """The whole URL, exactly as it goes out."""
+        return URL(self.url_text(credentials), encoded=True)
+
+    def url_text(self, credentials: Credentials) -> str:
+        """The same as text."""
         pairs = [*self.query, *(f"{quote(k, safe='')}={quote(v, safe='*')}" for k, v in credentials.query.items())]
         query = "?" + "&".join(pairs) if pairs else ""
-        return URL(f"{str(self.origin).rstrip('/')}{self.path}{query}", encoded=True)
+        return f"{str(self.origin).rstrip('/')}{self.path}{query}"
 
     def all_headers(self, credentials: Credentials) -> dict[str, str]:
         """All headers, with cookies and the body's type; a credential replaces an argument of the same name."""
@@ -84,7 +89,7 @@ class HttpRequest:
         if self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:
             body = f"({len(self.body.content)} bytes, not kept)"
         return RequestRecord.model_construct(
-            method=self.method, url=str(self.url(hidden)), headers=self.all_headers(hidden), body=body
+            method=self.method, url=self.url_text(hidden), headers=self.all_headers(hidden), body=body
         )
 
 
@@ -116,7 +121,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key:
     except Unserialisable as error:
         raise BadRequest(f"the body cannot be sent: {error}") from None
     request = HttpRequest(api.method, origin, prefix + path, tuple(query), headers, tuple(cookies), body)
-    if len(str(request.url(Credentials()))) > MAX_URL_CHARS:
+    if len(request.url_text(Credentials())) > MAX_URL_CHARS:
         raise BadRequest(f"the URL would be longer than {MAX_URL_CHARS} characters")
     return request
 
@@ -144,6 +149,7 @@ def _check_names(api: Api, arguments: Mapping[str, JsonValue]) -> None:
             raise BadRequest(f"{api.id} needs the argument {parameter.name!r}")
 
 
+@lru_cache(maxsize=1024)
 def _server(server: str) -> tuple[URL, str]:
     try:
         url = URL(server)
@@ -157,34 +163,50 @@ def _server(server: str) -> tuple[URL, str]:
     return url.origin(), url.raw_path.rstrip("/")
 
 
-def _path(api: Api, arguments: Mapping[str, JsonValue]) -> tuple[str, list[str]]:
+def _path(api: Api, arguments: Mapping[str, JsonValue]) -> tuple[str, tuple[str, ...]]:
     """The path with its parameters, and the query that the path of the document itself carries."""
+    segments, query = _template(api.path)
     parameters = {p.wire_name: p for p in api.parameters if p.location is Location.PATH}
-    template, _, query = api.path.partition("#")[0].partition("?")
-    segments = [_segment(segment, parameters, arguments) for segment in template.split("/")]
-    return "/".join(segments), [quote(pair, safe=_PATH_SAFE) for pair in query.split("&") if pair]
+    return "/".join([_segment(segment, parameters, arguments) for segment in segments]), query
 
 
-def _segment(template: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """What stands between two slashes: ``texts``, percent-encoded, around the parameters called ``names``."""
+
+    texts: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def _template(path: str) -> tuple[tuple[_Segment, ...], tuple[str, ...]]:
+    """A path as it stands in a document, taken apart: its segments, and the pairs of its query."""
+    template, _, query = path.partition("#")[0].partition("?")
+    parts = [_EXPRESSION.split(segment) for segment in template.split("/")]
+    segments = tuple(_Segment(tuple(quote(t, safe=_PATH_SAFE) for t in part[::2]), tuple(part[1::2])) for part in parts)
+    return segments, tuple(quote(pair, safe=_PATH_SAFE) for pair in query.split("&") if pair)
+
+
+def _segment(segment: _Segment, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue]) -> str:
     """One segment. Whatever its arguments are, it stays one: neither empty, nor split, nor a way up."""
-
-    def expand(match: re.Match[str]) -> str:
-        parameter = parameters.get(match[1])
-        if parameter is None:
-            raise BadRequest(f"the path needs {match[1]!r}, which the API does not declare")
-        value = arguments.get(parameter.name)
-        if value is None or value == "" or value == [] or value == {}:
-            raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
-        with _Naming(parameter):
-            return path_text(parameter.wire_name, value, parameter.style, parameter.explode)
-
-    literal_ends = [quote(part, safe=_PATH_SAFE) for part in _EXPRESSION.split(template)[::2]]
-    expansions = [expand(match) for match in _EXPRESSION.finditer(template)]
-    text = literal_ends[0] + "".join(e + literal for e, literal in zip(expansions, literal_ends[1:], strict=True))
+    text = segment.texts[0]
+    for name, literal in zip(segment.names, segment.texts[1:], strict=True):
+        text += _expanded(name, parameters, arguments) + literal
     # Encoded or not, many servers and proxies act on dot segments: RFC 3986, section 5.2.4, after decoding.
-    if any(part in (".", "..") for part in re.split(r"[/\\]", unquote(text))):
+    if ("." in text or "%" in text) and any(part in (".", "..") for part in re.split(r"[/\\]", unquote(text))):
         raise BadRequest("an argument in the path must not hold the segments '.' or '..'")
     return text
+
+
+def _expanded(name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue]) -> str:
+    parameter = parameters.get(name)
+    if parameter is None:
+        raise BadRequest(f"the path needs {name!r}, which the API does not declare")
+    value = arguments.get(parameter.name)
+    if value is None or value == "" or value == [] or value == {}:
+        raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
+    with _Naming(parameter):
+        return path_text(parameter.wire_name, value, parameter.style, parameter.explode)
 
 
 def _accept(api: Api) -> dict[str, str]:

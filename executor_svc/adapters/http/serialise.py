@@ -26,7 +26,7 @@ class Unserialisable(ValueError):
 
 def encode(text: str) -> str:
     """Percent-encode all but the unreserved characters of RFC 3986."""
-    return quote(text, safe="")
+    return text if text.isalnum() and text.isascii() else quote(text, safe="")
 
 
 def scalar(value: JsonValue) -> str:
