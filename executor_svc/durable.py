@@ -90,6 +90,8 @@ class DurableLane:
             ServiceUnavailable: the ledger cannot be written, so nothing was started.
         """
         live = self._live.get(request.run_id) or self._launch(request, self._begin(request, graph))
+        if live.request.compiled.plan.id != request.compiled.plan.id:
+            raise _other_plan(request)
         async for event in live.follow():
             yield event
         if not live.finished:
@@ -202,7 +204,7 @@ class DurableLane:
                     return
             execution = await self._stored(request.run_id)
             if execution.plan_id != request.compiled.plan.id:
-                raise Conflict(f"There is a run {request.run_id} with another plan.")
+                raise _other_plan(request)
             if execution.result is not None:
                 for record in execution.result.records:
                     yield StepFinished(record=record)
@@ -244,6 +246,10 @@ class DurableLane:
         if execution is None:
             raise NotFound(f"There is no durable execution {run_id}.")
         return execution
+
+
+def _other_plan(request: ExecuteRequest) -> Conflict:
+    return Conflict(f"There is a run {request.run_id} with another plan.")
 
 
 class _Refusing:

@@ -26,6 +26,7 @@ from executor_svc.models import (
     Operation,
     Outcome,
     Sending,
+    Standing,
     Ticket,
 )
 from executor_svc.storage import LedgerStore
@@ -103,7 +104,7 @@ class Ledger:
             await self._linger()
             batch = self._next_batch()
             try:
-                valid, cancelled = await self._store.write([entry.operation for entry in batch if entry.operation])
+                standing = await self._store.write([entry.operation for entry in batch if entry.operation])
             except ServiceError as error:
                 self._queue.extendleft(reversed(batch))
                 self._wake.set()
@@ -116,8 +117,8 @@ class Ledger:
                 _fail(batch, error)
             else:
                 pause_s = _FIRST_PAUSE_S
-                _tell(batch, valid)
-                for run_id in cancelled:
+                _tell(batch, standing)
+                for run_id in standing.cancelled:
                     self._on_cancel(run_id)
 
     async def _linger(self) -> None:
@@ -147,13 +148,18 @@ class Ledger:
         self._wake.set()
 
 
-def _tell(batch: list[_Entry], valid: frozenset[Ticket]) -> None:
+def _tell(batch: list[_Entry], standing: Standing) -> None:
     for entry in batch:
         if entry.written is not None and not entry.written.done():
-            operation = entry.operation
-            entry.written.set_result(
-                operation is None or isinstance(operation, LargeValue) or operation.ticket in valid
-            )
+            entry.written.set_result(_is_valid(entry.operation, standing))
+
+
+def _is_valid(operation: Operation | None, standing: Standing) -> bool:
+    """Whether an operation was written. A conclusion may have been before, by a commit of which nobody heard."""
+    if operation is None or isinstance(operation, LargeValue):
+        return True
+    concluded = isinstance(operation, Conclusion) and operation.ticket in standing.ended
+    return concluded or operation.ticket in standing.running
 
 
 def _fail(batch: list[_Entry], error: SQLAlchemyError) -> None:

@@ -113,6 +113,15 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Where executions stand: the tickets of those that run and of those that have ended, and which to cancel."""
+
+    running: frozenset[Ticket]
+    ended: frozenset[Ticket]
+    cancelled: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Execution:
     """A durable run as it is stored. ``result`` is None while it runs; ``takeovers`` counts the processes it lost."""
 

@@ -25,6 +25,7 @@ from executor_svc.models import (
     Operation,
     Outcome,
     Sending,
+    Standing,
     Ticket,
 )
 from services.contracts.run import ExecuteRequest, ExecutionFinished
@@ -99,30 +100,30 @@ class LedgerStore:
             .values(status=sa.bindparam("new_status"), result=sa.bindparam("new_result"))
         )
 
-    async def write(self, operations: Sequence[Operation]) -> tuple[frozenset[Ticket], frozenset[str]]:
-        """Write a batch in one transaction; what is not of a valid ticket is left out.
+    async def write(self, operations: Sequence[Operation]) -> Standing:
+        """Write a batch in one transaction, save what belongs to executions that do not run or have another owner.
 
-        Returns:
-            the tickets that are valid, and the ids of their executions that somebody wants cancelled.
+        It may be written twice, as where nobody knows whether a commit got through.
         """
         batch = _Batch.of(operations)
         return await self._transactions.run(partial(self._write, batch))
 
-    def _write(self, batch: "_Batch", connection: sa.Connection) -> tuple[frozenset[Ticket], frozenset[str]]:
+    def _write(self, batch: "_Batch", connection: sa.Connection) -> Standing:
         if batch.admissions:
             connection.execute(self._admit, [_execution_row(o) for o in batch.admissions])
-        valid, cancelled = _owners(connection, batch.runs)
+        standing = _standing(connection, batch.runs)
+        running, owned = standing.running, standing.running | standing.ended
         for statement, rows in (
-            (self._send, [_call_row(o) for o in batch.sendings if o.ticket in valid]),
+            (self._send, [_call_row(o) for o in batch.sendings if o.ticket in running]),
             # What became of a call that was sent is the truth, whoever owns the run by now.
             (self._finish_sent, [_outcome_row(o) for o in batch.outcomes if o.sent]),
-            (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.ticket in valid]),
+            (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.ticket in running]),
             (self._keep, [{"id": o.id, "content": o.content} for o in batch.values]),
-            (self._conclude, [_result_row(o) for o in batch.conclusions if o.ticket in valid]),
+            (self._conclude, [_result_row(o) for o in batch.conclusions if o.ticket in owned]),
         ):
             if rows:
                 connection.execute(statement, rows)
-        return valid, cancelled
+        return standing
 
     def close(self) -> None:
         """Wait for what is being written."""
@@ -245,14 +246,22 @@ class _Batch:
         return batch
 
 
-def _owners(connection: sa.Connection, runs: Iterable[str]) -> tuple[frozenset[Ticket], frozenset[str]]:
-    """Who owns these executions; nobody can take them over before the transaction has ended."""
-    columns = (EXECUTIONS.c.id, EXECUTIONS.c.owner, EXECUTIONS.c.epoch, EXECUTIONS.c.cancel_requested)
+def _standing(connection: sa.Connection, runs: Iterable[str]) -> Standing:
+    """Where these executions stand; nobody can take them over before the transaction has ended."""
+    columns = (
+        EXECUTIONS.c.id,
+        EXECUTIONS.c.owner,
+        EXECUTIONS.c.epoch,
+        EXECUTIONS.c.status,
+        EXECUTIONS.c.cancel_requested,
+    )
     statement = sa.select(*columns).where(EXECUTIONS.c.id.in_(sorted(runs))).order_by(EXECUTIONS.c.id)
     rows = connection.execute(statement.with_for_update(read=True)).all()
-    return (
-        frozenset(Ticket(row.id, row.owner, row.epoch) for row in rows),
-        frozenset(row.id for row in rows if row.cancel_requested),
+    tickets = {Ticket(row.id, row.owner, row.epoch): row for row in rows}
+    return Standing(
+        running=frozenset(ticket for ticket, row in tickets.items() if row.status == "running"),
+        ended=frozenset(ticket for ticket, row in tickets.items() if row.status != "running"),
+        cancelled=frozenset(row.id for row in rows if row.cancel_requested),
     )
 
 

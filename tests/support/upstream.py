@@ -37,6 +37,8 @@ class Upstream:
     host: str = ""
     seen: list[Seen] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every request; clear it to wait for the next one."""
 
     @property
     def origin(self) -> str:
@@ -68,6 +70,7 @@ class Upstream:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         seen = Seen(request.method, request.raw_path, request.headers, await request.content.read())
         self.seen.append(seen)
+        self.arrived.set()
         answer = self.answers.get(seen.path)
         return await answer(seen) if answer else web.json_response({"path": seen.path, "query": seen.query})
 
