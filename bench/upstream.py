@@ -1,0 +1,87 @@
+"""``python -m bench.upstream [--precise]``: the service that all runners call, in a process of its own.
+
+``GET /call/NAME?ms=...&salt=...&in0=...`` and ``POST /call/NAME?ms=...&salt=...`` with a JSON body answer with a small
+object, after as many milliseconds as asked. It prints its port. On bare sockets, so that the runners are measured.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import selectors
+import sys
+from typing import cast
+
+import uvloop
+
+from bench.workload import value_of
+
+_HEAD = re.compile(rb"(GET|POST) /call/(\w+)\?(\S*) HTTP/1\.1\r\n")
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_NOTE = "what a service says beside the value that matters: names, links, dates and so on"
+
+
+class Service(asyncio.Protocol):
+    """One connection, one request at a time."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where to answer."""
+        self._transport, self._buffer = cast(asyncio.Transport, transport), b""  # uvloop's is one only in what it does
+        self._loop = asyncio.get_running_loop()
+
+    def data_received(self, data: bytes) -> None:
+        """Answer when a request is complete."""
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        length = _LENGTH.search(self._buffer, 0, end)
+        complete = end + 4 + (int(length[1]) if length else 0)
+        if len(self._buffer) < complete:
+            return
+        request, self._buffer = self._buffer[:complete], self._buffer[complete:]
+        delay_ms, answer = respond(request, end + 4)
+        if delay_ms:
+            self._loop.call_later(delay_ms / 1000, self._transport.write, answer)
+        else:
+            self._transport.write(answer)
+
+
+def respond(request: bytes, body: int) -> tuple[float, bytes]:
+    """How long to wait, in milliseconds, and the answer. ``body``: where the request's body begins."""
+    head = _HEAD.match(request)
+    if head is None:
+        return 0.0, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    name = head[2].decode()
+    arguments = dict(pair.split("=") for pair in head[3].decode().split("&"))
+    delay_ms, salt = float(arguments.pop("ms")), int(arguments.pop("salt"))
+    given = json.loads(request[body:]) if head[1] == b"POST" else arguments
+    value = value_of(name, salt, [given[f"in{place}"] for place in range(len(given))])
+    content = json.dumps({"name": name, "value": value, "note": _NOTE, "tags": ["one", "two"]}).encode()
+    lines = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    return delay_ms, lines.encode() + content
+
+
+async def serve() -> None:
+    """Serve until standard input ends."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Service, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+def main() -> None:
+    """Serve; ``--precise`` waits with select(2), whose clock counts microseconds where epoll's counts milliseconds."""
+    parser = argparse.ArgumentParser(prog="python -m bench.upstream", description=__doc__)
+    parser.add_argument("--precise", action="store_true")
+    precise = parser.parse_args().precise
+    with asyncio.Runner(loop_factory=_select_loop if precise else uvloop.new_event_loop) as runner:
+        runner.run(serve())
+
+
+def _select_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+if __name__ == "__main__":
+    main()
