@@ -182,7 +182,8 @@ class DurableLane:
         request = live.request
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
         writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
-        run = Run(request.compiled, graph, writing, request.run_id, Limits.of(request, self._settings), shelf)
+        limits = Limits.of(request, self._settings)
+        run = Run(request.compiled, graph, writing, request.run_id, limits, shelf, frozenset(known))
         live.begin(run)
         try:
             async for event in run.events():

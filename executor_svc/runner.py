@@ -42,14 +42,22 @@ class Run:
         run_id: identifies the run; part of every idempotency key.
         limits: deadlines, counted from the first event asked for, and bounds.
         shelf: where large outputs are put aside; what leaves the run are previews of them.
+        begun: keys, without the run's id, of the calls that a former process had begun.
     """
 
     def __init__(
-        self, compiled: CompiledPlan, graph: Graph, adapter: Adapter, run_id: str, limits: Limits, shelf: Shelf
+        self,
+        compiled: CompiledPlan,
+        graph: Graph,
+        adapter: Adapter,
+        run_id: str,
+        limits: Limits,
+        shelf: Shelf,
+        begun: frozenset[str] = frozenset(),
     ) -> None:
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
         self._limits, self._shelf = limits, shelf
-        self._stop = Stop()
+        self._stop = Stop(begun=begun)
         self._waiting = dict(graph.waiting)
         self._blocked: dict[str, str] = {}
         self._outputs: dict[str, JsonValue] = {}
@@ -101,7 +109,7 @@ class Run:
     def _prepare(self, step: Step) -> Prepared | Failed | Skipped:
         if step.id in self._blocked:
             return Skipped(because=self._blocked[step.id])
-        if self._stop.requested:
+        if self._stop.holds(step):
             return Skipped(because=CANCELLED)
         return prepare(step, self._compiled.apis[step.api], self._outputs, self._limits)
 

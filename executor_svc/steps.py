@@ -37,9 +37,17 @@ class Prepared:
 
 @dataclass(slots=True)
 class Stop:
-    """Whether no further call shall be started."""
+    """Whether no further call shall be started, and which calls a former process had begun.
+
+    Those are always looked at, whatever became of others: one of them may be in doubt, and nobody else would say so.
+    """
 
     requested: bool = False
+    begun: frozenset[str] = frozenset()
+
+    def holds(self, step: Step) -> bool:
+        """Whether a step is not to be started."""
+        return self.requested and not any(key.partition("/")[0] == step.id for key in self.begun)
 
 
 @dataclass(slots=True)
@@ -112,8 +120,9 @@ async def _work(
 
     What is in flight then ends by itself: cutting a mutating call short would only put it in doubt.
     """
-    while not (progress.stopped or stop.requested) and (item := next(progress.pending, None)) is not None:
-        index, arguments = item
+    for index, arguments in progress.pending:
+        if (progress.stopped or stop.requested) and f"{prepared.step.id}/{index}" not in stop.begun:
+            continue
         result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", arguments, deadline)
         progress.results[index] = result
         if not isinstance(result.outcome, Succeeded):
