@@ -5,4 +5,5 @@ CREATE ROLE nestor LOGIN PASSWORD :'password';
 CREATE DATABASE nestor_gateway OWNER nestor;
 CREATE DATABASE nestor_retriever OWNER nestor;
 CREATE DATABASE nestor_demo OWNER nestor;
+CREATE DATABASE nestor_executor OWNER nestor;
 SQL
