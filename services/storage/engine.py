@@ -33,8 +33,7 @@ from services.errors import Overloaded, ServiceUnavailable
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5_000
 _WAL_ATTEMPTS = 100
-_ILL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
-_ILL_CLASSES = {"53", "57", "58"}
+_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
 def create_engine(url: str) -> AsyncEngine:
@@ -147,9 +146,10 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
         connecting = error.statement is None and not isinstance(error, IntegrityError)
         if _is_busy(error):
             raise Overloaded("The database is busy with other writers.", retry_after_s=1) from error
-        if _is_ill(error):
-            raise ServiceUnavailable(f"The database ({engine.dialect.name}) cannot write.") from error
-        if connecting or error.connection_invalidated or isinstance(error.orig, OSError):
+        if _is_full(error):
+            message = f"The database ({engine.dialect.name}) cannot write."
+            raise ServiceUnavailable(message, service=engine.dialect.name) from error
+        if connecting or _is_stopping(error) or error.connection_invalidated or isinstance(error.orig, OSError):
             raise _unavailable(engine) from error
         raise
     except OSError as error:
@@ -159,13 +159,22 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
 def _is_busy(error: DBAPIError) -> bool:
     """Locked by another writer, or given up by PostgreSQL for its sake (serialization failure, deadlock)."""
     busy = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-    return busy or getattr(error.orig, "sqlstate", None) in {"40001", "40P01"}
+    return busy or _sqlstate(error) in {"40001", "40P01"}
 
 
-def _is_ill(error: DBAPIError) -> bool:
-    """The disk is full or broken, or the server is out of resources, stopping or starting (SQLSTATE 53, 57, 58)."""
+def _is_full(error: DBAPIError) -> bool:
+    """The disk is full or broken, or the server is out of resources (SQLSTATE 53 and 58)."""
     code = getattr(error.orig, "sqlite_errorcode", None)
-    return (code is not None and code & 0xFF in _ILL) or str(getattr(error.orig, "sqlstate", ""))[:2] in _ILL_CLASSES
+    return (code is not None and code & 0xFF in _FULL) or _sqlstate(error)[:2] in {"53", "58"}
+
+
+def _is_stopping(error: DBAPIError) -> bool:
+    """The server is stopping, starting, or was killed under us (SQLSTATE 57)."""
+    return _sqlstate(error)[:2] == "57"
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    return str(getattr(error.orig, "sqlstate", None) or "")
 
 
 def _unavailable(engine: AsyncEngine) -> ServiceUnavailable:
