@@ -125,7 +125,7 @@ class Run:
         if isinstance(outcome, Succeeded):
             self._outputs[step.id] = outcome.value
             outcome = self._shelf.outward(outcome)
-        record = StepRecord.model_construct(
+        record = StepRecord(
             step=step.id,
             api=step.api,
             requests=result.requests,
@@ -140,7 +140,7 @@ class Run:
             recovered=result.recovered,
         )
         self._records[step.id] = record
-        self._queue.put_nowait(StepFinished.model_construct(record=record))
+        self._queue.put_nowait(StepFinished(record=record))
         return self._release(step.id, outcome)
 
     def _release(self, finished: str, outcome: StepOutcome) -> list[str]:

@@ -15,8 +15,6 @@ _PREVIEW_ITEMS: Final = 3
 _PREVIEW_MEMBERS: Final = 30
 _PREVIEW_CHARS: Final = 200
 _PREVIEW_DEPTH: Final = 4
-_ESCAPED_CHARS: Final = 6
-"""Most characters that JSON takes for one: ``\\u0000``."""
 
 
 class Shelf:
@@ -34,8 +32,6 @@ class Shelf:
 
     def put(self, value: JsonValue) -> StoredValue | None:
         """Keep a value that is large; None where it is not."""
-        if not _may_exceed(value, self._max_inline // _ESCAPED_CHARS):
-            return None
         content = to_json(value)
         if len(content) <= self._max_inline:
             return None
@@ -74,22 +70,3 @@ def preview(value: JsonValue, depth: int = _PREVIEW_DEPTH) -> JsonValue:
 
 def _short(name: str) -> str:
     return name if len(name) <= _PREVIEW_CHARS else name[:_PREVIEW_CHARS] + "..."
-
-
-def _may_exceed(value: JsonValue, limit: int) -> bool:
-    """Whether a value has more characters, roughly, than ``limit``. Looks no further than it needs to."""
-    size = 0
-    stack: list[JsonValue] = [value]
-    while stack and size <= limit:
-        node = stack.pop()
-        if isinstance(node, str):
-            size += len(node) + 2
-        elif isinstance(node, dict):
-            size += 2 + sum(len(name) + 4 for name in node)
-            stack.extend(node.values())
-        elif isinstance(node, list):
-            size += 2 + len(node)
-            stack.extend(node)
-        else:
-            size += node.bit_length() // 3 + 1 if isinstance(node, int) else 8
-    return size > limit
