@@ -56,6 +56,7 @@ class DurableLane:
         self.ledger = Ledger(store, self._cancel_live)
         self._live: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._keepers: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -65,7 +66,7 @@ class DurableLane:
         """
         await self._membership.beat()
         keepers = (self._membership.keep_beating(), self.ledger.write_forever(), self._look_after_orphans())
-        tasks = [asyncio.create_task(keeper) for keeper in keepers]
+        self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
         try:
             yield
         finally:
@@ -75,7 +76,15 @@ class DurableLane:
                 async with asyncio.timeout(self._membership.lease_s):
                     await self.ledger.flush()
                     await self._membership.leave()
-            await _cancel(tasks)
+            await _cancel(self._keepers)
+
+    async def ready(self) -> None:
+        """Raise ServiceUnavailable where a bug has ended one of the tasks that everything rests on."""
+        for keeper in self._keepers:
+            if keeper.done():
+                error = None if keeper.cancelled() else keeper.exception()
+                _log.error("bug", exc_info=error)
+                raise ServiceUnavailable("The durable lane has stopped working; restart the executor.")
 
     @property
     def active(self) -> int:
@@ -162,7 +171,8 @@ class DurableLane:
             async with asyncio.timeout(request.deadline_ms / 1000):
                 admitted = await self.ledger.admit(ticket, request)
         except TimeoutError:
-            live.problem = ServiceUnavailable("The ledger cannot be written; nothing was started.", service="ledger")
+            message = "The ledger cannot be written. Nothing was sent yet; ask again under the same run_id."
+            live.problem = ServiceUnavailable(message, service="ledger")
             return
         if admitted:
             await self._drive(live, graph, ticket, {}, self._gate)

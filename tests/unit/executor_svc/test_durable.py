@@ -391,7 +391,7 @@ async def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path, ups
     plan = two_bookings(booking(upstream))
     async with open_executor(settings, CollectorRegistry()) as (executor, _), engine.begin() as connection:
         await connection.execute(sa.text("SELECT 1"))
-        with pytest.raises(ServiceUnavailable, match="nothing was started"):
+        with pytest.raises(ServiceUnavailable, match="Nothing was sent"):
             async for _event in executor.execute(asked(plan, deadline_ms=300)):
                 pass
     assert upstream.seen == []
