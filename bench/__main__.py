@@ -1,196 +1,64 @@
-"""``python -m bench``: start, memory, import, solve overhead, and a fresh clone's way to the end of ``make demo``."""
+"""``python -m bench``: what Nestor's speed and size are, against what was hoped for. ``make bench`` runs all of it."""
 
 import argparse
-import asyncio
-import json
 import os
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 
-import httpx2
 from rich.console import Console
-from rich.table import Table
 
-from deploy.onebox import SandboxAccess, sandbox_access
-from deploy.sockets import free_port
-from services.clients import GatewayClient, open_http
-from services.contracts.api import ImportReport, ImportRequest
-from services.contracts.run import Run, RunStatus, SolveRequest
-
-ROOT = Path(__file__).resolve().parents[1]
-COUNTRIES = ("Portugal", "Denmark", "Japan", "Brazil", "Kenya", "Poland", "Chile", "Austria", "Ireland", "Peru")
-TEMPLATES = (
-    "Convert {number} miles to kilometers.",
-    "Which public holidays does {country} have in {year}?",
-    "Which official languages does {country} have?",
-)
+from bench.figures import Figure, print_figures
 
 
-def queries() -> list[str]:
-    """Sentences of one call and of two nested ones, no two alike, so that no answer is a repeated one."""
-    return [
-        template.format(number=7 * number + 0.5, country=country, year=2026 + number % 5)
-        for number, country in enumerate(COUNTRIES)
-        for template in TEMPLATES
-    ]
+def solve(console: Console) -> list[Figure]:
+    """Start, memory, import, and what ``POST /solve`` adds to the requests it makes."""
+    from bench.solve import measure
+
+    return measure()
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One line of the table."""
+def graphs(console: Console) -> list[Figure]:
+    """A graph of 100 calls, beside other ways to run it."""
+    from bench.graphs import measure
 
-    name: str
-    value: float
-    unit: str
-    target: float | None = None
-
-    def verdict(self) -> str:
-        """Whether the target is met."""
-        return "" if self.target is None else "ok" if self.value <= self.target else "MISSED"
+    return measure(console)
 
 
-def rss_mb(pid: int) -> float:
-    """Resident memory of a process, in MB (10^6 bytes)."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+def scale(console: Console) -> list[Figure]:
+    """Ten thousand steps in one plan, a thousand runs at a time."""
+    from bench.scale import measure
+
+    return measure()
 
 
-@contextmanager
-def process(
-    *arguments: str, env: dict[str, str], url: str, ready: str
-) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
-    """A process and the seconds it took until ``ready`` answered 200."""
-    began = time.perf_counter()
-    child = subprocess.Popen([sys.executable, "-m", *arguments], env=os.environ | env, stdout=subprocess.DEVNULL)
-    try:
-        while time.perf_counter() - began < 60:
-            if child.poll() is not None:
-                raise SystemExit(f"{' '.join(arguments)} ended with {child.returncode}")
-            try:
-                if httpx2.get(url + ready, timeout=5).status_code == 200:
-                    break
-            except httpx2.HTTPError:
-                time.sleep(0.02)
-        yield child, time.perf_counter() - began
-    finally:
-        child.terminate()
-        child.wait(30)
+def clone(console: Console) -> list[Figure]:
+    """A fresh clone's way to the end of ``make demo``, everything downloaded."""
+    from bench.solve import fresh_clone
+
+    return [fresh_clone()]
 
 
-def sandbox_env(access: SandboxAccess) -> dict[str, str]:
-    """The sandbox's settings as environment variables."""
-    given = access.settings.model_dump(exclude_none=True)
-    shown = {name: getattr(value, "get_secret_value", lambda v=value: str(v))() for name, value in given.items()}
-    return {f"NESTOR_SANDBOX_{name.upper()}": value for name, value in shown.items()}
-
-
-def measure() -> list[Figure]:
-    """Start Nestor and the sandbox as two processes and measure the first."""
-    host, port = f"127.0.0.1:{free_port()}", free_port()
-    access, url = sandbox_access(host), f"http://127.0.0.1:{port}"
-    nestor = {
-        "NESTOR_EXECUTOR_SECRETS": access.secrets,
-        "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS": json.dumps([host]),
-        "NESTOR_GATEWAY_LOG_LEVEL": "WARNING",
-    }
-    with (
-        tempfile.TemporaryDirectory() as data,
-        process(
-            "sandbox",
-            "--port",
-            host.split(":")[1],
-            env=sandbox_env(access),
-            url=f"http://{host}",
-            ready="/openapi.json",
-        ),
-        process("deploy.cli", "serve", "--port", str(port), "--data", data, env=nestor, url=url, ready="/readyz") as (
-            child,
-            start_s,
-        ),
-    ):
-        document = httpx2.get(f"http://{host}/openapi.json").text
-        import_s = asyncio.run(_import(url, document))
-        overheads = asyncio.run(_overheads(url))
-        return [
-            Figure("start of everything in one process", start_s, "s", 4),
-            Figure("memory after import and solving", rss_mb(child.pid), "MB", 600),
-            Figure("import of the sandbox", import_s, "s", 5),
-            Figure("POST /solve overhead, p50", statistics.median(overheads), "ms", 80),
-            Figure("POST /solve overhead, p95", statistics.quantiles(overheads, n=20)[-1], "ms"),
-        ]
-
-
-async def _import(url: str, document: str) -> float:
-    gateway = GatewayClient(open_http(url))
-    began = time.perf_counter()
-    events = [event async for event in gateway.import_apis(ImportRequest(document=document, provider="sandbox"))]
-    assert isinstance(events[-1], ImportReport)
-    await gateway.aclose()
-    return time.perf_counter() - began
-
-
-async def _overheads(url: str) -> list[float]:
-    """Milliseconds of each solve less the time its own requests take when sent directly, one after another."""
-    gateway, direct = GatewayClient(open_http(url)), httpx2.AsyncClient()
-    found = []
-    for number, query in enumerate(queries()):
-        began = time.perf_counter()
-        run = await gateway.solve(SolveRequest(query=query))
-        total_ms = (time.perf_counter() - began) * 1000
-        if run.status is not RunStatus.SUCCEEDED:
-            raise SystemExit(f"not solved: {run.query}")
-        upstream_ms = await _replay(direct, run)
-        if number >= len(TEMPLATES):  # the first of each meets its APIs for the first time
-            found.append(total_ms - upstream_ms)
-    await gateway.aclose()
-    await direct.aclose()
-    return found
-
-
-async def _replay(direct: httpx2.AsyncClient, run: Run) -> float:
-    """Milliseconds of the longest chain of the run's requests (stage by stage, the slowest of each)."""
-    took: dict[str, float] = {}
-    for record in run.steps:
-        request = record.requests[0]
-        began = time.perf_counter()
-        await direct.request(request.method, request.url, json=request.body if request.body is not None else None)
-        took[record.step] = (time.perf_counter() - began) * 1000
-    stages = run.proof.stages if run.proof else ()
-    return sum(max(took.get(step, 0.0) for step in stage) for stage in stages)
-
-
-def fresh_clone() -> Figure:
-    """Clone what is committed, and run ``make demo`` with nothing installed (downloads included)."""
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        subprocess.run(["git", "clone", "--quiet", str(ROOT), f"{folder}/nestor"], check=True)
-        # Without pip's cache: a stranger's machine has none.
-        env = os.environ | {"PIP_NO_CACHE_DIR": "1"}
-        subprocess.run(["make", "demo"], cwd=f"{folder}/nestor", check=True, stdout=subprocess.DEVNULL, env=env)
-        return Figure("fresh clone to the end of make demo", time.perf_counter() - began, "s", 180)
+SECTIONS: dict[str, Callable[[Console], list[Figure]]] = {
+    section.__name__: section for section in (solve, graphs, scale, clone)
+}
 
 
 def main() -> int:
     """Measure and print; returns 1 where a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given more than once")
     parser.add_argument("--no-clone", action="store_true", help="leave out the fresh clone, which downloads everything")
     options = parser.parse_args()
-    figures = measure()
-    if not options.no_clone:
-        figures.append(fresh_clone())
-    table = Table("measure", "value", "unit", "target", "", title=f"Nestor on {os.cpu_count()} cores")
-    for figure in figures:
-        target = "" if figure.target is None else f"<= {figure.target:g}"
-        table.add_row(figure.name, f"{figure.value:.1f}", figure.unit, target, figure.verdict())
-    Console().print(table)
-    return int(any(figure.verdict() == "MISSED" for figure in figures))
+    chosen = options.only or [name for name in SECTIONS if not (name == "clone" and options.no_clone)]
+    console, figures = Console(), list[Figure]()
+    for name in chosen:
+        began = time.perf_counter()
+        found = SECTIONS[name](console)
+        took_s, load = time.perf_counter() - began, os.getloadavg()[0]
+        title = f"{name}: {os.cpu_count()} cores, {took_s:.0f} s, load {load:.1f} at the end"
+        print_figures(console, title, found)
+        figures += found
+    return int(any(figure.missed for figure in figures))
 
 
 if __name__ == "__main__":

