@@ -25,12 +25,23 @@ def open_http(base_url: str, transport: httpx2.AsyncBaseTransport | None = None)
     """
     return httpx2.AsyncClient(
         base_url=base_url,
-        transport=transport,
+        transport=transport or _Sockets(limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20)),
         timeout=httpx2.Timeout(DEFAULT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-        limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20),
         follow_redirects=False,
         trust_env=False,
     )
+
+
+class _Sockets(httpx2.AsyncHTTPTransport):
+    """The default transport, with one error named rightly."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send. Raises httpx2.ConnectError where the peer hung up as soon as it was connected."""
+        try:
+            return await super().handle_async_request(request)
+        except AttributeError as error:
+            # anyio asks for the address of a socket that uvloop has closed already, and gets None for the socket.
+            raise httpx2.ConnectError("the peer hung up", request=request) from error
 
 
 def segment(value: str) -> str:

@@ -2,11 +2,16 @@
 
 import asyncio
 import gzip
+import socket
+import struct
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx2
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
@@ -292,6 +297,28 @@ async def test_the_request_id_travels_on() -> None:
 async def test_what_fits_no_address_is_an_invalid_request() -> None:
     with pytest.raises(InvalidRequest):
         await retriever(answering(200)).search("x" * 70_000)
+
+
+def test_a_peer_that_hangs_up_at_once_is_unavailable_whatever_the_event_loop() -> None:
+    """As one does that is killed while it accepts; under uvloop, three in a hundred were an AttributeError."""
+
+    async def ask_often() -> set[type[Exception]]:
+        client = RetrieverClient(open_http(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+        answers = [(await asyncio.gather(client.get("a"), return_exceptions=True))[0] for _ in range(500)]
+        await client.aclose()
+        return {type(answer) for answer in answers if isinstance(answer, Exception)}
+
+    def hang_up() -> None:
+        with suppress(OSError):
+            while True:
+                accepted, _ = listener.accept()
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+                accepted.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=hang_up, daemon=True).start()
+        assert uvloop.run(ask_often()) == {ServiceUnavailable}
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 async def test_a_token_is_sent_by_the_gateways_client_only_where_given() -> None:
