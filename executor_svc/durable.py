@@ -51,7 +51,8 @@ class DurableLane:
         settings: ExecutorSettings,
         metrics: ExecutorMetrics,
     ) -> None:
-        self._gate, self._store, self._membership = Gate(adapter), store, membership
+        self._adapter, self._store, self._membership = adapter, store, membership
+        self._gate = Gate()
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
         self._live: dict[str, Live] = {}
@@ -175,7 +176,7 @@ class DurableLane:
             live.problem = ServiceUnavailable(message, service="ledger")
             return
         if admitted:
-            await self._drive(live, graph, ticket, {}, self._gate)
+            await self._drive(live, graph, ticket, {}, self._adapter)
 
     async def _continue(self, execution: Execution, ticket: Ticket) -> None:
         """Go on with a run that this process has taken over, or set running again."""
@@ -183,7 +184,7 @@ class DurableLane:
         live.cancelled = execution.cancel_requested
         known = await restored(await self._store.calls(execution.run_id), self._store)
         poisonous = execution.takeovers > self._settings.max_takeovers
-        adapter = _Refusing(execution.takeovers) if poisonous else self._gate
+        adapter = _Refusing(execution.takeovers) if poisonous else self._adapter
         await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
 
     async def _drive(
@@ -193,7 +194,7 @@ class DurableLane:
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
         writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
         limits = Limits.of(request, self._settings)
-        run = Run(request.compiled, graph, writing, request.run_id, limits, shelf, frozenset(known))
+        run = Run(request.compiled, graph, self._gate.before(writing), request.run_id, limits, shelf, frozenset(known))
         live.begin(run)
         try:
             async for event in run.events():

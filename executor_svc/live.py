@@ -76,24 +76,28 @@ class Live:
 
 
 class Gate:
-    """An adapter that can be closed: calls in flight end, later ones wait for ever.
+    """Lets calls through until it is closed: those in flight end, later ones wait for ever.
 
-    So a process that stops leaves nothing half done behind: whatever was sent has its outcome in the ledger.
+    So a process that stops leaves nothing half done behind: whatever was sent has its outcome in the ledger. It stands
+    before the ledger, too: what was written down as sent and then held back would be in doubt.
     """
 
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
+    def __init__(self) -> None:
         self._closed = False
         self._in_flight = 0
         self._idle = asyncio.Event()
 
-    async def call(self, call: Call) -> CallResult:
+    def before(self, adapter: Adapter) -> Adapter:
+        """An adapter with this gate before it."""
+        return _Gated(self, adapter)
+
+    async def call(self, adapter: Adapter, call: Call) -> CallResult:
         """Make a call while the gate is open."""
         if self._closed:
             await asyncio.Future()
         self._in_flight += 1
         try:
-            return await self._adapter.call(call)
+            return await adapter.call(call)
         finally:
             self._in_flight -= 1
             if not self._in_flight:
@@ -109,3 +113,12 @@ class Gate:
                     await self._idle.wait()
             except TimeoutError:
                 pass  # what is cut off now is found in the ledger, as after a crash
+
+
+@dataclass(frozen=True, slots=True)
+class _Gated:
+    gate: Gate
+    adapter: Adapter
+
+    async def call(self, call: Call) -> CallResult:
+        return await self.gate.call(self.adapter, call)

@@ -6,6 +6,7 @@ no machinery of its own: no step's deadline is later, so at that moment what run
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from pydantic import JsonValue
@@ -65,7 +66,8 @@ class Run:
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._ends = 0.0
         self._began = 0.0
-        self._queue: asyncio.Queue[ExecutionEvent | None] = asyncio.Queue()
+        self._events: deque[ExecutionEvent] = deque()
+        self._bell = asyncio.Event()
 
     async def events(self) -> AsyncGenerator[ExecutionEvent, None]:
         """Run the plan and yield what happens; the last event is ``ExecutionFinished``.
@@ -75,10 +77,13 @@ class Run:
         self._ends = self._clock() + self._limits.run_s
         self._began = time.perf_counter()  # uvloop's own clock counts whole milliseconds
         driver = asyncio.create_task(self._drive())
-        driver.add_done_callback(lambda _: self._queue.put_nowait(None))
+        driver.add_done_callback(lambda _: self._bell.set())
         try:
-            while (event := await self._queue.get()) is not None:
-                yield event
+            while not driver.done():
+                await self._bell.wait()
+                self._bell.clear()
+                while self._events:
+                    yield self._events.popleft()
             await driver  # a bug inside a step is raised here
             yield self._finished()
         finally:
@@ -92,19 +97,22 @@ class Run:
     async def _drive(self) -> None:
         async with asyncio.TaskGroup() as group:
             ready = [step for step, count in self._waiting.items() if count == 0]
-            self._start(ready, group)
+            for prepared in self._start(ready):
+                group.create_task(self._execute(prepared, group))
+            self._bell.set()
 
-    def _start(self, ready: list[str], group: asyncio.TaskGroup) -> None:
-        """Start these steps. A step that makes no call ends at once and may free others: hence the stack."""
-        stack = ready[::-1]
+    def _start(self, ready: list[str]) -> list[Prepared]:
+        """Say that these steps start. One that makes no call ends at once and may free others: hence the stack."""
+        started, stack = [], ready[::-1]
         while stack:
             step = self._graph.steps[stack.pop()]
             prepared = self._prepare(step)
             if isinstance(prepared, Prepared):
-                self._queue.put_nowait(StepStarted(step=step.id, api=step.api, at_ms=self._now_ms()))
-                group.create_task(self._execute(prepared, group))
+                self._events.append(StepStarted(step=step.id, api=step.api, at_ms=self._now_ms()))
+                started.append(prepared)
             else:
                 stack.extend(reversed(self._finish(step, StepResult(prepared), self._now_ms())))
+        return started
 
     def _prepare(self, step: Step) -> Prepared | Failed | Skipped:
         if step.id in self._blocked:
@@ -114,10 +122,19 @@ class Run:
         return prepare(step, self._compiled.apis[step.api], self._outputs, self._limits)
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
-        started_ms = self._now_ms()
-        deadline = min(self._ends, self._clock() + self._limits.step_s)
-        result = await perform(prepared, self._adapter, self._run_id, deadline, self._stop)
-        self._start(self._finish(prepared.step, result, started_ms), group)
+        """Make a step's calls, then those of the steps it frees, one of them in this very task.
+
+        Calls go out before events do: whoever listens is woken behind the tasks that are started here.
+        """
+        left = [prepared]
+        while left:
+            step, started_ms = left[0].step, self._now_ms()
+            deadline = min(self._ends, self._clock() + self._limits.step_s)
+            result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
+            left = self._start(self._finish(step, result, started_ms))
+            for other in left[1:]:
+                group.create_task(self._execute(other, group))
+            self._bell.set()
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that waited for it alone."""
@@ -140,7 +157,7 @@ class Run:
             recovered=result.recovered,
         )
         self._records[step.id] = record
-        self._queue.put_nowait(StepFinished(record=record))
+        self._events.append(StepFinished(record=record))
         return self._release(step.id, outcome)
 
     def _release(self, finished: str, outcome: StepOutcome) -> list[str]:

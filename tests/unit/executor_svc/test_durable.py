@@ -1,6 +1,7 @@
 """The durable lane on real databases: what a process left behind is found as it was left, whatever that was."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -316,6 +317,34 @@ async def test_a_process_that_stops_leaves_no_doubt_behind(house: House, upstrea
     finished = await finish(await house.executor(), plan)
     assert (finished.status, finished.answer[0].value) == ("succeeded", "b2")
     assert upstream.count("/book") == 2
+
+
+async def test_a_process_that_stops_writes_no_call_down_that_it_does_not_send(house: House, upstream: Upstream) -> None:
+    """One call of two in flight ends while the process stops; the next one is not begun, so it is in no doubt later."""
+    released = {"1": asyncio.Event(), "2": asyncio.Event(), "3": asyncio.Event()}
+
+    @upstream.on("/book")
+    async def answer(seen: Seen) -> web.Response:
+        await released[str(json.loads(seen.body)["room"])].wait()
+        return web.json_response({"id": "b"})
+
+    book = booking(upstream)
+    first, beside = step("a", book, {"room": literal(1)}), step("c", book, {"room": literal(2)})
+    plan = compiled(
+        [book], first, beside, step("b", book, {"room": literal(3)}, after=("a",)), mutating=("a", "b", "c")
+    )
+    async with house.opened() as stopping:
+        following = asyncio.create_task(finish(stopping, plan))
+        while upstream.count("/book") < 2:
+            upstream.arrived.clear()
+            await upstream.arrived.wait()
+        asyncio.get_running_loop().call_later(0.1, released["1"].set)
+        asyncio.get_running_loop().call_later(0.3, released["2"].set)
+    following.cancel()
+    released["3"].set()
+    finished = await finish(await house.executor(), plan)
+    assert finished.status == "succeeded"
+    assert upstream.count("/book") == 3
 
 
 async def test_a_run_that_brings_down_its_process_again_and_again_is_given_up(house: House, upstream: Upstream) -> None:
