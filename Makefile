@@ -24,6 +24,11 @@ $(VENV)/.dev: $(VENV)/.serve requirements/dev.txt
 	@$(PIP) -r requirements/dev.txt
 	@touch $@
 
+$(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
+	@echo "installing the peers that Nestor is measured beside ..."
+	@$(PIP) -r requirements/bench.txt
+	@touch $@
+
 demo: $(VENV)/.serve ## start everything in one process, solve some sentences, show plans and answers
 	@$(BIN)/nestor demo
 
@@ -40,7 +45,7 @@ check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m deploy.docs --check
 
-bench: $(VENV)/.dev ## measure start, memory, import and solve overhead; print a table
+bench: $(VENV)/.bench ## measure start, memory, overheads, graphs beside others, scale; print tables (8 minutes)
 	@$(BIN)/python -m bench
 
 compose-test: ## build and start the containers, solve, kill a service, recover, take all down

@@ -72,10 +72,11 @@ def prepared(workload: Workload) -> CompiledPlan:
     """The graph as a proved plan: planning is not what is measured."""
     apis = {mutating: call_api(workload.origin, mutating=mutating) for mutating in (False, True)}
     steps = tuple(_step(node, apis[node.mutating], workload.salt) for node in workload.nodes)
+    needed = {need for node in workload.nodes for need in node.needs}
     answer = tuple(
         AnswerOutput(name=node.name, value=Reference(step=node.name, path=("value",)))
         for node in workload.nodes
-        if not any(node.name in other.needs for other in workload.nodes)
+        if node.name not in needed
     )
     proved = compile_plan(Plan(steps=steps, answer=answer), apis.values(), Policy(mutating=Decision.ALLOW))
     if proved.compiled is None:

@@ -78,23 +78,26 @@ def upstream(*options: str) -> Iterator[str]:
 class Worker:
     """A runner in a process of its own."""
 
-    def __init__(self, child: "subprocess.Popen[str]") -> None:
-        self._child = child
-        self.pid = child.pid
+    def __init__(self, child: "subprocess.Popen[str]", name: str) -> None:
+        self._child, self._name = child, name
         self._answer()
 
     def seconds(self, **task: Any) -> float:
         """How long the task took. Raises SystemExit where it failed."""
+        return self.times(**task)["seconds"]
+
+    def times(self, **task: Any) -> dict[str, float]:
+        """The same, with what came before."""
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps(task) + "\n")
         self._child.stdin.flush()
-        return float(self._answer()["seconds"])
+        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         assert self._child.stdout is not None
         line = self._child.stdout.readline()
         if not line:
-            raise SystemExit(f"{self._child.args} has failed")
+            raise SystemExit(f"the worker {self._name} has failed")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -103,7 +106,7 @@ class Worker:
 def worker(runner: str, database: str) -> Iterator[Worker]:
     """A worker that is ready."""
     with talking("bench.worker", runner, database) as child:
-        yield Worker(child)
+        yield Worker(child, runner)
 
 
 @contextmanager

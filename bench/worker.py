@@ -1,12 +1,12 @@
 """``python -m bench.worker RUNNER [DATABASE]``: one runner in a process of its own, told line by line what to run.
 
-A line of standard input is a JSON object, ``{"origin", "delay", "mutating", "seed"}`` for one graph or ``{"origin",
-"runs", "rounds", "length", "seed"}`` for many chains at a time; the answer is ``{"seconds"}``. Every value is checked.
+A line of standard input is a JSON object: the arguments of :func:`bench.workload.layered` for one graph, or ``origin``,
+``runs``, ``rounds``, ``length`` and ``seed`` for many chains at a time; the answer is ``{"seconds", "preparing"}``.
+Every value is checked.
 """
 
 import asyncio
 import importlib
-import itertools
 import json
 import logging
 import sys
@@ -53,22 +53,24 @@ _RUNNERS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
 }
 
 
-async def one(chosen: Runner, task: dict[str, Any]) -> float:
-    """Seconds that a graph of 100 calls takes."""
-    workload = layered(task["origin"], delay=task["delay"], mutating=task["mutating"], seed=task["seed"])
-    chosen.prepare(workload)
+async def one(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
+    """Seconds that a graph takes, and its preparation before."""
+    workload = layered(**task)
     began = time.perf_counter()
+    chosen.prepare(workload)
+    prepared = time.perf_counter()
     values = await chosen.run(workload)
-    seconds = time.perf_counter() - began
+    ended = time.perf_counter()
     check(workload, values)
-    return seconds
+    return {"seconds": ended - prepared, "preparing": prepared - began}
 
 
-async def many(chosen: Runner, task: dict[str, Any]) -> float:
-    """Seconds that chains take, so many at a time, round after round."""
-    seeds = itertools.count(task["seed"])
-    total = task["runs"] * task["rounds"]
-    workloads = [chain(task["origin"], length=task["length"], mutating=True, seed=next(seeds)) for _ in range(total)]
+async def many(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
+    """Seconds that chains of POSTs take, so many at a time, round after round."""
+    total, length = task["runs"] * task["rounds"], task["length"]
+    seeds = range(task["seed"], task["seed"] + total)
+    began = time.perf_counter()
+    workloads = [chain(task["origin"], length=length, mutating=True, seed=seed) for seed in seeds]
     for workload in workloads:
         chosen.prepare(workload)
     left = iter(workloads)
@@ -77,9 +79,9 @@ async def many(chosen: Runner, task: dict[str, Any]) -> float:
         for workload in left:
             check(workload, await chosen.run(workload))
 
-    began = time.perf_counter()
+    prepared = time.perf_counter()
     await asyncio.gather(*(follow() for _ in range(task["runs"])))
-    return time.perf_counter() - began
+    return {"seconds": time.perf_counter() - prepared, "preparing": prepared - began}
 
 
 def check(workload: Workload, values: dict[str, int]) -> None:
@@ -97,8 +99,7 @@ async def main() -> None:
     print(json.dumps({"ready": name}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         task = json.loads(line)
-        seconds = await (many if "runs" in task else one)(chosen, task)
-        print(json.dumps({"seconds": seconds}), flush=True)
+        print(json.dumps(await (many if "runs" in task else one)(chosen, task)), flush=True)
     await chosen.close()
 
 

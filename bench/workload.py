@@ -56,29 +56,31 @@ def value_of(name: str, salt: int, inputs: list[int]) -> int:
     return zlib.crc32(":".join([name, *map(str, [salt, *inputs])]).encode())
 
 
-def layered(origin: str, *, delay: str, mutating: str, seed: int) -> Workload:
-    """The graph of 100 calls. Its edges are always the same; ``seed`` decides the jitter and is the salt.
+def layered(origin: str, *, delay: str, mutating: str, seed: int, width: int = WIDTH, depth: int = DEPTH) -> Workload:
+    """The graph of 100 calls, or another of this form. Its edges are always the same; ``seed`` decides the jitter.
 
     Args:
         origin: where the upstream is.
         delay: one of :data:`DELAYS`.
         mutating: which calls are POSTs: ``none``, ``one`` (in the middle) or ``all``.
-        seed: of the jitter; another for every run.
+        seed: of the jitter, and the salt; another for every run.
+        width: how many calls a layer has.
+        depth: how many layers there are.
     """
     edges, jitter = random.Random(1), random.Random(seed)
     nodes = []
-    for number in range(WIDTH * DEPTH):
-        layer, place = divmod(number, WIDTH)
-        above = [f"s{layer - 1}_{other}" for other in edges.sample(range(WIDTH), 2)] if layer else []
+    for number in range(width * depth):
+        layer, place = divmod(number, width)
+        above = [f"s{layer - 1}_{other}" for other in edges.sample(range(width), 2)] if layer else []
         held = {"none": 0.0, "even": EVEN_MS, "jitter": jitter.uniform(*JITTER_MS)}[delay]
-        changes = mutating == "all" or (mutating == "one" and number == WIDTH * DEPTH // 2)
+        changes = mutating == "all" or (mutating == "one" and number == width * depth // 2)
         nodes.append(Node(f"s{layer}_{place}", tuple(above), held, changes))
     return Workload(origin, tuple(nodes), seed)
 
 
-def chain(origin: str, *, length: int, mutating: bool, seed: int) -> Workload:
-    """One call after another, each fed by the last, without delays."""
-    nodes = [Node(f"s{place}", (f"s{place - 1}",) if place else (), 0.0, mutating) for place in range(length)]
+def chain(origin: str, *, length: int, mutating: bool, seed: int, delay_ms: float = 0.0) -> Workload:
+    """One call after another, each fed by the last."""
+    nodes = [Node(f"s{place}", (f"s{place - 1}",) if place else (), delay_ms, mutating) for place in range(length)]
     return Workload(origin, tuple(nodes), seed)
 
 

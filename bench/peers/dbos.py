@@ -5,6 +5,7 @@ changes from run to run: good enough to be timed, not to be recovered.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import aiohttp
 from dbos import DBOS, DBOSConfig
@@ -15,27 +16,29 @@ from bench.workload import Node, Workload
 _SESSIONS: list[aiohttp.ClientSession] = []
 
 
-@DBOS.step()
-async def _step(workload: Workload, node: Node, values: dict[str, int]) -> int:
+async def _call(workload: Workload, node: Node, values: dict[str, int]) -> int:
     return await fetch(_SESSIONS[0], workload, node, values)
 
 
-@DBOS.workflow()
-async def _steps(workload: Workload) -> dict[str, int]:
-    small = Workload(workload.origin, (), workload.salt)  # a step's arguments are not written, only its result
+async def _with_steps(workload: Workload) -> dict[str, int]:
+    small = Workload(workload.origin, (), workload.salt)
 
     async def call(node: Node, values: dict[str, int]) -> int:
-        return await _step(small, node, values)
+        return await _STEP(small, node, values)
 
     return await run_graph(workload, call)
 
 
-@DBOS.workflow()
 async def _whole(workload: Workload) -> dict[str, int]:
     async def call(node: Node, values: dict[str, int]) -> int:
-        return await fetch(_SESSIONS[0], workload, node, values)
+        return await _call(workload, node, values)
 
     return await run_graph(workload, call)
+
+
+_STEP: Callable[[Workload, Node, dict[str, int]], Awaitable[int]] = DBOS.step()(_call)
+_WITH_STEPS: Callable[[Workload], Awaitable[dict[str, int]]] = DBOS.workflow()(_with_steps)
+_WHOLE: Callable[[Workload], Awaitable[dict[str, int]]] = DBOS.workflow()(_whole)
 
 
 class Dbos:
@@ -47,7 +50,7 @@ class Dbos:
     """
 
     def __init__(self, url: str, *, steps: bool) -> None:
-        self._url, self._workflow = url, _steps if steps else _whole
+        self._url, self._workflow = url, _WITH_STEPS if steps else _WHOLE
 
     async def open(self) -> None:
         """Launch DBOS."""
@@ -55,7 +58,6 @@ class Dbos:
         config: DBOSConfig = {
             "name": "bench",
             "system_database_url": self._url,
-            "run_admin_server": False,
             "log_level": "ERROR",
         }
         DBOS(config=config)
