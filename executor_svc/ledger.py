@@ -18,6 +18,7 @@ from executor_svc.models import (
     Adapter,
     Admission,
     Call,
+    CallOutcome,
     CallResult,
     CallState,
     Conclusion,
@@ -204,8 +205,12 @@ class LedgerAdapter:
                 await self._ledger.sending(self._ticket, key, digest)
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
-            return self._written(key, CallResult(Failed(reason="ledger", message=message), None, 0), sent=True)
-        return self._written(key, await self._adapter.call(call), sent=True)
+            if known is not None:
+                outcome: CallOutcome = InDoubt(message=f"a former process may have sent it; now {message}")
+            else:
+                outcome = Failed(reason="ledger", message=message)
+            return self._written(key, CallResult(outcome, None, 0), sent=True)
+        return self._written(key, await self._adapter.call(replace(call, resent=known is not None)), sent=True)
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE

@@ -62,7 +62,7 @@ async def open_executor(
         engine = create_engine(settings.database_url)
         stack.push_async_callback(engine.dispose)
         await migrate(engine, "executor_svc")
-        adapter = await stack.enter_async_context(open_http_adapter(settings, secrets))
+        adapter = await stack.enter_async_context(open_http_adapter(settings, secrets, metrics.upstream))
         store = LedgerStore(engine)
         stack.callback(store.close)
         lane = DurableLane(adapter, store, Membership(engine, MEMBERS, settings.lease_s), settings, metrics)

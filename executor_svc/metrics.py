@@ -33,6 +33,17 @@ class ExecutorMetrics:
             registry=registry,
         )
 
+        self._upstreams = Counter(
+            "nestor_upstream_events_total",
+            "Retries and circuit breakers, by what happened.",
+            ["event"],
+            registry=registry,
+        )
+
+    def upstream(self, event: str) -> None:
+        """Count what an adapter reports of upstream hosts."""
+        self._upstreams.labels(event).inc()
+
     def event(self, event: ExecutionEvent, compiled: CompiledPlan) -> None:
         """Count what has ended."""
         if isinstance(event, StepFinished):

@@ -23,12 +23,14 @@ class Call:
         arguments: values by parameter name; shared with other steps, so never to be changed.
         key: identifies this call within all runs (run, step, item): equal for every attempt at it, and after a crash.
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
+        resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
     """
 
     api: Api
     arguments: Mapping[str, JsonValue]
     key: str
     deadline: float
+    resent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,19 @@
 
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from services.settings import ServiceSettings, default_database_url
+
+
+class HostLimit(BaseModel):
+    """The load that one upstream is given at most, by one executor process."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    concurrency: int | None = Field(default=None, ge=1, description="Requests at a time.")
+    per_second: float | None = Field(default=None, gt=0, description="Requests a second, on average.")
 
 
 class ExecutorSettings(ServiceSettings):
@@ -53,6 +62,14 @@ class ExecutorSettings(ServiceSettings):
     max_attempts: int = Field(default=3, ge=1, le=10, description="Most times one call is sent where it may be resent.")
     retry_base_s: float = Field(
         default=0.1, gt=0, le=60, description="Longest first pause before a retry; doubles each time, with full jitter."
+    )
+    circuit_failures: int = Field(
+        default=10, ge=1, description="Failures in a row (no answer, or a 5xx) after which a host is left alone."
+    )
+    circuit_open_s: float = Field(default=10.0, gt=0, description="How long it is left alone before each new attempt.")
+    host_limits: dict[str, HostLimit] = Field(
+        default_factory=dict,
+        description='Limits by `host` or `host:port`: `{"api.example.com": {"concurrency": 8, "per_second": 5}}`.',
     )
     connect_timeout_s: float = Field(default=5.0, gt=0, description="How long opening a connection may take.")
     max_connections: int = Field(default=256, ge=1, description="Open connections to all upstreams together.")

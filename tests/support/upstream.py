@@ -112,3 +112,19 @@ async def serve_raw(script: Script) -> AsyncIterator[str]:
         yield f"{host}:{port}"
     finally:
         server.close()
+
+
+class Broken:
+    """A script for `serve_raw`: read each request whole and hang up, so many times; then answer."""
+
+    def __init__(self, times: int, status: int = 200) -> None:
+        self.left, self.status, self.seen = times, status, list[bytes]()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.seen.append(await reader.readuntil(b"\r\n\r\n"))
+        if self.left:
+            self.left -= 1
+            return
+        head = f"HTTP/1.1 {self.status} So\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close"
+        writer.write(f"{head}\r\n\r\n{{}}".encode())
+        await writer.drain()

@@ -4,11 +4,15 @@ import email.utils
 import random
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from executor_svc.adapters.http.transport import Reply, SendFailed
 from services.contracts.api import Api
 
-_BUSY = frozenset({429, 503})
+_OFTEN_PASSING: Final = frozenset({502, 503, 504})
+_BUSY: Final = frozenset({429, 503})
+GATEWAY: Final = frozenset({502, 504, 520, 524})
+"""What a gateway answers that does not know what the upstream made of the request; the last two are Cloudflare's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +28,19 @@ class RetryPolicy:
             return None
         if error.sent and not api.resendable:
             return None
-        return random.uniform(0, self.base_s * 2 ** (attempt - 1))  # noqa: S311 - jitter, not a secret
+        return self._backoff_s(attempt)
 
     def after_reply(self, api: Api, reply: Reply, attempt: int) -> float | None:
-        """Seconds to wait as a busy upstream asks for in `Retry-After`, or None."""
-        if attempt >= self.max_attempts or reply.status not in _BUSY or not api.resendable:
+        """Seconds to wait as a busy upstream asks for in `Retry-After`, or by our own backoff, or None."""
+        if attempt >= self.max_attempts or not api.resendable:
             return None
-        asked = retry_after_s(reply.headers.get("Retry-After", ""), time.time())
-        return None if asked is None else asked + random.uniform(0, self.base_s)  # noqa: S311
+        asked = retry_after_s(reply.headers.get("Retry-After", ""), time.time()) if reply.status in _BUSY else None
+        if asked is not None:
+            return asked + random.uniform(0, self.base_s)  # noqa: S311 - jitter, not a secret
+        return self._backoff_s(attempt) if reply.status in _OFTEN_PASSING else None
+
+    def _backoff_s(self, attempt: int) -> float:
+        return random.uniform(0, self.base_s * 2 ** (attempt - 1))  # noqa: S311 - jitter, not a secret
 
 
 def retry_after_s(header: str, now: float) -> float | None:

@@ -36,9 +36,11 @@ async def opened() -> AsyncIterator[Opener]:
             store = SecretStore.load(None, SecretStr(json.dumps(secrets or {})))
             adapter = await stack.enter_async_context(open_http_adapter(ExecutorSettings(**chosen), store))
 
-            async def call(api: Api, /, within_s: float = 20.0, key: str = "run/step", **arguments: Any) -> CallResult:
+            async def call(
+                api: Api, /, within_s: float = 20.0, key: str = "run/step", resent: bool = False, **arguments: Any
+            ) -> CallResult:
                 deadline = asyncio.get_running_loop().time() + within_s
-                return await adapter.call(Call(api, arguments, key, deadline))
+                return await adapter.call(Call(api, arguments, key, deadline, resent))
 
             return call
 

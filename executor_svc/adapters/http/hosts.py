@@ -1,0 +1,178 @@
+"""What is known of each upstream host: whether it answers, how often calls may be repeated, what load it is given."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from aiolimiter import AsyncLimiter
+from yarl import URL
+
+from executor_svc.adapters.http.recent import Recent
+from executor_svc.adapters.http.transport import SendFailed
+from executor_svc.settings import ExecutorSettings, HostLimit
+
+HostEvent = Literal["retry", "retry_refused", "circuit_opened", "circuit_closed", "circuit_refused"]
+Observer = Callable[[HostEvent], None]
+"""Is told what happens, to count it. Hosts come from imported documents, so they make no labels."""
+
+_MAX_HOSTS: Final = 1_000
+_RETRY_SHARE: Final = 0.2
+_RETRY_RESERVE: Final = 10.0
+_RESERVE_PER_S: Final = 1.0
+_PATIENCE_S: Final = 5.0
+
+
+class CircuitOpen(Exception):
+    """The host failed too often in a row; nothing is sent to it for now. The message says until when."""
+
+
+class NoTurn(Exception):
+    """The limits of a host left no room for the request before its deadline."""
+
+
+class RetryBudget:
+    """A token bucket as in Finagle's RetryBudget: retries are at most a fifth of the requests, and a small reserve.
+
+    Without it, a host in trouble gets a multiple of the load that troubles it.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._tokens, self._at = _RETRY_RESERVE, now
+
+    def earn(self, now: float) -> None:
+        """Count a request that is no retry."""
+        refilled = self._tokens + (now - self._at) * _RESERVE_PER_S + _RETRY_SHARE
+        self._tokens, self._at = min(refilled, _RETRY_RESERVE), now
+
+    def spend(self) -> bool:
+        """Whether one more retry is allowed; if so, it counts."""
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class Breaker:
+    """Opens after so many failures in a row, and then lets one request through every ``open_s`` seconds, as a probe.
+
+    Own code: purgatory 3.0 takes only exceptions for failures (a 503 is an answer here), lets every waiting request
+    through at once when it half-opens, goes by the wall clock and never forgets a host.
+    """
+
+    def __init__(self, failures: int, open_s: float, observe: Observer) -> None:
+        self._limit, self._open_s, self._observe = failures, open_s, observe
+        self._failures, self._until = 0, 0.0
+
+    def wait_s(self, now: float) -> float | None:
+        """None where a request may go out; else in how many seconds the next probe may."""
+        if self._failures < self._limit:
+            return None
+        if now < self._until:
+            self._observe("circuit_refused")
+            return self._until - now
+        self._until = now + self._open_s
+        return None
+
+    def record(self, now: float, *, healthy: bool) -> None:
+        """Count how a request ended."""
+        if healthy:
+            if self._failures >= self._limit:
+                self._observe("circuit_closed")
+            self._failures = 0
+            return
+        self._failures += 1
+        if self._failures >= self._limit:
+            self._until = now + self._open_s
+            if self._failures == self._limit:
+                self._observe("circuit_opened")
+
+
+class Limits:
+    """The load that an operator allows for a host, or hosts."""
+
+    def __init__(self, limit: HostLimit) -> None:
+        self._turns = asyncio.Semaphore(limit.concurrency) if limit.concurrency else None
+        rate = limit.per_second
+        self._rate = AsyncLimiter(max(rate, 1.0), max(1.0, 1.0 / rate)) if rate else None
+
+    @asynccontextmanager
+    async def turn(self, deadline: float) -> AsyncIterator[None]:
+        """The right to send one request, within which it is sent and answered.
+
+        Raises:
+            NoTurn: none came before ``deadline``, a reading of the loop's clock.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    if self._turns is not None:
+                        await stack.enter_async_context(self._turns)
+                    if self._rate is not None:
+                        await self._rate.acquire()
+            except TimeoutError:
+                raise NoTurn from None
+            yield
+
+
+@dataclass(slots=True)
+class Host:
+    """One origin. ``budget`` is asked before each retry; ``limits`` are None where the operator sets none.
+
+    How many connections a host gets at all is up to the client's pools: their queues are fair and know deadlines.
+    """
+
+    name: str
+    breaker: Breaker
+    budget: RetryBudget
+    limits: Limits | None
+
+    def check(self) -> None:
+        """Call before sending. Raises CircuitOpen."""
+        wait_s = self.breaker.wait_s(asyncio.get_running_loop().time())
+        if wait_s is not None:
+            until = datetime.now(UTC) + timedelta(seconds=wait_s)
+            raise CircuitOpen(
+                f"{self.name} failed too often in a row; nothing is sent to it until {until:%Y-%m-%dT%H:%M:%SZ}"
+            )
+
+    def answered(self, status: int) -> None:
+        """Count an answer: any but a 5xx says that the host is well."""
+        self.breaker.record(asyncio.get_running_loop().time(), healthy=status < 500)
+
+    def failed(self, error: SendFailed, took_s: float) -> None:
+        """Count a request without an answer.
+
+        A deadline that was short says nothing of the host, nor does an address that the guard refuses.
+        """
+        if error.status is not None:
+            self.answered(error.status)
+        elif error.reason in ("connection", "bad_response") or (
+            error.reason == "timeout" and error.sent and took_s >= _PATIENCE_S
+        ):
+            self.breaker.record(asyncio.get_running_loop().time(), healthy=False)
+
+
+class Hosts:
+    """All hosts; of those beyond the thousand used most recently nothing is remembered."""
+
+    def __init__(self, settings: ExecutorSettings, observe: Observer) -> None:
+        self.observe = observe
+        self._settings = settings
+        self._known: Recent[URL, Host] = Recent(_MAX_HOSTS)
+        # Kept by the operator's own keys, and so bounded: they hold what is waiting, and must not be forgotten.
+        self._limits: Mapping[str, Limits] = {
+            name.lower(): Limits(limit) for name, limit in settings.host_limits.items()
+        }
+
+    def of(self, origin: URL) -> Host:
+        """The host of an origin."""
+        return self._known.get(origin, lambda: self._make(origin))
+
+    def _make(self, origin: URL) -> Host:
+        name, settings = f"{origin.host}:{origin.port}", self._settings
+        breaker = Breaker(settings.circuit_failures, settings.circuit_open_s, self.observe)
+        limits = self._limits.get(name) or self._limits.get(origin.host or "")
+        return Host(name, breaker, RetryBudget(asyncio.get_running_loop().time()), limits)

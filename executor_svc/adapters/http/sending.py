@@ -1,0 +1,143 @@
+"""Sends a request until there is an answer, as often as is allowed, and knows whether it may have had an effect."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from executor_svc.adapters.http.credentials import Authenticator
+from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
+from executor_svc.adapters.http.request import Credentials, HttpRequest
+from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
+from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
+from executor_svc.models import Call
+from services.contracts.run import Failed, InDoubt
+
+_RESENT: Final = "a former process may have sent the request"
+_NO_TURN: Final = "nothing was sent: the limits set for {name} left no room before the deadline"
+
+
+@dataclass(slots=True)
+class Sending:
+    """A call under way.
+
+    Attributes:
+        call: what is to be done.
+        credentials: what it presents; none before the first attempt.
+        attempts: how often a request was sent or tried.
+        doubt: why an attempt may have had an effect of which nothing is known; empty where none may.
+        doubted: the number of that attempt.
+    """
+
+    call: Call
+    credentials: Credentials = field(default_factory=Credentials)
+    attempts: int = 0
+    doubt: str = ""
+    doubted: int = 0
+
+    def __post_init__(self) -> None:
+        """Take over the doubt that a former process left."""
+        if self.call.resent and self.call.api.mutating:
+            self.doubt = _RESENT
+
+    def raise_doubt(self, why: str) -> None:
+        """Note that the present attempt may have had an effect."""
+        self.doubt, self.doubted = why, self.attempts
+
+    def settle(self, failed: Failed) -> Failed | InDoubt:
+        """What a failure means for the whole call.
+
+        Where an earlier attempt may have had an effect, no later failure says that it had none: a `DELETE` that is sent
+        again answers 404 because the first one worked. Only a success is a success of the whole.
+        """
+        if not self.doubt or (failed.status is not None and 200 <= failed.status < 300):
+            return failed
+        if self.doubted == self.attempts and self.attempts:
+            return InDoubt(message=self.doubt)
+        return InDoubt(message=f"{self.doubt}; after that: {failed.message}")
+
+
+class Sender:
+    """Sends requests with credentials and retries, and with regard to what is known of the host."""
+
+    def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
+        self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
+
+    async def send(self, request: HttpRequest, sending: Sending) -> Reply | Failed:
+        """Send until there is an answer, or no further attempt is allowed or would fit before the deadline.
+
+        Raises:
+            CredentialUnavailable: the call cannot be made without one.
+        """
+        call, loop = sending.call, asyncio.get_running_loop()
+        host = self._hosts.of(request.origin)
+        host.budget.earn(loop.time())
+        if not sending.attempts:
+            sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+        refreshed, before = False, sending.attempts
+        last: Reply | Failed | None = None
+        while True:
+            try:
+                ended = await self._attempt(host, request, sending)
+            except CircuitOpen as error:
+                return last or Failed(reason="circuit_open", message=str(error))
+            except NoTurn:
+                return last or Failed(reason="timeout", message=_NO_TURN.format(name=host.name))
+            last = ended if isinstance(ended, Reply) else _lost(ended)
+            if isinstance(ended, Reply) and ended.status == 401 and sending.credentials.token and not refreshed:
+                refreshed = True
+                self._auth.forget(sending.credentials.token)
+                sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+                continue
+            pause_s = self._pause_s(host, call, ended, sending.attempts - before)
+            if pause_s is None:
+                return last
+            await asyncio.sleep(pause_s)
+
+    async def _attempt(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
+        """One attempt. What it says of the host and of its effect is noted. Raises CircuitOpen, NoTurn."""
+        if host.limits is None:
+            return await self._once(host, request, sending)
+        async with host.limits.turn(sending.call.deadline):
+            return await self._once(host, request, sending)
+
+    async def _once(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
+        call, clock = sending.call, asyncio.get_running_loop().time
+        host.check()
+        sending.attempts += 1
+        began = clock()
+        try:
+            reply = await self._transport.send(
+                request.method,
+                request.url(sending.credentials),
+                request.all_headers(sending.credentials),
+                request.body.content if request.body is not None else None,
+                deadline=call.deadline,
+                once=not call.api.resendable,
+            )
+        except SendFailed as error:
+            host.failed(error, clock() - began)
+            if call.api.mutating and error.sent and (error.status is None or error.status in GATEWAY):
+                sending.raise_doubt(f"the request went out, but {_lost(error).message}")
+            return error
+        host.answered(reply.status)
+        if call.api.mutating and reply.status in GATEWAY:
+            sending.raise_doubt(f"a gateway answered {reply.status}, which does not tell whether the call took effect")
+        return reply
+
+    def _pause_s(self, host: Host, call: Call, ended: Reply | SendFailed, attempt: int) -> float | None:
+        """Seconds until the next attempt; None where there is none."""
+        if isinstance(ended, Reply):
+            pause_s = self._retry.after_reply(call.api, ended, attempt)
+        else:
+            pause_s = self._retry.after_failure(call.api, ended, attempt)
+        if pause_s is None or asyncio.get_running_loop().time() + pause_s >= call.deadline:
+            return None
+        allowed = host.budget.spend()
+        self._hosts.observe("retry" if allowed else "retry_refused")
+        return pause_s if allowed else None
+
+
+def _lost(error: SendFailed) -> Failed:
+    """A known status means a known effect, even where the body never came."""
+    message = error.message if error.status is None else f"answered {error.status}, but {error.message}"
+    return Failed(reason=error.reason, message=message, status=error.status)

@@ -1,0 +1,154 @@
+"""What is known of each host: circuits, retry budgets, and the limits that an operator sets."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from executor_svc.adapters.http.hosts import Breaker, HostEvent, Hosts, RetryBudget
+from executor_svc.adapters.http.recent import Recent
+from executor_svc.settings import ExecutorSettings, HostLimit
+from services.contracts.run import Failed, Succeeded
+from tests.support.executing import api
+from tests.support.upstream import Seen, Upstream
+from tests.unit.executor_svc.conftest import Opener
+
+
+class TestBreaker:
+    """Times are given, not measured."""
+
+    def test_while_it_is_open_one_probe_goes_out_in_each_period(self) -> None:
+        events: list[HostEvent] = []
+        breaker = Breaker(2, 10.0, events.append)
+        breaker.record(100.0, healthy=False)
+        assert breaker.wait_s(100.0) is None
+        breaker.record(101.0, healthy=False)
+        assert breaker.wait_s(102.0) == 9.0
+        assert breaker.wait_s(111.0) is None  # the probe
+        assert breaker.wait_s(111.0) == 10.0
+        breaker.record(112.0, healthy=False)
+        assert breaker.wait_s(121.0) == 1.0
+        assert breaker.wait_s(122.0) is None
+        breaker.record(123.0, healthy=True)
+        assert [breaker.wait_s(123.0) for _ in range(3)] == [None] * 3
+        assert events == ["circuit_opened", *["circuit_refused"] * 3, "circuit_closed"]
+
+    def test_a_probe_of_which_nothing_is_heard_does_not_keep_it_open(self) -> None:
+        breaker = Breaker(1, 10.0, lambda _: None)
+        breaker.record(0.0, healthy=False)
+        assert breaker.wait_s(10.0) is None
+        assert breaker.wait_s(20.0) is None
+
+    @given(st.lists(st.booleans(), max_size=60), st.integers(1, 5))
+    def test_it_opens_after_so_many_failures_in_a_row_and_never_before(self, healths: list[bool], limit: int) -> None:
+        breaker, in_a_row = Breaker(limit, 10.0, lambda _: None), 0
+        for healthy in healths:
+            breaker.record(0.0, healthy=healthy)
+            in_a_row = 0 if healthy else in_a_row + 1
+            assert (breaker.wait_s(0.0) is None) is (in_a_row < limit)
+
+
+class TestRetryBudget:
+    """Times are given, not measured."""
+
+    @given(st.lists(st.integers(0, 5), max_size=200))
+    def test_retries_are_a_fifth_of_the_requests_and_the_reserve(self, wanted: list[int]) -> None:
+        budget, spent = RetryBudget(0.0), 0
+        for retries in wanted:
+            budget.earn(0.0)
+            spent += sum(budget.spend() for _ in range(retries))
+        assert spent <= 10 + 0.2 * len(wanted) + 1e-9
+
+    def test_the_reserve_comes_back_with_time_and_no_further(self) -> None:
+        budget = RetryBudget(0.0)
+        assert sum(budget.spend() for _ in range(99)) == 10
+        budget.earn(3.9)
+        assert sum(budget.spend() for _ in range(99)) == 4
+        budget.earn(10_000.0)
+        assert sum(budget.spend() for _ in range(99)) == 10
+
+
+async def test_hosts_are_remembered_up_to_a_number() -> None:
+    hosts = Hosts(ExecutorSettings(), lambda _: None)
+    first = hosts.of(URL("http://h0.example"))
+    assert hosts.of(URL("http://h0.example")) is first
+    for number in range(5_000):
+        hosts.of(URL(f"http://h{number}.example"))
+    assert len(hosts._known) == 1_000
+    assert hosts.of(URL("http://h0.example")) is not first
+
+
+def test_what_was_used_last_is_kept() -> None:
+    recent: Recent[int, int] = Recent(2)
+    made: list[int] = []
+
+    def make(key: int) -> int:
+        made.append(key)
+        return key
+
+    for key in (1, 2, 1, 3, 1, 2):
+        assert recent.get(key, lambda key=key: make(key)) == key  # type: ignore[misc]
+    assert made == [1, 2, 3, 2]
+
+
+class Busy:
+    """An upstream that knows how many requests it had at once."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.now = self.most = 0
+        upstream.answers["/busy"] = self.answer
+
+    async def answer(self, _: Seen) -> web.StreamResponse:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.01)
+        self.now -= 1
+        return web.json_response({})
+
+
+@pytest.mark.parametrize("by_port", [True, False])
+async def test_so_many_requests_at_a_time(upstream: Upstream, opened: Opener, by_port: bool) -> None:
+    busy = Busy(upstream)
+    name = upstream.host if by_port else "127.0.0.1"
+    call = await opened(host_limits={name: HostLimit(concurrency=3)})
+    results = await asyncio.gather(*(call(api(upstream.origin, "/busy")) for _ in range(20)))
+    assert {type(result.outcome) for result in results} == {Succeeded}
+    assert busy.most == 3
+
+
+async def test_waiting_for_a_turn_ends_with_the_deadline_and_takes_none(upstream: Upstream, opened: Opener) -> None:
+    release = asyncio.Event()
+
+    @upstream.on("/slow")
+    async def slow(_: Seen) -> web.StreamResponse:
+        await release.wait()
+        return web.json_response({})
+
+    call = await opened(host_limits={upstream.host: HostLimit(concurrency=1)})
+    first = asyncio.create_task(call(api(upstream.origin, "/slow")))
+    await upstream.arrived.wait()
+    late = await call(api(upstream.origin, "/x", method="POST"), within_s=0.1)
+    assert isinstance(late.outcome, Failed)
+    said = f"nothing was sent: the limits set for {upstream.host} left no room before the deadline"
+    assert (late.outcome.reason, late.outcome.message, late.attempts) == ("timeout", said, 0)
+    release.set()
+    assert isinstance((await first).outcome, Succeeded)
+    assert isinstance((await call(api(upstream.origin, "/x"))).outcome, Succeeded)
+    assert upstream.count("/x") == 1
+
+
+async def test_so_many_requests_a_second(upstream: Upstream, opened: Opener) -> None:
+    """At one in a hundred seconds only the first has its turn before its deadline."""
+    call = await opened(host_limits={upstream.host: HostLimit(per_second=0.01)})
+    results = await asyncio.gather(*(call(api(upstream.origin, "/x"), within_s=0.3) for _ in range(10)))
+    reasons = [result.outcome.reason for result in results if isinstance(result.outcome, Failed)]
+    assert reasons == ["timeout"] * 9
+    assert upstream.count("/x") == 1
+
+
+def test_limits_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NESTOR_EXECUTOR_HOST_LIMITS", '{"api.example.com": {"concurrency": 8, "per_second": 5}}')
+    assert ExecutorSettings().host_limits == {"api.example.com": HostLimit(concurrency=8, per_second=5)}
