@@ -5,8 +5,7 @@ A secret goes only to the hosts its entry names; for OAuth2 that holds for the t
 
 import asyncio
 import re
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlencode
 
@@ -14,6 +13,7 @@ from pydantic import JsonValue
 from yarl import URL
 
 from executor_svc.adapters.http.body import FORM
+from executor_svc.adapters.http.recent import Recent
 from executor_svc.adapters.http.request import Credentials, is_settable_header
 from executor_svc.adapters.http.response import BadResponse, decode_error, parse_json
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
@@ -31,10 +31,15 @@ class CredentialUnavailable(Exception):
     """No alternative can be met, or no token was issued. The message names secrets, never values."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Issued:
-    token: str
-    expires: float
+@dataclass(slots=True)
+class _Grant:
+    """What a token endpoint last gave: a token, or the problem with it. Times are readings of the loop's clock."""
+
+    lock: asyncio.Lock
+    token: str = field(default="", repr=False)
+    expires: float = 0.0
+    problem: str = ""
+    at: float = 0.0
 
 
 class Authenticator:
@@ -42,8 +47,7 @@ class Authenticator:
 
     def __init__(self, store: SecretStore, transport: Transport, masker: Masker, skew_s: float) -> None:
         self._store, self._transport, self._masker, self._skew_s = store, transport, masker, skew_s
-        self._tokens: dict[_TokenKey, _Issued] = {}
-        self._locks: defaultdict[_TokenKey, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._grants: Recent[_TokenKey, _Grant] = Recent(_MAX_TOKENS)
 
     async def present(self, api: Api, origin: URL, deadline: float) -> Credentials:
         """The credentials of the first alternative that can be met in full.
@@ -63,7 +67,9 @@ class Authenticator:
 
     def forget(self, token: str) -> None:
         """Drop a token that an API has refused, so that the next call gets another."""
-        self._tokens = {key: issued for key, issued in self._tokens.items() if issued.token != token}
+        for grant in self._grants.values():
+            if grant.token == token:
+                grant.token = ""
 
     def _problem(self, requirement: SecurityRequirement, origin: URL) -> str | None:
         """Why this requirement cannot be met at this origin, or None."""
@@ -104,29 +110,47 @@ class Authenticator:
         return Credentials(headers, query, cookies, token)
 
     async def _token(self, requirement: SecurityRequirement, client: Client, origin: URL, deadline: float) -> str:
-        """A kept token, or a new one; callers that need the same one wait for one fetch."""
+        """A kept token, or a new one. Callers that need the same one wait for one fetch, and share what comes of it."""
         url = _token_url(requirement, origin)
         assert url is not None
-        key = (requirement.secret, str(url), requirement.scopes)
         clock = asyncio.get_running_loop().time
+        asked = clock()
+        grant = self._grants.get((requirement.secret, str(url), requirement.scopes), lambda: _Grant(asyncio.Lock()))
         try:
-            async with asyncio.timeout_at(deadline), self._locks[key]:
-                issued = self._tokens.get(key)
-                if issued is None or issued.expires <= clock():
-                    issued = await self._fetch(url, client, requirement, deadline)
-                    self._keep(key, issued, clock())
-                return issued.token
+            async with asyncio.timeout_at(deadline), grant.lock:
+                if grant.token and (grant.expires > clock() or grant.at >= asked):
+                    return grant.token
+                if grant.problem and grant.at >= asked:
+                    raise CredentialUnavailable(grant.problem)
+                await self._fetch(grant, url, client, requirement, deadline)
+                return grant.token
         except TimeoutError:
             raise CredentialUnavailable(f"no token for {requirement.secret!r} before the deadline") from None
 
-    def _keep(self, key: _TokenKey, issued: _Issued, now: float) -> None:
-        if len(self._tokens) >= _MAX_TOKENS:
-            self._tokens = {k: kept for k, kept in self._tokens.items() if kept.expires > now}
-            self._locks = defaultdict(asyncio.Lock, {k: lock for k, lock in self._locks.items() if lock.locked()})
-        self._tokens[key] = issued
+    async def _fetch(
+        self, grant: _Grant, url: URL, client: Client, requirement: SecurityRequirement, deadline: float
+    ) -> None:
+        """Fetch a token into ``grant``, or the problem with it, unless that is only the caller's own deadline."""
+        clock = asyncio.get_running_loop().time
+        grant.token = grant.problem = ""
+        began = clock()
+        try:
+            reply = await self._ask(url, client, requirement, deadline)
+            token, lifetime_s = self._read(reply, requirement.secret)
+        except SendFailed as error:
+            problem = f"no token for {requirement.secret!r}: {error.message}"
+            if error.reason != "timeout":
+                grant.problem, grant.at = problem, clock()
+            raise CredentialUnavailable(problem) from error
+        except CredentialUnavailable as error:
+            grant.problem, grant.at = str(error), clock()
+            raise
+        self._masker.add(token)
+        skew_s = min(self._skew_s, lifetime_s / 2)  # a token that lives shorter than the skew is still used once
+        grant.token, grant.expires, grant.at = token, began + lifetime_s - skew_s, clock()
 
-    async def _fetch(self, url: URL, client: Client, requirement: SecurityRequirement, deadline: float) -> _Issued:
-        """RFC 6749, section 4.4: the client credentials grant."""
+    async def _ask(self, url: URL, client: Client, requirement: SecurityRequirement, deadline: float) -> Reply:
+        """RFC 6749, section 4.4: the client credentials grant. Raises SendFailed."""
         form = {"grant_type": "client_credentials"}
         if requirement.scopes:
             form["scope"] = " ".join(requirement.scopes)
@@ -135,17 +159,7 @@ class Authenticator:
             headers["Authorization"] = client.header()
         else:
             form |= {"client_id": client.client_id, "client_secret": client.client_secret.get_secret_value()}
-        began = asyncio.get_running_loop().time()
-        try:
-            reply = await self._transport.send(
-                "POST", url, headers, urlencode(form).encode(), deadline=deadline, once=True
-            )
-        except SendFailed as error:
-            raise CredentialUnavailable(f"no token for {requirement.secret!r}: {error.message}") from error
-        token, lifetime_s = self._read(reply, requirement.secret)
-        self._masker.add(token)
-        skew_s = min(self._skew_s, lifetime_s / 2)  # a token that lives shorter than the skew is still used once
-        return _Issued(token, began + lifetime_s - skew_s)
+        return await self._transport.send("POST", url, headers, urlencode(form).encode(), deadline=deadline, once=True)
 
     def _read(self, reply: Reply, name: str) -> tuple[str, float]:
         """The token and its lifetime in seconds (RFC 6749, section 5.1)."""

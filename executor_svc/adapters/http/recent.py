@@ -1,7 +1,7 @@
 """A bounded memory: what was used last is kept."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, ValuesView
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -17,6 +17,10 @@ class Recent(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def values(self) -> ValuesView[V]:
+        """All of them, without counting as asked for."""
+        return self._values.values()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of this key, made where there is none."""

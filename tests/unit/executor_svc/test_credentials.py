@@ -228,6 +228,42 @@ async def test_a_refused_token_is_replaced_once(upstream: Upstream, opened: Open
     assert upstream.count("/token") == 3
 
 
+async def test_fifty_callers_after_its_expiry_fetch_it_once(upstream: Upstream, opened: Opener) -> None:
+    endpoint = TokenEndpoint(upstream, expires_in=0)  # expires at once: none of the fifty finds one that is valid
+    call = await opened(endpoint.secrets())
+    await call(endpoint.operation())
+    results = await asyncio.gather(*(call(endpoint.operation()) for _ in range(50)))
+    assert {type(result.outcome) for result in results} == {Succeeded}
+    assert upstream.count("/token") == 2
+
+
+async def test_fifty_refusals_fetch_it_once(upstream: Upstream, opened: Opener) -> None:
+    endpoint = TokenEndpoint(upstream)
+    call = await opened(endpoint.secrets())
+    await call(endpoint.operation())
+    endpoint.issued += 1  # revokes the one that was issued
+    results = await asyncio.gather(*(call(endpoint.operation()) for _ in range(50)))
+    assert {type(result.outcome) for result in results} == {Succeeded}
+    assert upstream.count("/token") == 2
+
+
+async def test_callers_that_waited_for_a_token_share_the_problem_with_it(upstream: Upstream, opened: Opener) -> None:
+    endpoint = TokenEndpoint(upstream)
+
+    @upstream.on("/token")
+    async def no(_: Seen) -> web.StreamResponse:
+        await asyncio.sleep(0.05)  # long enough for every concurrent caller to arrive
+        return web.json_response({"error": "invalid_client"}, status=401)
+
+    call = await opened(endpoint.secrets())
+    results = await asyncio.gather(*(call(endpoint.operation()) for _ in range(20)))
+    said = "the token endpoint of 'test.it' answered 401 (invalid_client)"
+    assert {reason(result) for result in results} == {("credential", said)}
+    assert upstream.count("/token") == 1
+    await call(endpoint.operation())
+    assert upstream.count("/token") == 2
+
+
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
@@ -285,3 +321,22 @@ async def test_waiting_for_a_token_meets_the_deadline(upstream: Upstream, opened
     call = await opened(endpoint.secrets())
     results = await asyncio.gather(*(call(endpoint.operation(), within_s=0.3) for _ in range(3)))
     assert {reason(result)[0] for result in results} == {"credential"}
+
+
+async def test_a_caller_in_a_hurry_does_not_fail_the_patient_one(upstream: Upstream, opened: Opener) -> None:
+    endpoint = TokenEndpoint(upstream)
+    first = asyncio.Event()
+
+    @upstream.on("/token")
+    async def slow_once(seen: Seen) -> web.StreamResponse:
+        if not first.is_set():
+            first.set()
+            await asyncio.Event().wait()
+        return await endpoint.token(seen)
+
+    call = await opened(endpoint.secrets())
+    hurried = asyncio.create_task(call(endpoint.operation(), within_s=0.3))
+    await first.wait()
+    patient = await call(endpoint.operation())
+    assert reason(await hurried)[0] == "credential"
+    assert isinstance(patient.outcome, Succeeded)
