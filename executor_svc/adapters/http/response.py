@@ -5,9 +5,9 @@ import codecs
 import re
 from typing import Final
 
+import jiter
 import orjson
 from pydantic import JsonValue
-from pydantic_core import from_json
 
 from executor_svc.adapters.http.body import is_json
 from services.contracts.api import Api
@@ -37,12 +37,14 @@ def decode(api: Api, status: int, content_type: str, body: bytes) -> JsonValue:
     """The value of a successful answer: JSON as it is, text as a string, other bytes as ``{media_type, base64}``.
 
     Raises:
-        BadResponse: the wrong media type, bad JSON, a wrong or unknown charset.
+        BadResponse: the wrong media type, bad JSON, a wrong or unknown charset, nothing where JSON was to be read.
     """
     if api.method == "HEAD" or status in _NO_CONTENT:
         return None
-    promised, received = _essence(api.response.media_type or ""), _essence(content_type)
+    promised, received = essence(api.response.media_type or ""), essence(content_type)
     if not body and (not promised or not received):
+        if is_json(promised) and not api.mutating:  # a change is made, whether or not the upstream has more to say
+            raise BadResponse(f"the answer is empty; expected {promised}")
         return None
     if not _fits(promised, received):
         raise BadResponse(f"expected {promised}, got {received or 'no media type'}")
@@ -57,7 +59,7 @@ def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValu
     """An error's body as far as it can be understood; it never raises."""
     if not body:
         return None
-    received = _essence(content_type)
+    received = essence(content_type)
     if is_json(received) and not truncated:
         try:
             return parse_json(body)
@@ -70,23 +72,34 @@ def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValu
 
 
 def parse_json(body: bytes) -> JsonValue:
-    """Strict JSON with integers of any size. Duplicate names: the last one counts, as nearly everywhere.
+    """Strict JSON with integers of any size.
+
+    Two members of one name are refused: parsers differ over which one counts (RFC 8259, section 4), so the upstream and
+    a proxy in between may have meant either.
 
     Raises:
         BadResponse: empty, not UTF-8, not JSON, NaN or infinite numbers, lone surrogates, nested too deep.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     try:
-        value: JsonValue = from_json(body, allow_inf_nan=False)
+        value: JsonValue = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
         if _HUGE_NUMBER.search(body):
             orjson.loads(body)  # the parser above reads 1e400 as infinity; this one refuses it
     except ValueError as error:
-        # A Unicode error would quote the bytes it chokes on; the parsers' own messages speak of positions only.
-        why = "not UTF-8" if isinstance(error, UnicodeError) else str(error)[:200]
-        raise BadResponse(f"the answer is not valid JSON: {why}") from None
+        raise BadResponse(f"the answer is not valid JSON: {_why(error)}") from None
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise BadResponse(f"the answer is nested deeper than {MAX_DEPTH} levels")
     return value
+
+
+def _why(error: ValueError) -> str:
+    """The parsers' messages speak of positions only, save these two, which quote what the upstream sent."""
+    text = str(error)
+    if isinstance(error, UnicodeError):
+        return "not UTF-8"
+    if text.startswith("Detected duplicate key"):
+        return "an object has two members of the same name" + "".join(text.rpartition(" at ")[1:])
+    return text[:200]
 
 
 def _deeper_than(value: JsonValue, limit: int) -> bool:
@@ -104,7 +117,8 @@ def _deeper_than(value: JsonValue, limit: int) -> bool:
     return True
 
 
-def _essence(content_type: str) -> str:
+def essence(content_type: str) -> str:
+    """A media type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 

@@ -1,15 +1,20 @@
 """Answers: typed values, or the reason why not."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from executor_svc.adapters.http.response import MAX_DEPTH, BadResponse, decode, decode_error, parse_json
 from tests.support.executing import api
 
 
-def decoded(body: bytes, content_type: str, promised: str | None = "application/json", status: int = 200) -> Any:
-    return decode(api("http://x", answers=promised), status, content_type, body)
+def decoded(
+    body: bytes, content_type: str, promised: str | None = "application/json", status: int = 200, method: str = "GET"
+) -> Any:
+    return decode(api("http://x", answers=promised, method=method), status, content_type, body)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +32,6 @@ def decoded(body: bytes, content_type: str, promised: str | None = "application/
         (b"<a/>", "application/xml", "application/xml", "<a/>"),
         (b"\x00\x01", "image/png", "image/png", {"media_type": "image/png", "base64": "AAE="}),
         (b"\x00\x01", "image/webp", "image/*", {"media_type": "image/webp", "base64": "AAE="}),
-        (b"", "", "application/json", None),
         (b"", "text/plain", "text/plain", ""),
     ],
 )
@@ -39,6 +43,11 @@ def test_no_content_has_no_value() -> None:
     assert decoded(b"", "application/json", status=204) is None
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_change_is_made_even_where_the_answer_is_empty(method: str) -> None:
+    assert decoded(b"", "", method=method) is None
+
+
 @pytest.mark.parametrize(
     ("body", "content_type", "promised", "words"),
     [
@@ -47,6 +56,14 @@ def test_no_content_has_no_value() -> None:
         (b"{}", "application/json", "text/plain", "expected text/plain"),
         (b"x", "image/gif", "image.png/*", "expected"),
         (b"", "application/json", "application/json", "not valid JSON"),
+        (b"", "", "application/json", "is empty; expected application/json"),
+        (b" ", "", "application/json", "not valid JSON"),
+        (b'{"a":1,"a":1}', "application/json", "application/json", "two members of the same name at line 1 column 12$"),
+        (b'[{"b":{"a":1,"\\u0061":2}}]', "application/json", "application/json", "two members of the same name"),
+        ('{"ä":1}'.encode("latin-1"), "application/json; charset=iso-8859-1", "application/json", "not valid JSON"),
+        ("[1]".encode("utf-16"), "application/json; charset=utf-16", "application/json", "not valid JSON"),
+        (b'{"a":1}{"a":1}', "application/json", "application/json", "not valid JSON"),
+        (b")]}',\n[1]", "application/json", "application/json", "not valid JSON"),
         (b"{", "application/json", "application/json", "not valid JSON"),
         (b"NaN", "application/json", "application/json", "not valid JSON"),
         (b"[Infinity]", "application/json", "application/json", "not valid JSON"),
@@ -65,6 +82,37 @@ def test_no_content_has_no_value() -> None:
 def test_lies(body: bytes, content_type: str, promised: str, words: str) -> None:
     with pytest.raises(BadResponse, match=words):
         decoded(body, content_type, promised)
+
+
+@pytest.mark.parametrize("body", [b'{"s3cret":1,"s3cret":2}', b'{"s3cret at line 9":1,"s3cret at line 9":2}'])
+def test_what_is_said_of_bad_json_holds_nothing_of_it(body: bytes) -> None:
+    with pytest.raises(BadResponse) as raised:
+        parse_json(body)
+    assert "s3cret" not in str(raised.value)
+
+
+NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
+    max_leaves=20,
+)
+
+
+@given(VALUES, st.booleans())
+def test_every_value_comes_through_as_it_was(value: Any, escaped: bool) -> None:
+    assert parse_json(json.dumps(value, ensure_ascii=escaped).encode()) == value
+
+
+@given(st.binary(max_size=60) | st.text('[]{},:"0123456789.eE+-ntfasul\\', max_size=40).map(str.encode))
+def test_any_bytes_are_read_as_another_parser_does_or_refused(body: bytes) -> None:
+    try:
+        value = parse_json(body)
+    except BadResponse:
+        return
+    assert json.loads(body.decode("utf-8-sig")) == value
 
 
 def test_depth_is_counted_not_guessed() -> None:
