@@ -1,20 +1,23 @@
 """Routes of the gateway. Each says in its signature what it takes and gives; the work is in ``service.py``."""
 
-import hmac
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, status
-from pydantic import BaseModel
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
+from pydantic import AwareDatetime, BaseModel
+from pydantic_core import to_json
 
+from gateway.principals import Principal
 from gateway.service import GatewayService
+from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
-from services.contracts.run import ApproveRequest, Run, RunPage, RunStatus, SolveRequest
-from services.errors import ServiceUnavailable, Unauthorized
-from services.http import BODY_LIMIT, NdjsonResponse
+from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunPage, RunStatus, SolveRequest
+from services.errors import ServiceUnavailable, ValidationFailed
+from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
 
 PRINTABLE = r"^[^\x00-\x1f]*$"
 Event = TypeVar("Event", bound=BaseModel)
@@ -26,30 +29,65 @@ def get_service(request: Request) -> GatewayService:
     return service
 
 
-def authorize(request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None) -> None:
-    """Refuse a request without the configured token. Raises Unauthorized."""
-    token = request.app.state.settings.token
-    if token is None:
-        return
-    expected = f"Bearer {token.get_secret_value()}"
-    if not hmac.compare_digest((authorization or "").encode(), expected.encode()):
-        raise Unauthorized("Send `Authorization: Bearer TOKEN` with the gateway's token.")
+def authorize(
+    request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
+) -> Principal:
+    """Who asks. Raises Unauthorized."""
+    principal: Principal = request.app.state.principals.of(authorization)
+    return principal
 
 
 Service = Annotated[GatewayService, Depends(get_service)]
+Caller = Annotated[Principal, Depends(authorize)]
 Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x20-\x7e]*$",
+        description="The same key with the same request gives the run of the first time; with another one, 409.",
+    ),
+]
+EventNumber = Annotated[int | None, Query(ge=0, le=2**53)]
 protected = [Depends(authorize)]
 runs = service_router(tags=["solve"], dependencies=protected)
 apis = service_router(tags=["apis"], dependencies=protected)
 demos = service_router(tags=["demos"], dependencies=protected)
+UNDER_WAY_ANSWER: dict[int | str, dict[str, Any]] = {
+    202: {
+        "model": Run,
+        "description": "The run is under way; `Location` is where it is found.",
+        "headers": {"Location": {"schema": {"type": "string"}}},
+    }
+}
 
 
-@runs.post("/solve", summary="Solve a request in words")
-async def solve(body: SolveRequest, service: Service) -> Run:
-    """Find APIs, plan, prove, run, answer. Waits for the answer; the run is kept under its id."""
-    return await service.solve(body)
+def _answered(run: Run, request: Request, response: Response) -> Run:
+    """200 with a run that has ended; 202 with one that is under way."""
+    if run.status in UNDER_WAY:
+        prefix = "/v1" if request.url.path.startswith("/v1/") else ""
+        response.status_code = status.HTTP_202_ACCEPTED
+        response.headers["Location"] = f"{prefix}/runs/{run.id}"
+    return run
+
+
+@runs.post("/solve", summary="Solve a request in words", responses=UNDER_WAY_ANSWER)
+async def solve(
+    body: SolveRequest,
+    service: Service,
+    caller: Caller,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """Find APIs, plan, prove, run, answer. Waits for the answer, unless told not to; the run is kept under its id.
+
+    What keeps a run from being planned or executed is a problem that names it as `run_id`.
+    """
+    return _answered(await service.solve(body, caller, idempotency_key), request, response)
 
 
 @runs.post(
@@ -57,38 +95,102 @@ async def solve(body: SolveRequest, service: Service) -> Run:
     summary="Solve, and follow the run",
     response_class=NdjsonResponse,
 )
-async def solve_stream(body: SolveRequest, service: Service) -> NdjsonResponse:
+async def solve_stream(
+    body: SolveRequest, service: Service, caller: Caller, idempotency_key: IdempotencyKey = None
+) -> NdjsonResponse:
     """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished."""
-    return NdjsonResponse(await _begun(service.solve_events(body)))
+    return NdjsonResponse(await _begun(service.solve_events(body, caller, idempotency_key)))
 
 
 @runs.post("/plan", summary="Plan and prove, execute nothing")
-async def plan(body: SolveRequest, service: Service) -> Run:
-    """The plan and its proof, or the questions and diagnostics that stand in its way."""
-    return await service.plan(body)
+async def plan(body: SolveRequest, service: Service, caller: Caller) -> Run:
+    """The plan and its proof, or the questions and diagnostics that stand in its way. Always waits."""
+    return await service.plan(body, caller)
 
 
 @runs.get("/runs", summary="List runs, newest first")
 async def list_runs(
     service: Service,
+    caller: Caller,
     limit: Limit = 20,
     cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
-    status: Annotated[RunStatus | None, Query()] = None,
+    status: Annotated[list[RunStatus] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
+    after: Annotated[AwareDatetime | None, Query(description="Created after this moment.")] = None,
+    before: Annotated[AwareDatetime | None, Query(description="Created before this moment.")] = None,
+    q: Annotated[
+        str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE, description="Text in the request.")
+    ] = None,
 ) -> RunPage:
     """A page of runs; `next` of one page is the `cursor` of the following."""
-    return await service.runs.page(limit=limit, cursor=cursor, status=status)
+    which = Filter(caller.tenant, tuple(status or ()), _utc(after, "after"), _utc(before, "before"), q)
+    return await service.page(which, limit=limit, cursor=cursor)
 
 
 @runs.get("/runs/{run_id}", summary="One run")
-async def get_run(run_id: Id, service: Service) -> Run:
+async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     """Everything that is known of a run."""
-    return await service.runs.get(run_id)
+    return await service.run(run_id, caller)
 
 
-@runs.post("/runs/{run_id}:approve", summary="Approve a waiting plan and run it")
-async def approve_run(run_id: Id, body: ApproveRequest, service: Service) -> Run:
-    """The approval holds for exactly the plan named in the body."""
-    return await service.approve(run_id, body.plan_id)
+@runs.get(
+    "/runs/{run_id}/events",
+    summary="Follow a run",
+    response_class=SseResponse,
+    response_description="Server-sent events: `id`, the kind as `event`, and a `SolveEvent` as `data`.",
+    responses={204: {"description": "Nothing will follow the event that was named: stop asking."}},
+)
+async def run_events(
+    run_id: Id,
+    service: Service,
+    caller: Caller,
+    after: EventNumber = None,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=2**53, description="The last event that was seen; wins over `after`.")
+    ] = None,
+) -> Response:
+    """What happened so far, then what happens, up to `finished`.
+
+    Ids rise, with gaps. After a run was taken over by another process, steps may be told a second time.
+    """
+    events = await service.follow(run_id, caller, last_event_id if last_event_id is not None else after or 0)
+    return Response(status_code=status.HTTP_204_NO_CONTENT) if events is None else SseResponse(events)
+
+
+@runs.get("/runs/{run_id}/values/{value_id}", summary="A large value in full")
+async def run_value(
+    run_id: Id, value_id: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], service: Service, caller: Caller
+) -> Response:
+    """A value that stands in the run as a preview with `stored`, as JSON. It can be read once the run has ended."""
+    return Response(to_json(await service.value(run_id, value_id, caller)), media_type="application/json")
+
+
+@runs.post("/runs/{run_id}:approve", summary="Approve a waiting plan and run it", responses=UNDER_WAY_ANSWER)
+async def approve_run(
+    run_id: Id, body: ApproveRequest, service: Service, caller: Caller, request: Request, response: Response
+) -> Run:
+    """The approval holds for exactly the plan named in the body, and for the requests that the run shows."""
+    return _answered(await service.approve(run_id, body, caller), request, response)
+
+
+@runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER)
+async def cancel_run(run_id: Id, service: Service, caller: Caller, request: Request, response: Response) -> Run:
+    """No further call is begun. 202 while calls in flight are waited for; 409 where the run had ended already."""
+    return _answered(await service.cancel(run_id, caller), request, response)
+
+
+@runs.post("/runs/{run_id}/steps/{step}:resolve", summary="Settle a call in doubt", responses=UNDER_WAY_ANSWER)
+async def resolve_step(
+    run_id: Id,
+    step: Annotated[str, Path(min_length=1, max_length=64, pattern=PRINTABLE)],
+    body: ResolveRequest,
+    service: Service,
+    caller: Caller,
+    request: Request,
+    response: Response,
+    wait: Annotated[bool, Query(description="False: answer 202 at once when the run goes on.")] = True,
+) -> Run:
+    """Say what became of it. With the last call that was in doubt the run goes on, and is waited for."""
+    return _answered(await service.resolve(run_id, step, body, caller, wait=wait), request, response)
 
 
 @apis.get("/apis", summary="Search the API catalogue")
@@ -168,6 +270,13 @@ async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
                 yield event
 
     return all_events()
+
+
+def _utc(moment: datetime | None, name: str) -> datetime | None:
+    try:
+        return None if moment is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise ValidationFailed(f"query.{name}: beyond the years 1 to 9999 in UTC.") from None
 
 
 def routers() -> list[APIRouter]:

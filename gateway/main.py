@@ -1,18 +1,25 @@
 """Builds the gateway."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.events import Events
 from gateway.handlers import routers
+from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers, Transports, open_peers
+from gateway.principals import Principals
+from gateway.recovery import Recovery
+from gateway.runs import Runs
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings
-from gateway.storage import RunStore
+from gateway.storage import MEMBERS, RunStore
 from services.app import create_service
 from services.storage.engine import create_engine, ping
+from services.storage.members import Membership
 from services.storage.migrate import migrate
 
 DESCRIPTION = """Turns a sentence into a checked, parallel graph of real API calls, runs it, and answers.
@@ -41,9 +48,10 @@ def create_app(
             asked, clients = (peers, []) if peers else open_peers(settings, transports or {})
             for client in clients:
                 stack.push_async_callback(client.aclose)
-            service = GatewayService(asked, RunStore(engine), settings, app.state.registry)
-            stack.push_async_callback(service.close)
-            app.state.service = service
+            app.state.principals = Principals(settings)
+            app.state.service = await stack.enter_async_context(
+                open_service(engine, asked, settings, GatewayMetrics(app.state.registry))
+            )
             app.state.readiness = {
                 "database": partial(ping, engine),
                 "retriever_svc": asked.retriever.ready,
@@ -61,3 +69,19 @@ def create_app(
         routers=routers(),
         lifespan=lifespan,
     )
+
+
+@asynccontextmanager
+async def open_service(
+    engine: AsyncEngine, peers: Peers, settings: GatewaySettings, metrics: GatewayMetrics
+) -> AsyncGenerator[GatewayService, None]:
+    """The gateway without its routes, at work until the end of the context."""
+    store = RunStore(engine)
+    membership = Membership(engine, MEMBERS, settings.lease_s)
+    runs = Runs(peers, store, settings, metrics, membership.id)
+    events = Events(store, runs.lives)
+    try:
+        async with Recovery(runs, store, events, membership).working():
+            yield GatewayService(peers, store, runs, events, settings, metrics)
+    finally:
+        store.close()

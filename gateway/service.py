@@ -1,199 +1,269 @@
-"""The rules of runs: accept, plan, wait for approval, execute, keep. No HTTP and no SQL here."""
+"""The rules of requests: who may ask for what, and when. How runs are worked on is in ``runs``; no HTTP and no SQL."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from pydantic import JsonValue
 
+from gateway.approval import prove_again, refreshed
+from gateway.events import Events
+from gateway.live import Live, closing_event
+from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
+from gateway.principals import Principal
+from gateway.runs import Runs
 from gateway.settings import GatewaySettings
-from gateway.solve import Clock, Emit, execute, plan
-from gateway.storage import RunStore, new_run_id
-from services.contracts.planning import CompiledPlan, CompileRequest, Policy
-from services.contracts.run import Run, RunFinished, RunProblem, RunStatus, SolveEvent, SolveRequest
-from services.errors import Conflict, InternalError, NotFound, Overloaded, ServiceError, ValidationFailed
+from gateway.solve import Clock
+from gateway.storage import UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
+from services.contracts.plan import content_hash
+from services.contracts.run import (
+    Approval,
+    ApproveRequest,
+    ExecutionState,
+    ResolveRequest,
+    Run,
+    RunEvent,
+    RunPage,
+    RunStatus,
+    SolveEvent,
+    SolveRequest,
+    Succeeded,
+)
+from services.errors import Conflict, NotFound, Overloaded
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
-APPROVED_DEADLINE_MS = 60_000
+_POLL_S: Final = 0.25
+_CANCEL_WAIT_S: Final = 1.0
+_WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
 
 class GatewayService:
-    """Solves requests. A run goes on in a task of its own, whatever becomes of the client that asked."""
+    """What apps ask of the gateway, each as a principal, who sees the runs of its tenant."""
 
-    def __init__(self, peers: Peers, runs: RunStore, settings: GatewaySettings, registry: CollectorRegistry) -> None:
-        self.peers, self.runs = peers, runs
-        self._settings = settings
-        self._tasks: set[asyncio.Task[Run]] = set()
-        self._solved = Counter("nestor_runs_total", "Runs by final status.", ["status"], registry=registry)
-        self._parts = Histogram(
-            "nestor_solve_part_seconds",
-            "Seconds spent in each part of a request.",
-            ["part"],
-            buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
-            registry=registry,
-        )
+    def __init__(
+        self,
+        peers: Peers,
+        store: RunStore,
+        runs: Runs,
+        events: Events,
+        settings: GatewaySettings,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self.peers = peers
+        self._store, self._runs, self._events = store, runs, events
+        self._settings, self._metrics = settings, metrics
+        self._followers = 0
 
-    async def solve(self, request: SolveRequest) -> Run:
-        """Solve and wait. Raises the ServiceError that kept the run from being planned or executed."""
-        return await asyncio.shield(self._start(request, lambda _event: None))
+    async def solve(self, request: SolveRequest, principal: Principal, key: str | None = None) -> Run:
+        """Solve; without `wait` the run is returned as soon as it is stored.
 
-    async def solve_events(self, request: SolveRequest) -> AsyncGenerator[SolveEvent, None]:
+        A key that this tenant has sent before with the same request gives the run of that time.
+
+        Raises:
+            Conflict: the key was sent before with another request.
+            Overloaded: too many runs are under way.
+            ServiceError: what kept the run from being planned or executed, with its `run_id`.
+        """
+        accepted = await self._accept(request, principal, key)
+        run_id = accepted.run.id if isinstance(accepted, Live) else accepted
+        if not request.wait:
+            return await self._store.get(run_id, principal.tenant)
+        clock = Clock(request.options.deadline_ms)
+        if isinstance(accepted, Live):
+            return await self._outcome(accepted, principal, clock)
+        return await self._ended(run_id, principal, clock)
+
+    async def solve_events(
+        self, request: SolveRequest, principal: Principal, key: str | None = None
+    ) -> AsyncGenerator[SolveEvent, None]:
         """Solve and follow. The last event is ``finished``; a failed run's problem is in it, not raised."""
-        events: asyncio.Queue[SolveEvent | None] = asyncio.Queue()
-        task = self._start(request, events.put_nowait)
-        task.add_done_callback(lambda _done: events.put_nowait(None))
-        finished = False
-        while (event := await events.get()) is not None:
-            finished = isinstance(event, RunFinished)
-            yield event
-        if not finished:  # the run could not be stored
-            await task
+        accepted = await self._accept(request, principal, key)
+        run_id = accepted.run.id if isinstance(accepted, Live) else accepted
+        async with aclosing(self._events.follow(run_id, 0)) as events:
+            async for event in events:
+                if event is not None:
+                    yield event.event
 
-    async def plan(self, request: SolveRequest) -> Run:
+    async def plan(self, request: SolveRequest, principal: Principal) -> Run:
         """Plan and prove; nothing is executed."""
         options = request.options.model_copy(update={"dry_run": True})
-        return await self.solve(request.model_copy(update={"options": options}))
+        return await self.solve(request.model_copy(update={"options": options, "wait": True}), principal)
 
-    async def approve(self, run_id: str, plan_id: str) -> Run:
+    async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
+        """A page of runs, newest first."""
+        return await self._store.page(which, limit=limit, cursor=cursor)
+
+    async def run(self, run_id: str, principal: Principal) -> Run:
+        """One run. Raises NotFound, also for another tenant's."""
+        return await self._store.get(run_id, principal.tenant)
+
+    async def follow(
+        self, run_id: str, principal: Principal, after: int
+    ) -> AsyncGenerator[RunEvent | None, None] | None:
+        """The events of a run with a higher number than ``after``; None where there are none and will be none.
+
+        Raises:
+            NotFound: there is no such run.
+            Overloaded: too many streams are open.
+        """
+        run = await self._store.get(run_id, principal.tenant)
+        if run.status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
+            return None
+        if self._followers >= self._settings.max_followers:
+            raise Overloaded("Too many streams are open.", retry_after_s=5)
+        return self._counted(run_id, after)
+
+    async def _counted(self, run_id: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
+        self._followers += 1
+        try:
+            with self._metrics.followers.track_inprogress():
+                async with aclosing(self._events.follow(run_id, after)) as events:
+                    async for event in events:
+                        yield event
+        finally:
+            self._followers -= 1
+
+    async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.
 
-        The plan is proved once more, against the APIs as they are now.
+        The plan is proved once more, against the APIs and the policy as they are now, and it must still send the
+        requests that were shown.
 
         Raises:
             NotFound: no such run.
-            Conflict: the run does not wait for an approval, or it waits with another plan.
-            ValidationFailed: the APIs have changed and the plan does not hold any more.
+            Conflict: the run does not wait for an approval, it waits with another plan, or its requests have changed.
+            ValidationFailed: the plan does not hold any more.
             Overloaded: too many runs are under way.
         """
-        run = await self.runs.get(run_id)
+        stored = await self._store.stored(run_id, principal.tenant)
+        run = stored.run
         if run.status is not RunStatus.NEEDS_APPROVAL or run.plan is None:
             raise Conflict(f"Run {run_id} is {run.status.value}; it does not wait for an approval.")
-        if run.plan.id != plan_id:
+        if run.plan.id != request.plan_id:
             raise Conflict("The approval is for another plan than the one this run waits with.")
-        compiled = await self._prove_again(run)
-        self._admit()
-        return await asyncio.shield(self._spawn(self._run_approved(run, compiled)))
-
-    async def close(self) -> None:
-        """Let the runs under way finish, for a while; then stop them."""
-        if self._tasks:
-            _, unfinished = await asyncio.wait(self._tasks, timeout=self._settings.shutdown_grace_s)
-            for task in unfinished:
-                task.cancel()
-            await asyncio.gather(*unfinished, return_exceptions=True)
-
-    def _admit(self) -> None:
-        if len(self._tasks) >= self._settings.max_concurrent_runs:
-            raise Overloaded("Too many runs are under way.", retry_after_s=1)
-
-    def _start(self, request: SolveRequest, emit: Emit) -> asyncio.Task[Run]:
-        self._admit()
-        return self._spawn(self._solve(request, emit))
-
-    def _spawn(self, work: Coroutine[Any, Any, Run]) -> asyncio.Task[Run]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Run]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # it is in the stored run; whoever asked may be gone
-
-    async def _run_approved(self, run: Run, compiled: CompiledPlan) -> Run:
-        running = run.model_copy(update={"status": RunStatus.RUNNING})
-        if not await self.runs.claim(running, RunStatus.NEEDS_APPROVAL):
-            raise Conflict(f"Run {run.id} has been approved already.")
-        clock = Clock(APPROVED_DEADLINE_MS)
-        return await self._execute(running, compiled, clock, lambda _event: None, compiled.plan.id)
-
-    async def _solve(self, request: SolveRequest, emit: Emit) -> Run:
-        clock = Clock(request.options.deadline_ms)
-        run = Run(id=new_run_id(), status=RunStatus.PLANNED, query=request.query, created_at=datetime.now(UTC))
-        try:
-            run, planned = await plan(self.peers, request, run, self._policy(request), clock)
-        except Exception as error:  # whatever it was, the run must not be lost
-            problem = _problem(error, run)
-            await self._finish(_failed(run, problem, clock), emit, insert=True)
-            raise problem from error
-        except asyncio.CancelledError:
-            await self._finish(run.model_copy(update={"status": RunStatus.CANCELLED}), emit, insert=True)
-            raise
-        if planned.compiled is None or run.status is not RunStatus.PLANNED or request.options.dry_run:
-            return await self._finish(run, emit, insert=True)
-        run = run.model_copy(update={"status": RunStatus.RUNNING})
-        await self.runs.insert(run)
-        return await self._execute(run, planned.compiled, clock, emit)
-
-    async def _execute(
-        self, run: Run, compiled: CompiledPlan, clock: Clock, emit: Emit, approved: str | None = None
-    ) -> Run:
-        try:
-            run = await execute(self.peers, run, compiled, clock, emit, approved=approved)
-        except Exception as error:  # whatever it was, the run must end in a final state
-            problem = _problem(error, run)
-            await self._finish(_cut_off(run, problem, clock), emit)
-            raise problem from error
-        except asyncio.CancelledError:
-            await self._finish(run.model_copy(update={"status": RunStatus.CANCELLED}), emit)
-            raise
-        return await self._finish(run, emit)
-
-    async def _finish(self, run: Run, emit: Emit, *, insert: bool = False) -> Run:
-        await (self.runs.insert(run) if insert else self.runs.update(run))
-        self._solved.labels(run.status.value).inc()
-        for part, ms in run.timings.model_dump().items():
-            self._parts.labels(part.removesuffix("_ms")).observe(ms / 1000)
-        _log.info("run", run_id=run.id, status=run.status.value, total_ms=run.timings.total_ms)
-        emit(RunFinished(run=run))
-        return run
-
-    def _policy(self, request: SolveRequest) -> Policy:
-        return Policy(
-            mutating=request.options.mutations, allow=self._settings.policy_allow, deny=self._settings.policy_deny
+        compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant))
+        if (changed := await refreshed(self.peers, run, compiled)) is not None:
+            await self._store.replace(stored, changed)
+            raise Conflict("The requests are not those that were shown any more. Look at the run again.")
+        approval = Approval(
+            plan_id=run.plan.id, approver=principal.name, on_behalf_of=request.on_behalf_of, at=datetime.now(UTC)
         )
+        approved = run.model_copy(update={"status": RunStatus.RUNNING, "approval": approval, "proof": compiled.proof})
+        live = await self._runs.resume(stored, approved, compiled)
+        _log.info("approved", run_id=run_id, plan_id=run.plan.id, approver=principal.name)
+        return await self._outcome(live, principal, live.clock) if request.wait else approved
 
-    async def _prove_again(self, run: Run) -> CompiledPlan:
-        assert run.plan is not None
-        ids = dict.fromkeys(step.api for step in run.plan.steps)
+    async def cancel(self, run_id: str, principal: Principal) -> Run:
+        """End a run. It may still be under way when this returns: calls in flight are waited for.
+
+        Raises:
+            NotFound: no such run.
+            Conflict: it has ended already.
+        """
+        while True:
+            stored = await self._store.stored(run_id, principal.tenant)
+            status = stored.run.status
+            if status in UNDER_WAY:
+                if await self._store.request_cancel(run_id):
+                    return await self._cancelled(run_id, principal)
+            elif status in _WAITING_FOR_A_PERSON:
+                ended = stored.run.model_copy(update={"status": RunStatus.CANCELLED, "reason": "It was cancelled."})
+                if await self._store.replace(stored, ended, events=[closing_event(stored.epoch, ended)]):
+                    self._metrics.ended(ended)
+                    return ended
+            else:
+                raise Conflict(f"Run {run_id} is {status.value}; it has ended already.")
+
+    async def _cancelled(self, run_id: str, principal: Principal) -> Run:
+        live = self._runs.cancel(run_id)
+        if live is not None:
+            with suppress(TimeoutError):  # the caller is told that it is under way
+                async with asyncio.timeout(_CANCEL_WAIT_S):
+                    await live.ended.wait()
+        return await self._store.get(run_id, principal.tenant)
+
+    async def resolve(
+        self, run_id: str, step: str, request: ResolveRequest, principal: Principal, *, wait: bool
+    ) -> Run:
+        """Settle a call in doubt; with the last one the run goes on.
+
+        Raises:
+            NotFound: no such run or step.
+            Conflict: the run is not in doubt, or the call is not.
+            ValidationFailed: the step is a `foreach` and the item is not said, or the other way round.
+        """
+        stored = await self._store.stored(run_id, principal.tenant)
+        if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
+            raise Conflict(f"Run {run_id} is {stored.run.status.value}; no call of it is in doubt.")
+        state = await self._settle(stored, step, request)
+        _log.info("settled", run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
+        if state is not None and state.status == "in_doubt":
+            await self._store.replace(stored, stored.run.model_copy(update={"doubts": state.doubts}))
+            return await self._store.get(run_id, principal.tenant)
+        running = stored.run.model_copy(update={"status": RunStatus.RUNNING, "doubts": ()})
+        live = await self._runs.resume(stored, running, stored.compiled)
+        return await self._outcome(live, principal, live.clock) if wait else running
+
+    async def _settle(self, stored: StoredRun, step: str, request: ResolveRequest) -> ExecutionState | None:
+        """Tell the executor. None: it had been told before, and the run goes on there already."""
         try:
-            apis, credentials = await asyncio.gather(
-                asyncio.gather(*(self.peers.retriever.get(api_id) for api_id in ids)), self.peers.executor.credentials()
-            )
-        except NotFound as error:
-            raise ValidationFailed(f"The plan does not hold any more: {error.detail}") from error
-        policy = Policy(allow=self._settings.policy_allow, deny=self._settings.policy_deny)
-        ask = CompileRequest(plan=run.plan, apis=tuple(apis), policy=policy, credentials=credentials.secrets)
-        answer = await self.peers.planner.compile(ask)
-        if answer.compiled is None or answer.compiled.plan.id != run.plan.id:
-            raise ValidationFailed(
-                "The plan does not hold against the APIs as they are now.",
-                errors=[d.model_dump(mode="json") for d in answer.diagnostics],
-            )
-        return answer.compiled
+            return await self.peers.executor.resolve(stored.run.id, step, request)
+        except Conflict:
+            if any(doubt.step == step and doubt.item == request.item for doubt in stored.run.doubts):
+                return None
+            raise
+
+    async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
+        """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""
+        run = await self._store.get(run_id, principal.tenant)
+        if value_id not in _stored_values(run):
+            raise NotFound(f"Run {run_id} has no stored value {value_id}.")
+        return await self.peers.executor.value(value_id)
+
+    async def _accept(self, request: SolveRequest, principal: Principal, key: str | None) -> Live | str:
+        """Begin a run; or return the id of the run that the same key and request made before."""
+        identity = None if key is None else Identity(key, _fingerprint(request))
+        run = Run(
+            id=new_run_id(),
+            status=RunStatus.PLANNING,
+            query=request.query,
+            created_at=datetime.now(UTC),
+            tenant=principal.tenant,
+        )
+        accepted = await self._runs.begin(run, request, identity)
+        if isinstance(accepted, str) and identity is not None:
+            there = await self._store.stored(accepted, principal.tenant)
+            if there.fingerprint != identity.fingerprint:
+                raise Conflict("This Idempotency-Key was sent before with another request.", run_id=accepted)
+        return accepted
+
+    async def _outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
+        run = await asyncio.shield(live.outcome)
+        return run if run is not None else await self._ended(live.run.id, principal, clock)
+
+    async def _ended(self, run_id: str, principal: Principal, clock: Clock) -> Run:
+        """A run of any process once it has ended; as it is where it has not at the deadline."""
+        while await self._store.status(run_id) in UNDER_WAY and clock.remaining_s() > 0:
+            live = self._runs.lives.get(run_id)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, clock.remaining_s())):
+                    await (asyncio.sleep(_POLL_S) if live is None else live.ended.wait())
+        return await self._store.get(run_id, principal.tenant)
 
 
-def _problem(error: Exception, run: Run) -> ServiceError:
-    """The error as callers may see it. Anything but a ServiceError is a bug, and logged as one."""
-    if isinstance(error, ServiceError):
-        return error
-    _log.error("bug", run_id=run.id, exc_info=error)
-    return InternalError("The request id is in `instance`.")
+def _fingerprint(request: SolveRequest) -> str:
+    """What was asked for; how the answer is to be delivered does not belong to it."""
+    return content_hash(request.model_dump(mode="json", exclude={"wait"}))
 
 
-def _failed(run: Run, error: ServiceError, clock: Clock) -> Run:
-    problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
-    return run.model_copy(update={"status": RunStatus.FAILED, "problem": problem, "timings": clock.timings()})
-
-
-def _cut_off(run: Run, error: ServiceError, clock: Clock) -> Run:
-    """A run whose execution ended without a word: where a call may have changed something, it is in doubt."""
-    failed = _failed(run, error, clock)
-    never_ran = isinstance(error, (Conflict, ValidationFailed, Overloaded))
-    if never_ran or run.proof is None or not run.proof.mutating:
-        return failed
-    return failed.model_copy(update={"status": RunStatus.IN_DOUBT})
+def _stored_values(run: Run) -> set[str]:
+    """The ids of the large values of a run."""
+    outcomes = [record.outcome for record in run.steps]
+    outcomes += [item.outcome for record in run.steps for item in record.items]
+    stored = [outcome.stored for outcome in outcomes if isinstance(outcome, Succeeded)]
+    stored += [value.stored for value in run.answer.values]
+    return {value.id for value in stored if value is not None}

@@ -1,15 +1,30 @@
 """Settings of the gateway."""
 
-from pydantic import Field, SecretStr
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.contracts.planning import PolicyRule
 from services.settings import ServiceSettings, default_database_url
+
+
+class PrincipalSettings(BaseModel):
+    """An app that may use the gateway. Runs belong to its tenant; its name is in the record of what it approves."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*$")
+    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9_.-]{1,100}$")
+    token: SecretStr = Field(min_length=1)
 
 
 class GatewaySettings(ServiceSettings):
     """Read from ``NESTOR_GATEWAY_*``."""
 
-    model_config = SettingsConfigDict(env_prefix="NESTOR_GATEWAY_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="NESTOR_GATEWAY_", extra="forbid", frozen=True, hide_input_in_errors=True
+    )
 
     database_url: str = Field(
         default_factory=lambda: default_database_url("gateway"), description="SQLAlchemy URL of the runs' database."
@@ -19,7 +34,19 @@ class GatewaySettings(ServiceSettings):
     planner_url: str = Field(default="http://127.0.0.1:8003", description="Base URL of planner_svc.")
     executor_url: str = Field(default="http://127.0.0.1:8004", description="Base URL of executor_svc.")
     token: SecretStr | None = Field(
-        default=None, description="Bearer token that apps must send; unset: open, so listen on loopback only."
+        default=None,
+        description="Bearer token that apps must send, as principal `token` of tenant `default`; without it and "
+        "`principals` the gateway is open, so listen on loopback only.",
+    )
+    principals: tuple[PrincipalSettings, ...] = Field(
+        default=(),
+        description="Who may use the gateway, as a JSON list of `{name, tenant, token}`. A tenant sees its own runs.",
+    )
+    policy_rules: tuple[PolicyRule, ...] = Field(
+        default=(),
+        max_length=1_000,
+        description="What to do with calls, as a JSON list of `{decision, api, provider, method, tenant}`: `allow`, "
+        "`ask` or `deny`, and shell patterns. The first rule that matches decides.",
     )
     policy_allow: tuple[str, ...] = Field(
         default=(), description='Mutating APIs that need no approval, as a JSON list of patterns, e.g. `["crm.log*"]`.'
@@ -28,7 +55,27 @@ class GatewaySettings(ServiceSettings):
     max_concurrent_runs: int = Field(
         default=200, ge=1, description="Runs under way at once; more are refused with 503."
     )
+    max_followers: int = Field(
+        default=1_000, ge=1, description="Streams of run events open at once; more are refused with 503."
+    )
+    lease_s: float = Field(
+        default=10.0, gt=0, description="Seconds without a sign of life after which another gateway takes runs over."
+    )
+    max_takeovers: int = Field(
+        default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
+    )
     max_document_bytes: int = Field(
         default=25_000_000, ge=1, description="Largest API description or demo file accepted, in bytes."
     )
-    shutdown_grace_s: float = Field(default=10.0, ge=0, description="How long runs may go on after a stop signal.")
+    shutdown_grace_s: float = Field(
+        default=10.0, ge=0, description="How long runs may go on after a stop signal; then others continue them."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        tokens = [principal.token.get_secret_value() for principal in self.principals]
+        if self.token is not None:
+            tokens.append(self.token.get_secret_value())
+        if len(set(tokens)) < len(tokens):
+            raise ValueError("two principals have the same token")
+        return self

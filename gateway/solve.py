@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 
 from gateway.peers import Peers
 from gateway.rendering import render
-from services.clients import CREDENTIALS_TIMEOUT_S
+from services.clients import CREDENTIALS_TIMEOUT_S, Executor
 from services.contracts.api import RetrieveRequest, RetrieveResponse
 from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
 from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Policy
@@ -18,16 +19,17 @@ from services.contracts.run import (
     ExecuteRequest,
     ExecutionFinished,
     Run,
-    RunPlanned,
     RunStatus,
-    SolveEvent,
     SolveOptions,
     SolveRequest,
+    StepFinished,
+    StepStarted,
     Timings,
+    doubts_of,
 )
 from services.errors import DeadlineExceeded, ServiceUnavailable
 
-Emit = Callable[[SolveEvent], None]
+Emit = Callable[[StepStarted | StepFinished], None]
 
 
 class Clock:
@@ -42,9 +44,13 @@ class Clock:
         """Milliseconds since the request began."""
         return round((time.perf_counter() - self._start) * 1000, 3)
 
+    def remaining_s(self) -> float:
+        """Seconds left of the deadline; negative once it has passed."""
+        return self._deadline_s - (time.perf_counter() - self._start)
+
     def left_s(self) -> float:
         """Seconds left of the deadline. Raises DeadlineExceeded when there are none."""
-        left = self._deadline_s - (time.perf_counter() - self._start)
+        left = self.remaining_s()
         if left <= 0:
             raise DeadlineExceeded(f"The request's deadline of {self._deadline_s:g} s has passed.")
         return left
@@ -136,28 +142,36 @@ def describe(
     )
 
 
-async def execute(
-    peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock, emit: Emit, *, approved: str | None = None
-) -> Run:
-    """Run a proved plan and read its answer."""
-    mark = clock.elapsed_ms()
-    emit(RunPlanned(run=run))
-    left_ms = max(1, int(clock.left_s() * 1000))
-    ask = ExecuteRequest(run_id=run.id, compiled=compiled, approved=approved, deadline_ms=left_ms)
-    finished: ExecutionFinished | None = None
-    async for event in peers.executor.execute(ask):
-        if isinstance(event, ExecutionFinished):
-            finished = event
-        else:
+async def preview(peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock) -> Run:
+    """The run with the requests that wait for an approval."""
+    left_s = clock.left_s()
+    try:
+        async with asyncio.timeout(left_s):
+            shown = await peers.executor.preview(compiled)
+    except TimeoutError:
+        raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
+    return run.model_copy(update={"previews": shown.requests, "timings": clock.timings()})
+
+
+async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> ExecutionFinished:
+    """Have a proved plan run, and tell what happens."""
+    async with aclosing(executor.execute(ask)) as events:
+        async for event in events:
+            if isinstance(event, ExecutionFinished):
+                return event
             emit(event)
-    if finished is None:
-        raise ServiceUnavailable("executor_svc ended its answer early.", service="executor_svc")
-    clock.lap("execute_ms", mark)
+    raise ServiceUnavailable("executor_svc ended its answer early.", service="executor_svc")
+
+
+def answer(run: Run, finished: ExecutionFinished, clock: Clock) -> Run:
+    """The run with what came of it."""
+    status = RunStatus(finished.status)
     return run.model_copy(
         update={
-            "status": RunStatus(finished.status),
+            "status": status,
             "reason": finished.problem,
             "steps": finished.records,
+            "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
             "answer": Answer(values=finished.answer, text=render(finished.answer)),
             "timings": clock.timings(),
         }

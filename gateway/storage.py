@@ -1,27 +1,45 @@
-"""Runs in SQL. One row per run; the run itself is a JSON document, the columns beside it are what lists filter by."""
+"""Runs in SQL: what is known of them, whose they are, and what happened in them.
+
+A run is one row: the run itself as a JSON document, beside it what lists filter by and what it takes to continue it.
+Every write of a run's owner names its epoch (:class:`Ticket`); whoever takes a run over raises the epoch, so that
+whatever the former owner still wants to write is refused.
+"""
 
 import secrets
 import time
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.contracts.run import Run, RunPage, RunStatus, RunSummary
-from services.errors import NotFound
-from services.storage.engine import read, write
-
-METADATA = sa.MetaData()
-RUNS = sa.Table(
-    "runs",
+from gateway.tables import (
+    MEMBERS,
     METADATA,
-    sa.Column("id", sa.String(64), primary_key=True),
-    sa.Column("status", sa.String(20), nullable=False, index=True),
-    sa.Column("query", sa.Text, nullable=False),
-    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-    sa.Column("total_ms", sa.Float, nullable=False),
-    sa.Column("document", sa.Text, nullable=False),
+    RUN_EVENTS,
+    RUNS,
+    StoredRun,
+    aware,
+    event_row,
+    event_rows,
+    run_event,
+    run_row,
+    stored_run,
+    taken_run,
 )
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import Run, RunEvent, RunPage, RunStatus, RunSummary, SolveRequest
+from services.errors import NotFound
+from services.storage.engine import Transactions, read, try_lock, write
+from services.storage.members import Membership
+
+__all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "Filter", "Identity", "RunStore", "StoredRun", "Ticket"]
+
+UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
+_REAPER = "gateway.reaper"
 
 
 def new_run_id() -> str:
@@ -29,64 +47,224 @@ def new_run_id() -> str:
     return f"run_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
+class Fenced(Exception):
+    """The run has another owner by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Which process owns a run, and for which time."""
+
+    run_id: str
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes two requests the same one: the key that the app sent, and the hash of what it asked for."""
+
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which runs to list. Times are UTC; `text` is looked for in the query, whatever its case."""
+
+    tenant: str
+    status: Sequence[RunStatus] = ()
+    after: datetime | None = None
+    before: datetime | None = None
+    text: str | None = None
+
+
 class RunStore:
-    """Keeps runs."""
+    """Keeps runs. All methods raise ServiceUnavailable or Overloaded where the database cannot be used now."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+        self._engine, self._transactions = engine, Transactions(engine)
+        self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
 
-    async def insert(self, run: Run) -> None:
-        """Add a run."""
-        async with write(self._engine) as connection:
-            await connection.execute(RUNS.insert().values(_row(run)))
+    def close(self) -> None:
+        """Wait for what is being written."""
+        self._transactions.close()
 
-    async def update(self, run: Run) -> None:
-        """Store the newest state of a run."""
-        async with write(self._engine) as connection:
-            await connection.execute(RUNS.update().where(RUNS.c.id == run.id).values(_row(run)))
+    async def insert(self, ticket: Ticket, run: Run, request: SolveRequest, identity: Identity | None) -> str | None:
+        """Add a run; or return the id of the run that the same key of this tenant made before."""
+        row = run_row(run) | {
+            "tenant": run.tenant,
+            "owner": ticket.owner,
+            "epoch": ticket.epoch,
+            "takeovers": 0,
+            "cancel_requested": False,
+            "idempotency_key": identity.key if identity else None,
+            "fingerprint": identity.fingerprint if identity else None,
+            "request": request.model_dump_json(),
+        }
+        return await self._transactions.run(partial(self._add, row))
 
-    async def claim(self, run: Run, expected: RunStatus) -> bool:
-        """Store ``run`` if the stored status is still ``expected``: of two that try, one succeeds."""
-        async with write(self._engine) as connection:
-            statement = RUNS.update().where(RUNS.c.id == run.id, RUNS.c.status == expected.value)
-            return (await connection.execute(statement.values(_row(run)))).rowcount == 1
+    def _add(self, row: Mapping[str, object], connection: sa.Connection) -> str | None:
+        added = self._insert(RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
+        if connection.execute(added.values(row)).rowcount == 1:
+            return None
+        same = (RUNS.c.tenant == row["tenant"]) & (RUNS.c.idempotency_key == row["idempotency_key"])
+        found: str = connection.scalars(sa.select(RUNS.c.id).where(same)).one()
+        return found
 
-    async def get(self, run_id: str) -> Run:
-        """One run. Raises NotFound."""
+    async def begin(self, ticket: Ticket, run: Run, compiled: CompiledPlan) -> None:
+        """Store what is about to be executed. Raises Fenced."""
+        await self._own(ticket, run_row(run) | {"compiled": compiled.model_dump_json()}, ())
+
+    async def conclude(self, ticket: Ticket, run: Run, events: Sequence[RunEvent]) -> None:
+        """Store how a run ended, and the events that are not stored yet. Raises Fenced."""
+        row = run_row(run)
+        if run.status is not RunStatus.IN_DOUBT:  # one in doubt may go on
+            row["compiled"] = None
+        await self._own(ticket, row, event_rows(events, run, str(row["document"])))
+
+    async def _own(self, ticket: Ticket, row: Mapping[str, object], events: Sequence[Mapping[str, object]]) -> None:
+        mine = (RUNS.c.id == ticket.run_id) & (RUNS.c.owner == ticket.owner) & (RUNS.c.epoch == ticket.epoch)
+        if not await self._transactions.run(partial(self._update, mine, row, events)):
+            raise Fenced(ticket.run_id)
+
+    async def replace(
+        self,
+        stored: StoredRun,
+        run: Run,
+        *,
+        ticket: Ticket | None = None,
+        compiled: CompiledPlan | None = None,
+        events: Sequence[RunEvent] = (),
+    ) -> bool:
+        """Store ``run`` where ``stored`` is still what is known of it: of two that try, one succeeds.
+
+        With a ticket, the run is set running again, and is the ticket's from now on.
+        """
+        row = run_row(run)
+        if ticket is not None:
+            assert compiled is not None
+            row |= {"owner": ticket.owner, "epoch": ticket.epoch, "takeovers": 0, "cancel_requested": False}
+            row |= {"compiled": compiled.model_dump_json()}
+        c = RUNS.c
+        same = (c.id == run.id) & (c.epoch == stored.epoch) & (c.status == stored.run.status.value)
+        rows = event_rows(events, run, str(row["document"]))
+        return await self._transactions.run(partial(self._update, same, row, rows))
+
+    def _update(
+        self,
+        which: sa.ColumnElement[bool],
+        row: Mapping[str, object],
+        events: Sequence[Mapping[str, object]],
+        connection: sa.Connection,
+    ) -> bool:
+        updated = connection.execute(RUNS.update().where(which).values(row)).rowcount == 1
+        if updated and events:
+            self._append(events, connection)
+        return updated
+
+    async def append(self, events: Sequence[tuple[str, RunEvent]]) -> None:
+        """Store events by their run's id. Those that are stored already stay as they are."""
+        rows = [event_row(run_id, event, event.event.model_dump_json()) for run_id, event in events]
+        await self._transactions.run(partial(self._append, rows))
+
+    def _append(self, rows: Sequence[Mapping[str, object]], connection: sa.Connection) -> None:
+        connection.execute(self._insert(RUN_EVENTS).on_conflict_do_nothing(), rows)
+
+    async def events(self, run_id: str, after: int, upto: int | None = None, limit: int = 200) -> list[RunEvent]:
+        """The stored events of a run with ``after < id <= upto``, in order."""
+        c = RUN_EVENTS.c
+        statement = sa.select(c.seq, c.data).where(c.run_id == run_id, c.seq > after).order_by(c.seq).limit(limit)
+        if upto is not None:
+            statement = statement.where(c.seq <= upto)
         async with read(self._engine) as connection:
-            document = await connection.scalar(sa.select(RUNS.c.document).where(RUNS.c.id == run_id))
+            rows = (await connection.execute(statement)).all()
+        return [run_event(row.seq, row.data) for row in rows]
+
+    async def take_over(self, membership: Membership, here: Collection[str], limit: int) -> list[StoredRun]:
+        """Make at most ``limit`` runs this process's own that are under way and that nobody works on.
+
+        Those are the ones whose owner is dead, and this process's own that are not ``here`` (a live view).
+        """
+        c, own = RUNS.c, RUNS.c.owner == membership.id
+        orphaned = c.owner.not_in(membership.living()) | own & c.id.not_in(sorted(here))
+        orphans = sa.select(RUNS).where(c.status.in_(UNDER_WAY), orphaned).order_by(c.id).limit(limit)
+        async with write(self._engine) as connection:
+            if not await try_lock(connection, _REAPER):
+                return []
+            # An owner that is alive after all and writes right now keeps its run.
+            rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
+            # One may have begun here while the rows were asked for.
+            found = [stored for row in rows if row.id not in here and (stored := taken_run(row)) is not None]
+            for stored in found:
+                taken = {"owner": membership.id, "epoch": stored.epoch, "takeovers": stored.takeovers}
+                await connection.execute(RUNS.update().where(c.id == stored.run.id).values(taken))
+        return found
+
+    async def request_cancel(self, run_id: str) -> bool:
+        """Let the owner know, whoever it is, that the run is to be ended. False: it has ended already."""
+
+        def note(connection: sa.Connection) -> bool:
+            under_way = (RUNS.c.id == run_id) & RUNS.c.status.in_(UNDER_WAY)
+            return connection.execute(RUNS.update().where(under_way).values(cancel_requested=True)).rowcount == 1
+
+        return await self._transactions.run(note)
+
+    async def cancelled(self, owner: str) -> list[str]:
+        """The runs of an owner that are under way and that somebody wants cancelled."""
+        wanted = RUNS.c.status.in_(UNDER_WAY) & (RUNS.c.owner == owner) & RUNS.c.cancel_requested
+        async with read(self._engine) as connection:
+            return list(await connection.scalars(sa.select(RUNS.c.id).where(wanted)))
+
+    async def get(self, run_id: str, tenant: str) -> Run:
+        """One run. Raises NotFound."""
+        mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
+        async with read(self._engine) as connection:
+            document = await connection.scalar(sa.select(RUNS.c.document).where(mine))
         if document is None:
             raise NotFound(f"There is no run {run_id}.")
         return Run.model_validate_json(document)
 
-    async def page(self, *, limit: int, cursor: str | None, status: RunStatus | None) -> RunPage:
-        """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before)."""
-        columns = (RUNS.c.id, RUNS.c.status, RUNS.c.query, RUNS.c.created_at, RUNS.c.total_ms)
-        statement = sa.select(*columns).order_by(RUNS.c.id.desc()).limit(limit + 1)
-        if cursor is not None:
-            statement = statement.where(RUNS.c.id < cursor)
-        if status is not None:
-            statement = statement.where(RUNS.c.status == status.value)
+    async def stored(self, run_id: str, tenant: str) -> StoredRun:
+        """One run with all that is kept beside it. Raises NotFound."""
+        mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
         async with read(self._engine) as connection:
-            rows = (await connection.execute(statement)).all()
+            row = (await connection.execute(sa.select(RUNS).where(mine))).first()
+        if row is None:
+            raise NotFound(f"There is no run {run_id}.")
+        return stored_run(row)
+
+    async def status(self, run_id: str) -> RunStatus:
+        """Where a run stands. Raises NotFound."""
+        async with read(self._engine) as connection:
+            status = await connection.scalar(sa.select(RUNS.c.status).where(RUNS.c.id == run_id))
+        if status is None:
+            raise NotFound(f"There is no run {run_id}.")
+        return RunStatus(status)
+
+    async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
+        """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before)."""
+        c = RUNS.c
+        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms).where(*_conditions(which))
+        if cursor is not None:
+            statement = statement.where(c.id < cursor)
+        async with read(self._engine) as connection:
+            rows = (await connection.execute(statement.order_by(c.id.desc()).limit(limit + 1))).all()
         runs = tuple(
-            RunSummary(id=r.id, status=r.status, query=r.query, created_at=_aware(r.created_at), total_ms=r.total_ms)
+            RunSummary(id=r.id, status=r.status, query=r.query, created_at=aware(r.created_at), total_ms=r.total_ms)
             for r in rows[:limit]
         )
         return RunPage(runs=runs, next=runs[-1].id if len(rows) > limit else None)
 
 
-def _row(run: Run) -> dict[str, object]:
-    return {
-        "id": run.id,
-        "status": run.status.value,
-        "query": run.query.replace("\x00", "\ufffd"),  # PostgreSQL stores no NUL in text; the document escapes it
-        "created_at": run.created_at,
-        "total_ms": run.timings.total_ms,
-        "document": run.model_dump_json(),
-    }
-
-
-def _aware(moment: datetime) -> datetime:
-    """SQLite keeps no time zone; what was stored was UTC."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
+    found = [RUNS.c.tenant == which.tenant]
+    if which.status:
+        found.append(RUNS.c.status.in_(which.status))
+    if which.after is not None:
+        found.append(RUNS.c.created_at > which.after)
+    if which.before is not None:
+        found.append(RUNS.c.created_at < which.before)
+    if which.text is not None:
+        found.append(RUNS.c.query.icontains(which.text, autoescape=True))
+    return found

@@ -12,12 +12,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.contracts.run import RunEvent
 from services.errors import (
     InternalError,
     InvalidRequest,
@@ -123,24 +125,18 @@ class StrictRoute(APIRoute):
         return strict
 
 
-class NdjsonResponse(StreamingResponse):
-    """One JSON event per line. The events' generator is closed when the stream ends, also when its reader leaves.
+class _EventResponse(StreamingResponse):
+    """Events as they happen. Their generator is closed when the stream ends, also when its reader leaves."""
 
-    The lines are ASCII: some readers take U+2028 and U+0085, which an API's output may hold, for line ends too.
-    """
-
-    media_type = "application/x-ndjson"
-
-    def __init__(self, events: AsyncGenerator[BaseModel, None], status_code: int = 200) -> None:
+    def __init__(self, events: AsyncGenerator[Any, None], status_code: int = 200) -> None:
         self._events = events
-        super().__init__(self._lines(), status_code)
+        super().__init__(self._encoded(), status_code)
 
-    async def _lines(self) -> AsyncIterator[bytes]:
-        async for event in self._events:
-            yield event.model_dump_json(ensure_ascii=True).encode() + b"\n"
+    def _encoded(self) -> AsyncIterator[bytes]:
+        raise NotImplementedError
 
     async def stream_response(self, send: Send) -> None:
-        """Send the lines."""
+        """Send the events."""
         try:
             await super().stream_response(send)
         finally:
@@ -148,6 +144,44 @@ class NdjsonResponse(StreamingResponse):
             # the garbage collector finds it, and the run or import inside it too.
             with CancelScope(shield=True):
                 await self._events.aclose()
+
+
+class NdjsonResponse(_EventResponse):
+    """One JSON event per line.
+
+    The lines are ASCII: some readers take U+2028 and U+0085, which an API's output may hold, for line ends too.
+    """
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, events: AsyncGenerator[BaseModel, None], status_code: int = 200) -> None:
+        super().__init__(events, status_code)
+
+    async def _encoded(self) -> AsyncIterator[bytes]:
+        async for event in self._events:
+            yield event.model_dump_json(ensure_ascii=True).encode() + b"\n"
+
+
+class SseResponse(_EventResponse):
+    """Server-sent events (WHATWG HTML, section 9.2) of a run; for None a comment, which keeps the connection open."""
+
+    media_type = "text/event-stream"
+    _RETRY_MS = 1_000
+
+    def __init__(self, events: AsyncGenerator[RunEvent | None, None], status_code: int = 200) -> None:
+        super().__init__(events, status_code)
+        # A proxy that collects what it passes on would hold events back.
+        self.headers.update({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    async def _encoded(self) -> AsyncIterator[bytes]:
+        yield format_sse_event(retry=self._RETRY_MS)
+        async for numbered in self._events:
+            if numbered is None:
+                yield KEEPALIVE_COMMENT
+                continue
+            event = numbered.event
+            data = event.model_dump_json(ensure_ascii=True)
+            yield format_sse_event(id=str(numbered.id), event=event.kind, data_str=data)
 
 
 def problem_document(error: ServiceError) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
@@ -72,6 +73,7 @@ class ServiceClient:
         *,
         body: BaseModel | None = None,
         params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> bytes:
         """Send and read the whole answer.
@@ -83,7 +85,7 @@ class ServiceClient:
         """
         # The time is for the whole exchange; httpx2 knows one for each read, which a trickle never exceeds.
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
-        request = self._build(method, path, body, params, timeout)
+        request = self._build(method, path, body, params, headers, timeout)
         try:
             async with asyncio.timeout(timeout_s):
                 response = await self._http.send(request)
@@ -100,18 +102,50 @@ class ServiceClient:
         return self._parse(answer, await self._send(method, path, **options))
 
     async def _events(
-        self, path: str, events: TypeAdapter[T], body: BaseModel, timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        path: str,
+        events: TypeAdapter[T],
+        body: BaseModel,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[T, None]:
         """Send, and read the answer line by line (``application/x-ndjson``). ``timeout_s`` bounds each wait."""
+        chunks = self._stream("POST", path, body=body, headers=headers, timeout_s=timeout_s)
+        async with aclosing(chunks):
+            async for line in _parts(chunks, b"\n"):
+                yield self._parse(events, line)
+
+    async def _server_sent(
+        self, path: str, events: TypeAdapter[T], *, params: Params | None = None, timeout_s: float
+    ) -> AsyncGenerator[tuple[int, T], None]:
+        """Ask, and read numbered server-sent events. ``timeout_s`` bounds each wait, also for a comment."""
+        chunks = self._stream("GET", path, params=params, timeout_s=timeout_s)
+        async with aclosing(chunks):
+            async for block in _parts(chunks, b"\n\n"):
+                fields = dict(line.partition(b": ")[::2] for line in block.split(b"\n"))
+                if b"data" in fields:
+                    yield int(fields.get(b"id", b"0")), self._parse(events, fields[b"data"])
+
+    async def _stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float,
+    ) -> AsyncGenerator[bytes, None]:
+        """Send, and read the answer as it comes. ``timeout_s`` bounds each wait."""
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
-        request = self._build("POST", path, body, None, timeout)
+        request = self._build(method, path, body, params, headers, timeout)
         try:
             response = await self._http.send(request, stream=True)
             try:
                 if not response.is_success:
                     raise self._problem(response, await response.aread())
-                async for line in _lines(response.aiter_bytes()):
-                    yield self._parse(events, line)
+                async for chunk in response.aiter_bytes():
+                    yield chunk
             finally:
                 await response.aclose()
         except httpx2.TimeoutException as error:
@@ -120,9 +154,17 @@ class ServiceClient:
             raise self._unavailable() from error
 
     def _build(
-        self, method: str, path: str, body: BaseModel | None, params: Params | None, timeout: httpx2.Timeout
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | None,
+        params: Params | None,
+        own_headers: Mapping[str, str] | None,
+        timeout: httpx2.Timeout,
     ) -> httpx2.Request:
-        headers = {REQUEST_ID_HEADER: request_id.get()} if request_id.get() else {}
+        headers = dict(own_headers or {})
+        if request_id.get():
+            headers[REQUEST_ID_HEADER] = request_id.get()
         content = None
         if body is not None:
             content, headers["Content-Type"] = body.model_dump_json(by_alias=True).encode(), "application/json"
@@ -162,13 +204,13 @@ class ServiceClient:
         return ServiceUnavailable(detail or f"{self.service} does not answer.", service=self.service)
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The non-empty lines of a stream, split at line feeds only (httpx2 also splits at U+2028, which JSON may hold)."""
+async def _parts(chunks: AsyncIterator[bytes], end: bytes) -> AsyncIterator[bytes]:
+    """The non-empty parts of a stream up to each ``end`` (httpx2 splits lines also at U+2028, which JSON may hold)."""
     rest = b""
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line.strip():
-                yield line
+        *parts, rest = (rest + chunk).split(end)
+        for part in parts:
+            if part.strip():
+                yield part
     if rest.strip():
         yield rest

@@ -1,18 +1,24 @@
 """Client of the gateway: what the command line and apps written in Python use."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime
 
 import httpx2
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, segment
 from services.contracts.api import Api, ApiSearchPage, ImportEvent, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
-from services.contracts.run import ApproveRequest, Run, RunPage, SolveEvent, SolveRequest
+from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunEvent, RunPage, SolveEvent, SolveRequest
 
 _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 _SOLVE_EVENTS: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 10.0
+_LONGEST_S = 3_600.0
+_SILENCE_S = 45.0
+"""Three of the comments by which the gateway shows that a stream is open."""
 
 
 class GatewayClient(ServiceClient):
@@ -25,30 +31,76 @@ class GatewayClient(ServiceClient):
         if token:
             http.headers["Authorization"] = f"Bearer {token}"
 
-    async def solve(self, request: SolveRequest) -> Run:
-        """Solve a request and wait for its answer."""
-        return await self._call("POST", "/solve", Run, body=request, timeout_s=_patience(request))
+    async def solve(self, request: SolveRequest, *, idempotency_key: str | None = None) -> Run:
+        """Solve a request and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""
+        headers = _keyed(idempotency_key)
+        return await self._call("POST", "/solve", Run, body=request, headers=headers, timeout_s=_patience(request))
 
-    def solve_events(self, request: SolveRequest) -> AsyncGenerator[SolveEvent, None]:
+    def solve_events(
+        self, request: SolveRequest, *, idempotency_key: str | None = None
+    ) -> AsyncGenerator[SolveEvent, None]:
         """Solve a request and follow it: planned, steps, finished."""
-        return self._events("/solve:stream", _SOLVE_EVENTS, request, timeout_s=_patience(request))
+        headers = _keyed(idempotency_key)
+        return self._events("/solve:stream", _SOLVE_EVENTS, request, timeout_s=_patience(request), headers=headers)
 
     async def plan(self, request: SolveRequest) -> Run:
         """Plan and prove; nothing is sent."""
         return await self._call("POST", "/plan", Run, body=request, timeout_s=_patience(request))
 
-    async def approve(self, run_id: str, plan_id: str) -> Run:
-        """Approve exactly this plan of a run that waits for it, and run it."""
-        body = ApproveRequest(plan_id=plan_id)
-        return await self._call("POST", f"/runs/{segment(run_id)}:approve", Run, body=body, timeout_s=3600)
+    async def approve(self, run_id: str, plan_id: str, *, on_behalf_of: str = "", wait: bool = True) -> Run:
+        """Approve exactly this plan of a run that waits for it, and run it. Raises Conflict."""
+        body = ApproveRequest(plan_id=plan_id, on_behalf_of=on_behalf_of, wait=wait)
+        return await self._call("POST", f"/runs/{segment(run_id)}:approve", Run, body=body, timeout_s=_LONGEST_S)
 
-    async def runs(self, *, limit: int = 20, cursor: str | None = None, status: str | None = None) -> RunPage:
-        """A page of runs, newest first."""
-        return await self._call("GET", "/runs", RunPage, params={"limit": limit, "cursor": cursor, "status": status})
+    async def cancel(self, run_id: str) -> Run:
+        """End a run; it may still be under way in what is returned. Raises Conflict where it has ended."""
+        return await self._call("POST", f"/runs/{segment(run_id)}:cancel", Run)
+
+    async def resolve(self, run_id: str, step: str, request: ResolveRequest, *, wait: bool = True) -> Run:
+        """Settle a call in doubt; with the last one the run goes on. Raises Conflict where it is not in doubt."""
+        path = f"/runs/{segment(run_id)}/steps/{segment(step)}:resolve"
+        params = {"wait": "true" if wait else "false"}
+        return await self._call("POST", path, Run, body=request, params=params, timeout_s=_LONGEST_S)
+
+    async def value(self, run_id: str, value_id: str) -> JsonValue:
+        """A large value of a run that has ended, in full. Raises NotFound."""
+        return _JSON.validate_json(await self._send("GET", f"/runs/{segment(run_id)}/values/{segment(value_id)}"))
+
+    async def runs(
+        self,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        status: str | list[str] | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        q: str | None = None,
+    ) -> RunPage:
+        """A page of runs, newest first: in any of these states, created between these moments, with this text."""
+        params = {
+            "limit": limit,
+            "cursor": cursor,
+            "status": status,
+            "after": after.isoformat() if after else None,
+            "before": before.isoformat() if before else None,
+            "q": q,
+        }
+        return await self._call("GET", "/runs", RunPage, params=params)
 
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}", Run)
+
+    async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent, None]:
+        """What happens in a run, after the event of that number, up to ``finished``.
+
+        Raises ServiceUnavailable where the connection is lost; ask again with the number of the last event.
+        """
+        path = f"/runs/{segment(run_id)}/events"
+        events = self._server_sent(path, _SOLVE_EVENTS, params={"after": after}, timeout_s=_SILENCE_S)
+        async with aclosing(events):
+            async for number, event in events:
+                yield RunEvent(id=number, event=event)
 
     async def search_apis(
         self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
@@ -88,3 +140,7 @@ class GatewayClient(ServiceClient):
 
 def _patience(request: SolveRequest) -> float:
     return request.options.deadline_ms / 1000 + _GRACE_S
+
+
+def _keyed(idempotency_key: str | None) -> dict[str, str]:
+    return {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}

@@ -11,7 +11,6 @@ from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
     AnswerValue,
     Credentials,
-    DoubtfulCall,
     ExecuteRequest,
     ExecutionEvent,
     ExecutionFinished,
@@ -28,9 +27,12 @@ from services.contracts.run import (
     StepRecord,
     StepStarted,
     Succeeded,
+    doubts_of,
 )
 from services.errors import Conflict, NotFound, ServiceUnavailable
 from services.testing.base import Fake
+
+_CANCELLED = "cancelled"
 
 
 class FakeExecutor(Fake):
@@ -39,6 +41,9 @@ class FakeExecutor(Fake):
     Steps run one after another, in the plan's order, so a plan must name a step before it refers to it. A step that
     gives no value keeps its dependants from running. With ``gate``, the run waits for it after its first step has
     started; with ``breaks``, the stream ends there as that of a service that dies.
+
+    Of a plan that may change something it keeps, by run id, what the steps did, as the real one's ledger does: asked
+    again, it goes on where it was. ``sent`` lists such calls.
     """
 
     service = "executor_svc"
@@ -51,9 +56,10 @@ class FakeExecutor(Fake):
         self.breaks = False
         self.requests: list[ExecuteRequest] = []
         self.values: dict[str, JsonValue] = {}
+        self.sent: list[tuple[str, str]] = []
         self.cancelled: list[str] = []
-        self.doubts: dict[str, tuple[DoubtfulCall, ...]] = {}
         self.resolved: list[tuple[str, str, ResolveRequest]] = []
+        self._ledger: dict[str, dict[str, StepRecord]] = {}
 
     async def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan. Raises Conflict where an approval is missing, or an API is not the one that was proved."""
@@ -66,12 +72,19 @@ class FakeExecutor(Fake):
             if compiled.proof.api_hashes.get(step.api) != compiled.apis[step.api].content_hash:
                 raise Conflict(f"The API {step.api} is not the one the plan was proved against.")
         self.requests.append(request)
-        records: dict[str, StepRecord] = {}
+        durable = any(compiled.apis[step.api].mutating for step in compiled.plan.steps)
+        records = self._ledger.setdefault(request.run_id, {}) if durable else {}
+        for record in list(records.values()):
+            yield StepFinished(record=record)
         for step in compiled.plan.steps:
-            blocked = self._blocked(step, records)
+            if step.id in records:
+                continue
+            blocked = self._blocked(step, records, request.run_id)
             if blocked is None:
                 yield StepStarted(step=step.id, api=step.api, at_ms=0)
                 await self._interrupted()
+                if durable:
+                    self.sent.append((request.run_id, step.id))
             outcome = blocked or self.outcomes.get(step.api, Succeeded(status=200))
             records[step.id] = StepRecord(
                 step=step.id, api=step.api, outcome=outcome, started_ms=0, duration_ms=0, attempts=0 if blocked else 1
@@ -91,28 +104,36 @@ class FakeExecutor(Fake):
         return PreviewResponse(requests=tuple(_preview(compiled, s) for s in compiled.plan.steps if s.id in shown))
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Note the wish. Raises NotFound for a run that was never asked for."""
+        """Have no further step of a durable run started. Raises NotFound."""
         await self._arrive("cancel", CREDENTIALS_TIMEOUT_S)
-        self._known(run_id)
+        request, records = self._known(run_id)
+        if len(records) == len(request.compiled.plan.steps):
+            return _state(request, records)
         self.cancelled.append(run_id)
-        return ExecutionState(run_id=run_id, status="cancelled")
+        return ExecutionState(run_id=run_id, status="running")
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
-        """Settle one of ``doubts``: by script, the API's outcome is then what the request says."""
+        """Settle a step in doubt. With the last one, the steps that it had kept from running may run."""
         await self._arrive("resolve", CREDENTIALS_TIMEOUT_S)
-        asked = self._known(run_id)
-        open_doubts = self.doubts.get(run_id, ())
-        if not any(doubt.step == step for doubt in open_doubts):
+        asked, records = self._known(run_id)
+        record = records.get(step)
+        if asked.compiled.plan.step(step) is None:
+            raise NotFound(f"Run {run_id} has no step {step}.")
+        if record is None or not isinstance(record.outcome, InDoubt):
             raise Conflict(f"Step {step} of run {run_id} is not in doubt.")
-        self.doubts[run_id] = tuple(doubt for doubt in open_doubts if doubt.step != step)
         self.resolved.append((run_id, step, request))
-        api = next(s.api for s in asked.compiled.plan.steps if s.id == step)
+        del records[step]
         if request.outcome == "failed":
-            self.outcomes[api] = Failed(reason="upstream_error", message=request.message)
-        else:
-            self.outcomes[api] = Succeeded(value=request.value)
-        status = "in_doubt" if self.doubts[run_id] else "running"
-        return ExecutionState.model_validate({"run_id": run_id, "status": status, "doubts": self.doubts[run_id]})
+            outcome: StepOutcome = Failed(reason="upstream_error", message=request.message)
+            records[step] = record.model_copy(update={"outcome": outcome})
+        elif request.outcome == "succeeded":
+            records[step] = record.model_copy(update={"outcome": Succeeded(value=request.value)})
+        doubts = doubts_of(records.values())
+        if not doubts:
+            for waiting in [r.step for r in records.values() if isinstance(r.outcome, Skipped)]:
+                del records[waiting]
+        status = "in_doubt" if doubts else "running"
+        return ExecutionState.model_validate({"run_id": run_id, "status": status, "doubts": doubts})
 
     async def value(self, value_id: str) -> JsonValue:
         """One of ``values``. Raises NotFound."""
@@ -121,11 +142,10 @@ class FakeExecutor(Fake):
             raise NotFound(f"There is no value {value_id}.")
         return self.values[value_id]
 
-    def _known(self, run_id: str) -> ExecuteRequest:
-        found = next((request for request in self.requests if request.run_id == run_id), None)
-        if found is None:
-            raise NotFound(f"There is no execution {run_id}.")
-        return found
+    def _known(self, run_id: str) -> tuple[ExecuteRequest, dict[str, StepRecord]]:
+        if run_id not in self._ledger:
+            raise NotFound(f"There is no durable execution {run_id}.")
+        return next(request for request in self.requests if request.run_id == run_id), self._ledger[run_id]
 
     async def _interrupted(self) -> None:
         if self.gate is not None:
@@ -133,13 +153,20 @@ class FakeExecutor(Fake):
         if self.breaks:
             raise ServiceUnavailable(f"{self.service} does not answer.", service=self.service)
 
-    def _blocked(self, step: Step, records: dict[str, StepRecord]) -> Skipped | None:
+    def _blocked(self, step: Step, records: dict[str, StepRecord], run_id: str) -> Skipped | None:
         """The outcome of a step that cannot run, naming the step at the root of the trouble."""
+        if run_id in self.cancelled:
+            return Skipped(because=_CANCELLED)
         for before in sorted(dependencies(step)):
             outcome = records[before].outcome
             if not isinstance(outcome, Succeeded):
                 return Skipped(because=outcome.because if isinstance(outcome, Skipped) else before)
         return None
+
+
+def _state(request: ExecuteRequest, records: dict[str, StepRecord]) -> ExecutionState:
+    status = _finished(request, records).status
+    return ExecutionState(run_id=request.run_id, status=status, doubts=doubts_of(records.values()))
 
 
 def _finished(request: ExecuteRequest, records: dict[str, StepRecord]) -> ExecutionFinished:
@@ -156,9 +183,10 @@ def _finished(request: ExecuteRequest, records: dict[str, StepRecord]) -> Execut
         else:
             values.append(AnswerValue(name=output.name, value=value, step=output.value.step, path=output.value.path))
     doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
+    stopped = any(isinstance(outcome, Skipped) and outcome.because == _CANCELLED for outcome in outcomes)
     failed = bool(problems) or any(isinstance(outcome, Failed) for outcome in outcomes)
     return ExecutionFinished(
-        status="in_doubt" if doubtful else "failed" if failed else "succeeded",
+        status="in_doubt" if doubtful else "cancelled" if stopped else "failed" if failed else "succeeded",
         records=tuple(records.values()),
         answer=tuple(values),
         problem="; ".join(problems),

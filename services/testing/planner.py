@@ -77,11 +77,11 @@ class FakePlanner(Fake):
 def prove(plan: Plan, apis: Iterable[Api], policy: Policy | None = None) -> CompileResponse:
     """A proof of names only: APIs and their arguments exist, none that is required is missing, there is an answer.
 
-    Of the policy it knows what is to be done with mutating calls; it knows no types, patterns or credentials.
+    What the policy says of a call, it heeds; it knows no types and no credentials.
     """
     known = {api.id: api for api in apis}
-    mutations = (policy or Policy()).mutating
-    found = [finding for step in plan.steps for finding in _findings(step, known, mutations)]
+    policy = policy or Policy()
+    found = [finding for step in plan.steps for finding in _findings(step, known, policy)]
     if not plan.answer:
         message = "the plan does not say what answers the request"
         found.append(Diagnostic(code=DiagnosticCode.MISSING_ANSWER, message=message))
@@ -94,17 +94,17 @@ def prove(plan: Plan, apis: Iterable[Api], policy: Policy | None = None) -> Comp
         stages=_stages(plan),
         api_hashes={api.id: api.content_hash for api in used.values()},
         mutating=mutating,
-        approvals=mutating if mutations is Decision.ASK else (),
+        approvals=tuple(step.id for step in plan.steps if policy.decide(used[step.api]) is Decision.ASK),
     )
     return CompileResponse(compiled=CompiledPlan(plan=plan, apis=used, proof=proof))
 
 
-def _findings(step: Step, known: dict[str, Api], mutations: Decision) -> Iterable[Diagnostic]:
+def _findings(step: Step, known: dict[str, Api], policy: Policy) -> Iterable[Diagnostic]:
     api = known.get(step.api)
     if api is None:
         yield Diagnostic(code=DiagnosticCode.UNKNOWN_API, step=step.id, message=f"there is no API {step.api}")
         return
-    if api.mutating and mutations is Decision.DENY:
+    if policy.decide(api) is Decision.DENY:
         yield Diagnostic(code=DiagnosticCode.DENIED, step=step.id, message=f"{step.api} may not be called")
     for name in step.arguments:
         if api.parameter(name) is None:

@@ -1,6 +1,7 @@
 """A gateway in front of fakes, and the small world it is asked about."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from gateway.settings import GatewaySettings
 from services.clients import GatewayClient, InProcessTransport, open_http
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
-from services.contracts.run import SolveOptions, SolveRequest, Succeeded
+from services.contracts.run import Run, RunStatus, SolveOptions, SolveRequest, Succeeded
 from services.testing import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 
@@ -88,6 +89,25 @@ class Gateway:
     fakes: Fakes
     client: GatewayClient
     http: httpx2.AsyncClient
+
+    def as_principal(self, token: str) -> GatewayClient:
+        """A client that sends this token. It holds no connection, so it needs no closing."""
+        return GatewayClient(open_http("http://gateway", InProcessTransport(self.app)), token)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something is the case. Raises TimeoutError after a time that no healthy run needs."""
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+
+
+async def ended(client: GatewayClient, run_id: str) -> Run:
+    """The run once it is not under way any more."""
+    async with asyncio.timeout(20):
+        while (run := await client.run(run_id)).status in (RunStatus.PLANNING, RunStatus.RUNNING):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        return run
 
 
 @asynccontextmanager

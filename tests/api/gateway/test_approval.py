@@ -1,12 +1,25 @@
 """Approvals: bound to one plan, given once, proved again."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from services.contracts.run import Run, RunStatus
 from services.errors import Conflict, NotFound, ServiceUnavailable, ValidationFailed
-from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOK, BOOKING, NESTED, Gateway, ask, world_api
+from tests.support.gateways import (
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    BOOK,
+    BOOKING,
+    NESTED,
+    Gateway,
+    ask,
+    ended,
+    open_gateway,
+    until,
+    world_api,
+)
 
 
 @pytest.fixture
@@ -70,13 +83,75 @@ async def test_a_peer_that_is_down_leaves_the_run_waiting(gateway: Gateway, wait
     assert (await gateway.client.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
 
 
-async def test_an_executor_that_dies_ends_the_run(gateway: Gateway, waiting: Run) -> None:
+async def test_an_executor_that_dies_is_asked_again_and_the_plan_is_run_once(gateway: Gateway, waiting: Run) -> None:
     gateway.fakes.executor.breaks = True
-    with pytest.raises(ServiceUnavailable, match="executor_svc"):
+    approving = asyncio.create_task(gateway.client.approve(waiting.id, BOOKING.id))
+    await until(lambda: len(gateway.fakes.executor.requests) > 1)
+    gateway.fakes.executor.breaks = False
+    assert (await approving).status is RunStatus.SUCCEEDED
+    assert gateway.fakes.executor.sent == [(waiting.id, "var1")]
+    assert {request.approved for request in gateway.fakes.executor.requests} == {BOOKING.id}
+
+
+async def test_who_approved_is_in_the_record(tmp_path: Path) -> None:
+    people = ({"name": "shop", "tenant": "t1", "token": "a"}, {"name": "desk", "tenant": "t1", "token": "b"})
+    async with open_gateway(tmp_path, principals=people) as gateway:
+        shop, desk = gateway.as_principal("a"), gateway.as_principal("b")
+        run = await shop.solve(ask(ASK_ROOM))
+        approved = await desk.approve(run.id, BOOKING.id, on_behalf_of="Ada")
+        assert run.approval is None
+        assert approved.approval is not None
+        assert (approved.approval.plan_id, approved.approval.approver) == (BOOKING.id, "desk")
+        assert approved.approval.on_behalf_of == "Ada"
+        assert run.created_at <= approved.approval.at
+        assert (await shop.run(run.id)).approval == approved.approval
+
+
+async def test_a_waiting_run_shows_what_would_go_out(waiting: Run) -> None:
+    (shown,) = waiting.previews
+    assert (shown.step, shown.request.method, shown.request.url) == ("var1", "POST", "http://world.example/bookRoom")
+    assert shown.request.body == {"room": "blue"}
+    assert shown.complete
+
+
+async def test_requests_that_are_not_those_that_were_shown_need_another_look(gateway: Gateway, waiting: Run) -> None:
+    await gateway.fakes.retriever.update(BOOK.model_copy(update={"server": "http://elsewhere.example"}))
+    with pytest.raises(Conflict, match="not those that were shown"):
         await gateway.client.approve(waiting.id, BOOKING.id)
-    assert (await gateway.client.run(waiting.id)).status is RunStatus.IN_DOUBT
-    with pytest.raises(Conflict):  # whatever it did is done: it is not sent again
-        await gateway.client.approve(waiting.id, BOOKING.id)
+    assert "execute" not in gateway.fakes.executor.calls
+    again = await gateway.client.run(waiting.id)
+    assert again.status is RunStatus.NEEDS_APPROVAL
+    assert [shown.request.url for shown in again.previews] == ["http://elsewhere.example/bookRoom"]
+    assert (await gateway.client.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_an_api_that_changed_in_what_is_not_sent_needs_no_other_look(gateway: Gateway, waiting: Run) -> None:
+    await gateway.fakes.retriever.update(BOOK.model_copy(update={"summary": "Books a room"}))
+    assert (await gateway.client.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_without_waiting_the_run_is_found_under_its_address(gateway: Gateway, waiting: Run) -> None:
+    gateway.fakes.executor.gate = asyncio.Event()
+    response = await gateway.http.post(f"/runs/{waiting.id}:approve", json={"plan_id": BOOKING.id, "wait": False})
+    assert (response.status_code, response.json()["status"]) == (202, "running")
+    assert response.headers["location"] == f"/runs/{waiting.id}"
+    gateway.fakes.executor.gate.set()
+    assert (await ended(gateway.client, waiting.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_the_operators_rules_are_asked_again(tmp_path: Path) -> None:
+    rules = ({"decision": "ask", "api": "world.*", "tenant": "default"}, {"decision": "deny", "method": "DELETE"})
+    async with open_gateway(tmp_path, policy_rules=rules) as gateway:
+        run = await gateway.client.solve(ask(ASK_ROOM))
+        asked = gateway.fakes.planner.requests[0].policy
+        assert [rule.decision for rule in asked.rules] == ["ask", "deny"]
+        assert asked.tenant == "default"
+    strict = ({"decision": "deny", "api": "world.book*"},)
+    async with open_gateway(tmp_path, policy_rules=strict) as gateway:
+        with pytest.raises(ValidationFailed, match="does not hold") as caught:
+            await gateway.client.approve(run.id, BOOKING.id)
+        assert [e["code"] for e in caught.value.extensions["errors"]] == ["denied"]
+        assert (await gateway.client.run(run.id)).status is RunStatus.NEEDS_APPROVAL
 
 
 @pytest.mark.parametrize("plan_id", ["", "x", "0" * 65])

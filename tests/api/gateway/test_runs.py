@@ -152,7 +152,9 @@ def take_away(folder: Path) -> None:
 
 async def test_a_database_that_goes_away_is_named(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as gateway:
-        await gateway.app.state.service.runs._engine.dispose()
+        store = gateway.app.state.service._store
+        store._transactions._sync.dispose()
+        await store._engine.dispose()
         take_away(tmp_path)
         response = await gateway.http.post("/solve", json={"query": ASK_HOLIDAYS})
         assert (response.status_code, response.json()["service"]) == (503, "sqlite")

@@ -17,7 +17,19 @@ from services.errors import (
     ServiceUnavailable,
     ValidationFailed,
 )
-from tests.support.gateways import ASK_BUG, ASK_HOLIDAYS, ASK_ROOM, FIND, HOLIDAYS, NESTED, Gateway, ask, open_gateway
+from tests.support.gateways import (
+    ASK_BUG,
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    FIND,
+    HOLIDAYS,
+    NESTED,
+    Gateway,
+    ask,
+    ended,
+    open_gateway,
+    until,
+)
 
 
 async def last_run(gateway: Gateway) -> Run:
@@ -73,14 +85,6 @@ async def test_an_answer_that_is_not_there_is_explained(gateway: Gateway) -> Non
 async def test_a_call_in_doubt(gateway: Gateway) -> None:
     gateway.fakes.executor.outcomes[FIND.id] = InDoubt(message="no answer")
     assert (await gateway.client.solve(ask(ASK_HOLIDAYS))).status is RunStatus.IN_DOUBT
-
-
-async def test_an_executor_that_dies_leaves_what_may_have_changed_something_in_doubt(gateway: Gateway) -> None:
-    gateway.fakes.executor.breaks = True
-    for query, status in ((ASK_ROOM, RunStatus.IN_DOUBT), (ASK_HOLIDAYS, RunStatus.FAILED)):
-        with pytest.raises(ServiceUnavailable):
-            await gateway.client.solve(ask(query, mutations="allow"))
-        assert (await last_run(gateway)).status is status
 
 
 async def test_nothing_fits(gateway: Gateway) -> None:
@@ -141,8 +145,8 @@ async def test_a_peer_that_is_down_is_named_and_the_run_kept(gateway: Gateway, p
     getattr(gateway.fakes, peer).down = True
     with pytest.raises(ServiceUnavailable) as caught:
         await gateway.client.solve(ask(ASK_HOLIDAYS))
-    assert caught.value.extensions == {"service": NAMES[peer]}
     run = await last_run(gateway)
+    assert caught.value.extensions == {"service": NAMES[peer], "run_id": run.id}
     assert run.status is RunStatus.FAILED
     assert run.problem is not None
     assert run.problem.type == "urn:nestor:problem:service-unavailable"
@@ -175,11 +179,49 @@ async def test_a_deadline_can_pass_between_two_peers(gateway: Gateway) -> None:
         await gateway.client.solve(ask(ASK_HOLIDAYS, deadline_ms=100))
 
 
-async def test_an_executor_that_dies_in_the_middle(gateway: Gateway) -> None:
+async def test_reads_are_run_again_until_the_deadline(gateway: Gateway) -> None:
     gateway.fakes.executor.breaks = True
-    with pytest.raises(ServiceUnavailable, match="executor_svc"):
-        await gateway.client.solve(ask(ASK_HOLIDAYS))
-    assert (await last_run(gateway)).status is RunStatus.FAILED
+    with pytest.raises(ServiceUnavailable, match="executor_svc") as caught:
+        await gateway.client.solve(ask(ASK_HOLIDAYS, deadline_ms=400))
+    run = await last_run(gateway)
+    assert (run.status, caught.value.extensions["run_id"]) == (RunStatus.FAILED, run.id)
+    assert len(gateway.fakes.executor.requests) > 1
+    solving = asyncio.create_task(gateway.client.solve(ask(ASK_HOLIDAYS)))
+    before = len(gateway.fakes.executor.requests)
+    await until(lambda: len(gateway.fakes.executor.requests) > before)
+    gateway.fakes.executor.breaks = False
+    assert (await solving).status is RunStatus.SUCCEEDED
+
+
+async def test_a_caller_is_answered_at_the_deadline_while_a_run_that_may_change_something_goes_on(
+    gateway: Gateway,
+) -> None:
+    executor = gateway.fakes.executor
+    executor.breaks = True
+    with pytest.raises(ServiceUnavailable, match="The run goes on") as caught:
+        await gateway.client.solve(ask(ASK_ROOM, mutations="allow", deadline_ms=300))
+    run_id = caught.value.extensions["run_id"]
+    assert caught.value.extensions["service"] == "executor_svc"
+    assert (await gateway.client.run(run_id)).status is RunStatus.RUNNING
+    executor.breaks = False
+    run = await ended(gateway.client, run_id)
+    assert (run.status, run.answer.text, executor.sent) == (RunStatus.SUCCEEDED, "booking: bkg_1", [(run_id, "var1")])
+
+
+async def test_what_the_executor_had_not_begun_by_the_deadline_is_not_begun_after_it(gateway: Gateway) -> None:
+    executor = gateway.fakes.executor
+    gateway.fakes.planner.delay_s = 0.2
+    solving = asyncio.create_task(gateway.client.solve(ask(ASK_ROOM, mutations="allow", deadline_ms=600)))
+    await until(lambda: "plan" in gateway.fakes.planner.calls)
+    executor.down = True
+    with pytest.raises(ServiceUnavailable, match="executor_svc") as caught:
+        await solving
+    executor.down = False
+    run = await ended(gateway.client, caught.value.extensions["run_id"])
+    assert run.status is RunStatus.FAILED
+    assert run.problem is not None
+    assert "nothing was sent" in run.problem.detail
+    assert executor.sent == []
 
 
 @pytest.mark.parametrize("bug", [RuntimeError("secret detail"), KeyError("x"), ValueError(), AssertionError()])

@@ -23,7 +23,9 @@ from tests.support.gateways import (
     Fakes,
     Gateway,
     ask,
+    ended,
     open_gateway,
+    until,
 )
 
 
@@ -35,7 +37,7 @@ async def finished(gateway: Gateway) -> Run:
     """The only run, once it is in a final state."""
     for _ in range(500):
         runs = (await gateway.client.runs()).runs
-        if runs and runs[0].status not in (RunStatus.RUNNING, RunStatus.PLANNED):
+        if runs and runs[0].status not in (RunStatus.RUNNING, RunStatus.PLANNING):
             return await gateway.client.run(runs[0].id)
         await asyncio.sleep(0.01)
     raise AssertionError("the run did not end")
@@ -69,7 +71,7 @@ async def test_a_problem_is_in_the_last_event(gateway: Gateway) -> None:
     gateway.fakes.planner.answers[ASK_BUG] = RuntimeError("secret detail")
     (bug,) = await follow(gateway, ASK_BUG)
     gateway.fakes.executor.breaks = True
-    *_, started, broken = await follow(gateway, ASK_HOLIDAYS)
+    *_, started, broken = [e async for e in gateway.client.solve_events(ask(ASK_HOLIDAYS, deadline_ms=300))]
     gateway.fakes.retriever.down = True
     (down,) = await follow(gateway, ASK_HOLIDAYS)
     found = [event.run.problem for event in (bug, broken, down) if isinstance(event, RunFinished)]
@@ -119,22 +121,25 @@ async def test_a_client_that_goes_away_does_not_take_its_run_with_it(gateway: Ga
     assert run.answer.values
 
 
+@pytest.mark.parametrize("query", [ASK_HOLIDAYS, ASK_ROOM])
 @pytest.mark.parametrize("at", ["planner", "executor"])
-async def test_a_gateway_that_stops_ends_its_runs_and_says_so(tmp_path: Path, at: str) -> None:
+async def test_a_gateway_that_stops_leaves_its_runs_to_the_next_one(tmp_path: Path, at: str, query: str) -> None:
     fakes = Fakes()
     fakes.executor.gate = asyncio.Event()
     fakes.planner.delay_s = 20 if at == "planner" else 0
     calls = fakes.planner.calls if at == "planner" else fakes.executor.calls
     async with open_gateway(tmp_path, fakes, shutdown_grace_s=0) as gateway:
-        task = asyncio.create_task(gateway.http.post("/solve:stream", json={"query": ASK_HOLIDAYS}))
-        for _ in range(500):
-            if calls and calls[-1] in ("plan", "execute"):
-                break
-            await asyncio.sleep(0.01)
-    await asyncio.gather(task, return_exceptions=True)
-    async with open_gateway(tmp_path) as again:
-        (run,) = (await again.client.runs()).runs
-        assert run.status is RunStatus.CANCELLED
+        body = {"query": query, "options": {"mutations": "allow"}}
+        solving = asyncio.create_task(gateway.http.post("/solve", json=body))
+        await until(lambda: bool(calls) and calls[-1] in ("plan", "execute"))
+    problem = (await solving).json()
+    assert (problem["status"], problem["service"]) == (503, "gateway")
+    fakes.planner.delay_s, fakes.executor.gate = 0, None
+    async with open_gateway(tmp_path, fakes) as again:
+        run = await ended(again.client, problem["run_id"])
+        assert run.status is RunStatus.SUCCEEDED
+        assert "nestor_runs_recovered_total 1.0" in (await again.http.get("/metrics")).text
+    assert fakes.executor.sent == ([(run.id, "var1")] if query == ASK_ROOM else [])
 
 
 async def test_runs_under_way_may_finish_when_the_gateway_stops(tmp_path: Path) -> None:

@@ -1,34 +1,180 @@
-"""The store of runs: one writer wins, ids sort by time."""
+"""The store of runs: one writer wins, former owners are refused, ids sort by time."""
 
 import asyncio
+import importlib.resources
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from gateway.storage import RunStore, new_run_id
-from services.contracts.run import Run, RunStatus
-from services.storage.engine import create_engine
+from gateway.live import closing_event
+from gateway.storage import MEMBERS, Fenced, Identity, RunStore, Ticket, new_run_id
+from gateway.tables import RUNS
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import Run, RunEvent, RunFinished, RunPlanned, RunStatus, SolveRequest
+from services.storage.engine import create_engine, write
+from services.storage.members import Membership
 from services.storage.migrate import migrate
+from services.testing import prove
+from tests.support.gateways import BOOK, BOOKING
+
+REQUEST = SolveRequest(query="Book a room")
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-async def test_a_state_is_claimed_once_also_by_several_gateways(
-    database: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def compiled_booking() -> CompiledPlan:
+    compiled = prove(BOOKING, [BOOK]).compiled
+    assert compiled is not None
+    return compiled
+
+
+def a_run(status: RunStatus = RunStatus.PLANNING) -> Run:
+    return Run(id=new_run_id(), status=status, query="q", created_at=datetime.now(UTC))
+
+
+def finished(run: Run, number: int) -> RunEvent:
+    return RunEvent(id=number, event=RunFinished(run=run))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[list[RunStore]]:
+    """Three processes' stores of one database."""
     url = f"sqlite+aiosqlite:///{tmp_path}/runs.db"
-    if database == "postgresql":
+    if request.param == "postgresql":
         url = request.getfixturevalue("postgres_url")
     engines = [create_engine(url) for _ in range(3)]
     await migrate(engines[0], "gateway")
     stores = [RunStore(engine) for engine in engines]
-    run = Run(id=new_run_id(), status=RunStatus.NEEDS_APPROVAL, query="q", created_at=datetime.now(UTC))
-    await stores[0].insert(run)
-    running = run.model_copy(update={"status": RunStatus.RUNNING})
-    claims = await asyncio.gather(*(store.claim(running, RunStatus.NEEDS_APPROVAL) for store in stores * 3))
+    yield stores
+    for store, engine in zip(stores, engines, strict=True):
+        store.close()
+        await engine.dispose()
+
+
+async def test_a_state_is_claimed_once_also_by_several_gateways(stores: list[RunStore]) -> None:
+    run = a_run(RunStatus.NEEDS_APPROVAL)
+    await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    seen = await stores[1].stored(run.id, "default")
+    running, compiled = run.model_copy(update={"status": RunStatus.RUNNING}), compiled_booking()
+    claims = await asyncio.gather(
+        *(store.replace(seen, running, ticket=Ticket(run.id, "b", 1), compiled=compiled) for store in stores * 3)
+    )
     assert sorted(claims) == [False] * 8 + [True]
-    assert (await stores[1].get(run.id)).status is RunStatus.RUNNING
-    for engine in engines:
+    stored = await stores[2].stored(run.id, "default")
+    assert (stored.run, stored.epoch, stored.compiled) == (running, 1, compiled)
+    assert (await stores[2].get(run.id, "default")).status is RunStatus.RUNNING
+
+
+async def test_of_one_key_there_is_one_run_for_each_tenant(stores: list[RunStore]) -> None:
+    async def insert(store: RunStore, tenant: str) -> str:
+        run = a_run().model_copy(update={"tenant": tenant})
+        there = await store.insert(Ticket(run.id, "a", 0), run, REQUEST, Identity("key", "print"))
+        return there or run.id
+
+    made = await asyncio.gather(*(insert(store, tenant) for store in stores * 3 for tenant in ("t1", "t2")))
+    assert len(set(made)) == 2
+    assert len(set(made[::2])) == len(set(made[1::2])) == 1
+    assert (await stores[0].stored(made[0], "t1")).fingerprint == "print"
+
+
+async def test_a_former_owner_can_write_nothing_any_more(stores: list[RunStore]) -> None:
+    run, compiled = a_run(), compiled_booking()
+    former = Ticket(run.id, "dead", 0)
+    await stores[0].insert(former, run, REQUEST, None)
+    living = Membership(stores[1]._engine, MEMBERS, lease_s=60)
+    await living.beat()
+    (taken,) = await stores[1].take_over(living, {}, 10)
+    assert (taken.run, taken.epoch, taken.takeovers, taken.request) == (run, 1, 1, REQUEST)
+    with pytest.raises(Fenced):
+        await stores[0].begin(former, run, compiled)
+    failed = run.model_copy(update={"status": RunStatus.FAILED})
+    with pytest.raises(Fenced):
+        await stores[0].conclude(former, failed, [finished(failed, 1)])
+    assert await stores[0].events(run.id, 0) == []
+    running = run.model_copy(update={"status": RunStatus.RUNNING})
+    now = Ticket(run.id, living.id, 1)
+    await stores[1].begin(now, running, compiled)
+    assert (await stores[0].stored(run.id, "default")).compiled == compiled
+    done = run.model_copy(update={"status": RunStatus.SUCCEEDED})
+    await stores[1].conclude(now, done, [finished(done, 1_000_001)])
+    stored = await stores[0].stored(run.id, "default")
+    assert (stored.run, stored.compiled) == (done, None)
+    assert await stores[0].events(run.id, 0) == [finished(done, 1_000_001)]
+
+
+async def test_of_several_reapers_one_takes_a_run_over(stores: list[RunStore]) -> None:
+    runs = [a_run() for _ in range(20)]
+    for run in runs:
+        await stores[0].insert(Ticket(run.id, "dead", 0), run, REQUEST, None)
+    members = [Membership(store._engine, MEMBERS, lease_s=60) for store in stores]
+    for member in members:
+        await member.beat()
+    found: list[str] = []
+    for _ in range(4):
+        for taken in await asyncio.gather(
+            *(store.take_over(m, {run.id for run in runs}, 7) for store, m in zip(stores, members, strict=True))
+        ):
+            assert taken == []  # every process is working on them, as far as it knows
+    for _ in range(4):
+        rounds = (store.take_over(m, found, 7) for store, m in zip(stores, members, strict=True))
+        found += [stored.run.id for taken in await asyncio.gather(*rounds) for stored in taken]
+    assert sorted(found) == sorted(run.id for run in runs)
+
+
+async def test_a_run_that_this_version_cannot_read_keeps_no_other_from_being_taken_over(stores: list[RunStore]) -> None:
+    odd, older, good = a_run(), a_run(), a_run()
+    for run in (odd, older, good):
+        await stores[0].insert(Ticket(run.id, "dead", 0), run, REQUEST, None)
+    async with write(stores[0]._engine) as connection:
+        await connection.execute(RUNS.update().where(RUNS.c.id == odd.id).values(document='{"id": 1}'))
+        await connection.execute(RUNS.update().where(RUNS.c.id == older.id).values(request='{"words": "x"}'))
+    living = Membership(stores[1]._engine, MEMBERS, lease_s=60)
+    await living.beat()
+    taken = {stored.run.id: stored.request for stored in await stores[1].take_over(living, {}, 10)}
+    assert taken == {older.id: None, good.id: REQUEST}
+
+
+async def test_events_are_kept_once_and_come_in_order(stores: list[RunStore]) -> None:
+    run = a_run()
+    events = [RunEvent(id=n, event=RunPlanned(run=run)) for n in (1, 2, 3, 1_000_001)]
+    await asyncio.gather(*(store.append([(run.id, event) for event in events[:3]]) for store in stores))
+    await stores[0].append([(run.id, events[3]), ("other", events[0])])
+    assert await stores[1].events(run.id, 0) == events
+    assert await stores[1].events(run.id, 1, upto=3) == events[1:3]
+    assert await stores[1].events(run.id, 1, limit=1) == events[1:2]
+    assert await stores[1].events(run.id, 1_000_001) == []
+    assert closing_event(1, run).id > 1_000_001
+
+
+async def test_a_run_of_the_version_before_can_be_read(tmp_path: Path, postgres_url: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    for url in (f"sqlite+aiosqlite:///{tmp_path}/old.db", postgres_url):
+        engine = create_engine(url)
+
+        def first(connection: sa.Connection) -> None:
+            config = Config()
+            config.set_main_option("script_location", str(importlib.resources.files("gateway") / "migrations"))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "0001")
+
+        old = a_run(RunStatus.SUCCEEDED)
+        async with engine.begin() as connection:
+            await connection.run_sync(first)
+            columns = "id, status, query, created_at, total_ms, document"
+            await connection.execute(
+                sa.text(f"INSERT INTO runs ({columns}) VALUES (:id, 'succeeded', 'q', :at, 1, :document)").bindparams(
+                    sa.bindparam("at", type_=sa.DateTime(timezone=True))
+                ),
+                {"id": old.id, "at": old.created_at, "document": old.model_dump_json(exclude={"tenant"})},
+            )
+        await migrate(engine, "gateway")
+        store = RunStore(engine)
+        stored = await store.stored(old.id, "default")
+        assert (stored.run, stored.epoch, stored.request) == (old, 0, None)
+        store.close()
         await engine.dispose()
 
 

@@ -1,0 +1,39 @@
+"""What an approval is worth: the plan must hold now, and send the requests that were shown."""
+
+import asyncio
+
+from gateway.peers import Peers
+from services.contracts.plan import Plan
+from services.contracts.planning import CompiledPlan, CompileRequest, Policy
+from services.contracts.run import Run
+from services.errors import NotFound, ValidationFailed
+
+
+async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
+    """The plan, proved against the APIs and the policy as they are now. Raises ValidationFailed."""
+    ids = dict.fromkeys(step.api for step in plan.steps)
+    try:
+        apis, credentials = await asyncio.gather(
+            asyncio.gather(*(peers.retriever.get(api_id) for api_id in ids)), peers.executor.credentials()
+        )
+    except NotFound as error:
+        raise ValidationFailed(f"The plan does not hold any more: {error.detail}") from error
+    ask = CompileRequest(plan=plan, apis=tuple(apis), policy=policy, credentials=credentials.secrets)
+    answer = await peers.planner.compile(ask)
+    if answer.compiled is None or answer.compiled.plan.id != plan.id:
+        raise ValidationFailed(
+            "The plan does not hold against the APIs as they are now.",
+            errors=[d.model_dump(mode="json") for d in answer.diagnostics],
+        )
+    return answer.compiled
+
+
+async def refreshed(peers: Peers, run: Run, compiled: CompiledPlan) -> Run | None:
+    """The run with its requests as they would go out now, where an API has changed them; else None."""
+    proof = run.proof
+    if proof is not None and proof.api_hashes == compiled.proof.api_hashes:
+        return None
+    shown = await peers.executor.preview(compiled)
+    if shown.requests == run.previews:
+        return None
+    return run.model_copy(update={"previews": shown.requests, "proof": compiled.proof})

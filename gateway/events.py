@@ -1,0 +1,102 @@
+"""What happens in runs: written down in batches, and followed from memory or, in other processes, from the table."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Final, TypeVar
+
+from gateway.live import HEARTBEAT_S, Live
+from gateway.storage import UNDER_WAY, RunStore
+from services.contracts.run import RunEvent
+from services.errors import ServiceError
+from services.telemetry import get_logger
+
+T = TypeVar("T")
+_log = get_logger(__name__)
+_WRITE_EVERY_S: Final = 0.2
+_POLL_S: Final = 0.25
+_PATIENCE_S: Final = 1.0
+
+
+class Events:
+    """The events of all runs; ``lives`` are those of this process."""
+
+    def __init__(self, store: RunStore, lives: Mapping[str, Live]) -> None:
+        self._store, self._lives = store, lives
+        self._closed = False
+
+    async def write_forever(self) -> None:
+        """Store new events every fifth of a second. What cannot be stored now is stored later."""
+        while True:
+            await asyncio.sleep(_WRITE_EVERY_S)
+            await self.write()
+
+    async def write(self) -> None:
+        """Store the new events of all runs of this process, in one transaction."""
+        new = [(live, live.unwritten()) for live in self._lives.values()]
+        rows = [(live.run.id, event) for live, events in new for event in events]
+        if not rows:
+            return
+        try:
+            await self._store.append(rows)
+        except ServiceError as error:
+            _log.warning("events cannot be written", events=len(rows), why=error.detail)
+            return
+        for live, events in new:
+            live.journaled += len(events)
+
+    def close(self) -> None:
+        """End all streams at their next event: this process stops."""
+        self._closed = True
+
+    async def follow(self, run_id: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
+        """The events with a higher number than ``after``, until the run ends; None where nothing happens for a while.
+
+        Whichever process works on the run, and if it changes meanwhile. The run must be there.
+        """
+        quiet_s = 0.0
+        while not self._closed:
+            live = self._lives.get(run_id)
+            if live is not None:
+                async with aclosing(self._of_live(live, after)) as events:
+                    async for event in events:
+                        after = after if event is None else event.id
+                        yield event
+                if live.finished:
+                    return
+            # Asked first: a run that has ended has all its events in the table.
+            under_way = await _patiently(partial(self._store.status, run_id)) in UNDER_WAY
+            page = await _patiently(partial(self._store.events, run_id, after))
+            for stored in page:
+                after = stored.id
+                yield stored
+            if not page and not under_way:
+                return
+            if not page:
+                await asyncio.sleep(_POLL_S)
+                quiet_s += _POLL_S
+                if quiet_s >= HEARTBEAT_S:
+                    quiet_s = 0.0
+                    yield None
+
+    async def _of_live(self, live: Live, after: int) -> AsyncGenerator[RunEvent | None, None]:
+        """What former owners have stored, then what this process knows."""
+        earlier = partial(self._store.events, live.run.id, upto=live.base)
+        while after < live.base and (page := await _patiently(partial(earlier, after))):
+            for stored in page:
+                after = stored.id
+                yield stored
+        async with aclosing(live.follow(after)) as events:
+            async for event in events:
+                yield event
+
+
+async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask again until the database answers: a stream outlives its absence."""
+    while True:
+        try:
+            return await ask()
+        except ServiceError as error:
+            _log.warning("events cannot be read", why=error.detail)
+        await asyncio.sleep(_PATIENCE_S)

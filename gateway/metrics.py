@@ -1,0 +1,32 @@
+"""What the gateway counts."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from services.contracts.run import Run
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class GatewayMetrics:
+    """Counters, gauges and histograms of runs, in the app's own registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.active = Gauge("nestor_runs_active", "Runs under way in this process.", registry=registry)
+        self.recovered = Counter(
+            "nestor_runs_recovered", "Runs taken over from a process that stopped.", registry=registry
+        )
+        self.followers = Gauge("nestor_run_followers", "Streams of run events that are open.", registry=registry)
+        self._runs = Counter("nestor_runs_total", "Runs by final status.", ["status"], registry=registry)
+        self._parts = Histogram(
+            "nestor_solve_part_seconds",
+            "Seconds spent in each part of a request.",
+            ["part"],
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+
+    def ended(self, run: Run) -> None:
+        """Count a run that has reached a final state."""
+        self._runs.labels(run.status.value).inc()
+        for part, ms in run.timings.model_dump().items():
+            self._parts.labels(part.removesuffix("_ms")).observe(ms / 1000)

@@ -1,0 +1,248 @@
+"""The runs of this process, each in a task of its own from its acceptance to its end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from gateway.execution import CalledOff, carry_out, is_durable, pauses
+from gateway.live import Live
+from gateway.metrics import GatewayMetrics
+from gateway.peers import Peers
+from gateway.settings import GatewaySettings
+from gateway.solve import Clock, answer, plan, preview
+from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
+from services.contracts.planning import CompiledPlan, Decision, Policy
+from services.contracts.run import Run, RunFinished, RunPlanned, RunProblem, RunStatus, SolveRequest
+from services.errors import Conflict, InternalError, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
+from services.telemetry import get_logger
+
+RESUMED_DEADLINE_MS: Final = 60_000
+_log = get_logger(__name__)
+
+
+class Runs:
+    """Works on runs. A run goes on whatever becomes of whoever asked for it, and ends in a final state that is stored.
+
+    Attributes:
+        lives: the runs that this process is working on, by id.
+        owner: this process, as its runs are marked.
+    """
+
+    def __init__(
+        self, peers: Peers, store: RunStore, settings: GatewaySettings, metrics: GatewayMetrics, owner: str
+    ) -> None:
+        self._peers, self._store, self._settings, self._metrics = peers, store, settings, metrics
+        self.owner = owner
+        self.lives: dict[str, Live] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    @property
+    def room(self) -> int:
+        """How many more runs may be under way at once."""
+        return 0 if self._closing else self._settings.max_concurrent_runs - len(self.lives)
+
+    def admit(self) -> None:
+        """Raise Overloaded where no further run can be begun, ServiceUnavailable where this process stops."""
+        if self._closing:
+            raise ServiceUnavailable("The gateway is stopping.", service="gateway")
+        if self.room <= 0:
+            raise Overloaded("Too many runs are under way.", retry_after_s=1)
+
+    def policy(self, tenant: str, mutating: Decision = Decision.ASK) -> Policy:
+        """What the operator, and the request where the operator leaves it open, say of calls."""
+        return Policy(
+            mutating=mutating,
+            rules=self._settings.policy_rules,
+            allow=self._settings.policy_allow,
+            deny=self._settings.policy_deny,
+            tenant=tenant,
+        )
+
+    async def begin(self, run: Run, request: SolveRequest, identity: Identity | None) -> Live | str:
+        """Accept a new run; or return the id of the run that the same key made before.
+
+        Raises:
+            Overloaded: too many runs are under way.
+            ServiceUnavailable: the run cannot be stored, so it was not begun.
+        """
+        self.admit()
+        live = Live(Ticket(run.id, self.owner, 0), run, request, Clock(request.options.deadline_ms))
+        there = await self._enter(live, partial(self._store.insert, live.ticket, run, request, identity))
+        return there or live
+
+    async def resume(self, stored: StoredRun, run: Run, compiled: CompiledPlan) -> Live:
+        """Set a run running that waited for a person.
+
+        Raises:
+            Conflict: somebody else did already, or cancelled it.
+            Overloaded: too many runs are under way.
+        """
+        self.admit()
+        live = self._resumed(stored, run, stored.epoch + 1, compiled)
+
+        async def claim() -> str | None:
+            if not await self._store.replace(stored, run, ticket=live.ticket, compiled=compiled):
+                raise Conflict(f"Run {run.id} is not {stored.run.status.value} any more.")
+            return None
+
+        if run.id in self.lives:
+            raise Conflict(f"Run {run.id} is not {stored.run.status.value} any more.")
+        await self._enter(live, claim)
+        return live
+
+    def take_up(self, stored: StoredRun) -> None:
+        """Go on with a run that this process has taken over."""
+        _log.warning("run taken over", run_id=stored.run.id, status=stored.run.status.value, epoch=stored.epoch)
+        self._metrics.recovered.inc()
+        live = self._resumed(stored, stored.run, stored.epoch, stored.compiled)
+        if stored.cancel_requested:
+            live.cancel()
+        self._spawn(live, self._drive(live, stored.takeovers))
+
+    def cancel(self, run_id: str) -> Live | None:
+        """End a run if it is one of this process."""
+        live = self.lives.get(run_id)
+        if live is not None and not live.cancelled:
+            _log.info("run cancelled", run_id=run_id)
+            live.cancel()
+        return live
+
+    def _resumed(self, stored: StoredRun, run: Run, epoch: int, compiled: CompiledPlan | None) -> Live:
+        request = stored.request or SolveRequest(query=run.query)
+        clock = Clock(max(RESUMED_DEADLINE_MS, request.options.deadline_ms))
+        return Live(Ticket(run.id, self.owner, epoch), run, request, clock, compiled)
+
+    async def _enter(self, live: Live, admission: Callable[[], Awaitable[str | None]]) -> str | None:
+        """Store that the run is under way here, and go on with it: in a task, since the caller may go away."""
+        entered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        async def enter() -> None:
+            try:
+                entered.set_result(await admission())
+            except ServiceError as error:
+                entered.set_exception(error)
+            finally:
+                if not entered.done():
+                    entered.set_exception(ServiceUnavailable("The gateway is stopping.", service="gateway"))
+            if entered.exception() is None and entered.result() is None:
+                await self._drive(live)
+
+        self._spawn(live, enter())
+        return await asyncio.shield(entered)
+
+    def _spawn(self, live: Live, work: Coroutine[Any, Any, None]) -> None:
+        self.lives[live.run.id] = live
+        self._metrics.active.inc()
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._left, live))
+
+    def _left(self, live: Live, task: asyncio.Task[None]) -> None:
+        """Forget a run. What is left unfinished is taken over, be it by this same process."""
+        self._tasks.discard(task)
+        self._metrics.active.dec()
+        del self.lives[live.run.id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("bug", run_id=live.run.id, exc_info=error)
+        if task.cancelled():
+            stopping = "The gateway is stopping; the run goes on in another process."
+            live.settle(ServiceUnavailable(stopping, service="gateway", run_id=live.run.id))
+        live.end()
+
+    async def _drive(self, live: Live, takeovers: int = 0) -> None:
+        """Work on a run to its end and store it. Cancelled, it leaves the run as it is, for another process."""
+        live.work = asyncio.create_task(self._work(live, takeovers))
+        try:
+            await asyncio.wait({live.work})
+        finally:
+            live.work.cancel()
+            await asyncio.wait({live.work})
+        run, problem = _verdict(live, live.work)
+        await self._conclude(live, run, problem)
+
+    async def _work(self, live: Live, takeovers: int) -> Run:
+        """Plan if need be, then execute."""
+        lasting = live.compiled is not None and is_durable(live.compiled)  # of those the executor takes care
+        if takeovers > self._settings.max_takeovers and not lasting:
+            raise InternalError(f"The run was given up after its process had stopped {takeovers} times.")
+        if live.run.status is RunStatus.PLANNING:
+            return await self._plan(live)
+        if live.compiled is None:
+            raise ValidationFailed("What was stored of the run cannot be read by this version.")
+        return await self._execute(live, live.compiled)
+
+    async def _plan(self, live: Live) -> Run:
+        if live.cancelled:
+            raise CalledOff
+        policy = self.policy(live.run.tenant, live.request.options.mutations)
+        live.run, planned = await plan(self._peers, live.request, live.run, policy, live.clock)
+        if planned.compiled is None:
+            return live.run
+        if live.run.status is RunStatus.NEEDS_APPROVAL:
+            return await preview(self._peers, live.run, planned.compiled, live.clock)
+        if live.request.options.dry_run:
+            return live.run
+        live.run = live.run.model_copy(update={"status": RunStatus.RUNNING})
+        await self._store.begin(live.ticket, live.run, planned.compiled)
+        return await self._execute(live, planned.compiled)
+
+    async def _execute(self, live: Live, compiled: CompiledPlan) -> Run:
+        mark = live.clock.elapsed_ms()
+        live.publish(RunPlanned(run=live.run))
+        finished = await carry_out(self._peers.executor, live, compiled)
+        live.clock.lap("execute_ms", mark)
+        return answer(live.run, finished, live.clock)
+
+    async def _conclude(self, live: Live, run: Run, problem: ServiceError | None) -> None:
+        """Store how the run ended, however long the database is away, and tell everybody."""
+        finished = live.next_event(RunFinished(run=run))
+        for pause in pauses():
+            try:
+                await self._store.conclude(live.ticket, run, [*live.unwritten(), finished])
+                break
+            except Fenced:
+                _log.warning("another process has this run by now", run_id=run.id)
+                return
+            except ServiceError as error:
+                _log.warning("the end of a run cannot be stored", run_id=run.id, why=error.detail)
+                if live.clock.remaining_s() <= 0:
+                    live.settle(_of_run(error, run))
+            await asyncio.sleep(pause)
+        self._metrics.ended(run)
+        _log.info("run", run_id=run.id, status=run.status.value, total_ms=run.timings.total_ms)
+        live.publish(RunFinished(run=run))
+        live.settle(problem or run)
+
+    async def close(self) -> None:
+        """Let the runs under way end, for a while; then leave them to others."""
+        self._closing = True
+        if self._tasks:
+            _, unfinished = await asyncio.wait(self._tasks, timeout=self._settings.shutdown_grace_s)
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+
+
+def _verdict(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError | None]:
+    """The run as it ended, and the problem for whoever waits."""
+    error = asyncio.CancelledError() if work.cancelled() else work.exception()
+    if error is None:
+        return work.result(), None
+    ended: dict[str, object] = {"steps": live.records, "timings": live.clock.timings()}
+    if isinstance(error, (asyncio.CancelledError, CalledOff)):
+        ended |= {"status": RunStatus.CANCELLED, "reason": "It was cancelled."}
+        return live.run.model_copy(update=ended), None
+    if not isinstance(error, (ServiceError, Fenced)):
+        _log.error("bug", run_id=live.run.id, exc_info=error)
+    if not isinstance(error, ServiceError):
+        error = InternalError("The request id is in `instance`.")
+    problem = RunProblem(type=error.type_uri(), title=error.title, detail=error.detail)
+    ended |= {"status": RunStatus.FAILED, "problem": problem}
+    return live.run.model_copy(update=ended), _of_run(error, live.run)
+
+
+def _of_run(error: ServiceError, run: Run) -> ServiceError:
+    error.extensions["run_id"] = run.id
+    return error

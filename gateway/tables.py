@@ -1,0 +1,133 @@
+"""The tables of the gateway, and what their rows say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
+
+from services.contracts.base import Contract
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import Run, RunEvent, RunFinished, SolveEvent, SolveRequest
+from services.storage.members import members_table
+from services.telemetry import get_logger
+
+METADATA = sa.MetaData()
+MEMBERS = members_table(METADATA)
+RUNS = sa.Table(
+    "runs",
+    METADATA,
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("status", sa.String(20), nullable=False, index=True),
+    sa.Column("query", sa.Text, nullable=False),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("total_ms", sa.Float, nullable=False),
+    sa.Column("document", sa.Text, nullable=False),
+    sa.Column("tenant", sa.String(100), nullable=False),
+    sa.Column("owner", sa.String(100), nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("takeovers", sa.Integer, nullable=False),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False),
+    sa.Column("idempotency_key", sa.String(255)),
+    sa.Column("fingerprint", sa.String(64)),
+    sa.Column("request", sa.Text),
+    sa.Column("compiled", sa.Text),
+    sa.Index("ix_runs_tenant_id", "tenant", "id"),
+    sa.Index("uq_runs_tenant_idempotency_key", "tenant", "idempotency_key", unique=True),
+)
+RUN_EVENTS = sa.Table(
+    "run_events",
+    METADATA,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.Text, nullable=False),
+)
+_EVENT: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
+_M = TypeVar("_M", bound=Contract)
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A row. `request` and `compiled` are None where nothing is stored, or nothing that this version can read."""
+
+    run: Run
+    epoch: int
+    takeovers: int
+    cancel_requested: bool
+    fingerprint: str | None
+    request: SolveRequest | None
+    compiled: CompiledPlan | None
+
+
+def run_row(run: Run) -> dict[str, object]:
+    """What a run says of itself."""
+    return {
+        "id": run.id,
+        "status": run.status.value,
+        "query": run.query.replace("\x00", "\ufffd"),  # PostgreSQL stores no NUL in text; the document escapes it
+        "created_at": run.created_at,
+        "total_ms": run.timings.total_ms,
+        "document": run.model_dump_json(),
+    }
+
+
+def event_rows(events: Sequence[RunEvent], run: Run, document: str) -> list[dict[str, object]]:
+    """The rows of events, without writing the JSON of the run they end with a second time."""
+    return [
+        event_row(
+            run.id,
+            event,
+            f'{{"kind":"finished","run":{document}}}'
+            if isinstance(event.event, RunFinished)
+            else event.event.model_dump_json(),
+        )
+        for event in events
+    ]
+
+
+def event_row(run_id: str, event: RunEvent, data: str) -> dict[str, object]:
+    """One event, given as JSON."""
+    return {"run_id": run_id, "seq": event.id, "data": data}
+
+
+def stored_run(row: sa.Row[tuple[object, ...]]) -> StoredRun:
+    """A row of `runs`."""
+    return StoredRun(
+        run=Run.model_validate_json(row.document),
+        epoch=row.epoch,
+        takeovers=row.takeovers,
+        cancel_requested=row.cancel_requested,
+        fingerprint=row.fingerprint,
+        request=_readable(SolveRequest, row.request),
+        compiled=_readable(CompiledPlan, row.compiled),
+    )
+
+
+def run_event(seq: int, data: str) -> RunEvent:
+    """An event as its row says."""
+    return RunEvent(id=seq, event=_EVENT.validate_json(data))
+
+
+def taken_run(row: sa.Row[tuple[object, ...]]) -> StoredRun | None:
+    """A row as it is after a takeover. One that this version cannot read is left to one that can."""
+    try:
+        stored = stored_run(row)
+    except ValidationError as error:
+        _log.error("run cannot be read", run_id=row.id, errors=error.error_count())
+        return None
+    return replace(stored, epoch=stored.epoch + 1, takeovers=stored.takeovers + 1)
+
+
+def _readable(model: type[_M], text: str | None) -> _M | None:
+    try:
+        return None if text is None else model.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def aware(moment: datetime) -> datetime:
+    """SQLite keeps no time zone; what was stored was UTC."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
