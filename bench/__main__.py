@@ -38,6 +38,8 @@ def clone(console: Console) -> list[Figure]:
     return [fresh_clone()]
 
 
+WIDTH = 110
+"""Columns of the tables, also where nobody looks at them."""
 SECTIONS: dict[str, Callable[[Console], list[Figure]]] = {
     section.__name__: section for section in (solve, graphs, scale, clone)
 }
@@ -51,6 +53,7 @@ def main() -> int:
     options = parser.parse_args()
     chosen = options.only or [name for name in SECTIONS if not (name == "clone" and options.no_clone)]
     console, figures = Console(), list[Figure]()
+    console.width = max(console.width, WIDTH)
     for name in chosen:
         began = time.perf_counter()
         found = SECTIONS[name](console)

@@ -1,7 +1,9 @@
 """A graph of 100 calls, ten wide and ten deep, by Nestor's lanes and by what else one might run it with.
 
 Every runner is a process of its own with the same event loop (uvloop) and calls the same upstream; they take turns,
-and medians are shown. The first call of each is not counted.
+and medians are shown. The first run of each is not counted, nor is what comes before a run: Nestor's planning and
+proving, LangGraph's compiling. Nestor's figures include all that ``POST /execute`` does, save the socket: checks of the
+plan, events as JSON, records of every request, metrics.
 
 * *0 ms*: the upstream answers at once; milliseconds of the whole run for each of its steps.
 * *50 ms*: every call takes that long, so all of a layer ends together: the worst case for a single thread.
