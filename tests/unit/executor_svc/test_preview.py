@@ -1,0 +1,102 @@
+"""Previews: exactly the requests that would go out, with names where values are not known yet."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from executor_svc.adapters.http import HttpAdapter, open_http_adapter
+from executor_svc.preview import previews
+from executor_svc.secret_store import SecretStore
+from executor_svc.settings import ExecutorSettings
+from services.contracts.api import Api, RequestBody, SecretKind, SecurityRequirement
+from services.contracts.plan import ForEach, ListValue, ObjectValue, Value
+from services.contracts.run import RequestPreview
+from tests.support.executing import api, compiled, item, literal, parameter, ref, step
+
+ORIGIN = "https://api.example.com/v1"
+ROOM = parameter("room", "path")
+NIGHTS = parameter("nights", "body")
+GUESTS = parameter("guests", "body")
+TAG = parameter("tag", "query")
+BOOK = api(ORIGIN, "/rooms/{room}", ROOM, NIGHTS, GUESTS, TAG, method="POST", body=RequestBody(), name="book")
+READ = api(ORIGIN, "/rooms", name="rooms")
+
+
+@pytest.fixture
+async def adapter() -> AsyncIterator[HttpAdapter]:
+    secrets = {"test.key": {"value": "canary-secret-value", "hosts": ["api.example.com"]}}
+    store = SecretStore.load(None, SecretStr(json.dumps(secrets)))
+    async with open_http_adapter(ExecutorSettings(), store) as opened:
+        yield opened
+
+
+def shown(adapter: HttpAdapter, called: Api, arguments: dict[str, Value], **more: Any) -> RequestPreview:
+    plan = compiled([READ, called], step("var1", READ), step("a", called, arguments, **more), mutating=("a",))
+    (only,) = previews(plan, adapter).requests
+    return only
+
+
+def test_known_values_give_the_request_itself(adapter: HttpAdapter) -> None:
+    preview = shown(adapter, BOOK, {"room": literal("blue/1"), "nights": literal(3), "tag": literal("a b")})
+    assert preview.request.method == "POST"
+    assert preview.request.url == f"{ORIGIN}/rooms/blue%2F1?tag=a%20b"
+    assert preview.request.body == {"nights": 3}
+    assert (preview.complete, preview.foreach, preview.problem) == (True, None, "")
+
+
+def test_unknown_values_are_named_where_they_would_stand(adapter: HttpAdapter) -> None:
+    guests = ListValue(items=(literal("Ana"), ObjectValue(fields={"name": ref("var1", "items", 0, "name")})))
+    preview = shown(adapter, BOOK, {"room": ref("var1", "items", 0, "id"), "guests": guests, "tag": ref("var1", "tag")})
+    assert preview.request.url == f"{ORIGIN}/rooms/{{var1.items[0].id}}?tag={{var1.tag}}"
+    assert preview.request.body == {"guests": ["Ana", {"name": "{var1.items[0].name}"}]}
+    assert not preview.complete
+
+
+def test_text_that_looks_like_a_name_stays_text(adapter: HttpAdapter) -> None:
+    preview = shown(adapter, BOOK, {"room": literal("{var1.id}"), "nights": literal("{item}")})
+    assert preview.request.url == f"{ORIGIN}/rooms/%7Bvar1.id%7D"
+    assert preview.request.body == {"nights": "{item}"}
+    assert preview.complete
+
+
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [(ref("var1", "items"), "{var1.items}"), (literal(["red", "blue"]), '["red", "blue"]'), (ref("var1"), "{var1}")],
+)
+def test_a_foreach_shows_one_request_and_its_list(adapter: HttpAdapter, items: Value, named: str) -> None:
+    preview = shown(adapter, BOOK, {"room": item(), "nights": item("nights")}, foreach=ForEach(items=items))
+    assert preview.request.url == f"{ORIGIN}/rooms/{{item}}"
+    assert preview.request.body == {"nights": "{item.nights}"}
+    assert (preview.complete, preview.foreach) == (False, named)
+
+
+@pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "multipart/form-data"])
+def test_forms_are_shown_as_their_fields(adapter: HttpAdapter, media_type: str) -> None:
+    form = api(ORIGIN, "/f", NIGHTS, GUESTS, method="POST", body=RequestBody(media_type=media_type), name="form")
+    preview = shown(adapter, form, {"nights": ref("var1", "n"), "guests": literal("Ana")})
+    assert preview.request.body == {"nights": "{var1.n}", "guests": "Ana"}
+
+
+def test_what_cannot_be_built_says_why(adapter: HttpAdapter) -> None:
+    preview = shown(adapter, BOOK, {"room": literal(""), "nights": literal(1)})
+    assert "must not be empty" in preview.problem
+    assert not preview.complete
+
+
+def test_no_secret_and_no_made_up_key_is_shown(adapter: HttpAdapter) -> None:
+    security = ((SecurityRequirement(scheme="key", kind=SecretKind.API_KEY, secret="test.key"),),)
+    keyed = api(
+        ORIGIN, "/k", NIGHTS, method="POST", body=RequestBody(), security=security, idempotency_header="Idempotency-Key"
+    )
+    preview = shown(adapter, keyed, {"nights": literal("canary-secret-value")})
+    assert preview.request.headers["Idempotency-Key"] == "{one for each call}"
+    assert preview.request.body == {"nights": "***"}
+    assert "canary" not in preview.model_dump_json()
+
+
+def test_reads_are_shown_only_where_they_wait_for_an_approval(adapter: HttpAdapter) -> None:
+    plan = compiled([READ], step("var1", READ), step("var2", READ), approvals=("var2",))
+    assert [preview.step for preview in previews(plan, adapter).requests] == ["var2"]
