@@ -3,10 +3,12 @@
 import uuid
 from contextlib import AsyncExitStack
 from functools import lru_cache
+from typing import Any
 
 import orjson
 from prometheus_client import CollectorRegistry
 
+from bench.runner import Runner
 from bench.workload import Node, Workload
 from executor_svc.main import open_executor
 from executor_svc.settings import ExecutorSettings
@@ -30,7 +32,7 @@ _ANSWER = {
 }
 
 
-class Lane:
+class Lane(Runner):
     """The executor as it stands in production, without its socket. The plan decides which lane it takes.
 
     Args:
@@ -52,12 +54,16 @@ class Lane:
         """Plan: that is not what is measured."""
         prepared(workload)
 
-    async def run(self, workload: Workload) -> dict[str, int]:
-        """Run the graph; the value of every node."""
+    async def run(self, workload: Workload) -> Any:
+        """Run the graph; the last line."""
         compiled = prepared(workload)
         request = ExecuteRequest(run_id=uuid.uuid4().hex, compiled=compiled, approved=compiled.plan.id)
         lines = [line async for line in NdjsonResponse(self._service.execute(request)).body_iterator]
-        finished = orjson.loads(lines[-1])
+        return lines[-1]
+
+    def values(self, answer: Any) -> dict[str, int]:
+        """The value of every call, from the last line."""
+        finished = orjson.loads(answer)
         if finished["kind"] != "execution_finished" or finished["status"] != "succeeded":
             raise RuntimeError(finished)
         return {record["step"]: record["outcome"]["value"]["value"] for record in finished["records"]}

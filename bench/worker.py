@@ -12,27 +12,12 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import uvloop
 
+from bench.runner import Runner
 from bench.workload import Workload, chain, layered
-
-
-class Runner(Protocol):
-    """A way to run a graph of calls."""
-
-    async def open(self) -> None:
-        """Get ready."""
-
-    def prepare(self, workload: Workload) -> None:
-        """Whatever is done before a graph can be run; it is not timed."""
-
-    async def run(self, workload: Workload) -> dict[str, int]:
-        """Run the graph; the value of every node."""
-
-    async def close(self) -> None:
-        """Let go of everything."""
 
 
 def runner(name: str, database: str) -> Runner:
@@ -59,9 +44,9 @@ async def one(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
     began = time.perf_counter()
     chosen.prepare(workload)
     prepared = time.perf_counter()
-    values = await chosen.run(workload)
+    answer = await chosen.run(workload)
     ended = time.perf_counter()
-    check(workload, values)
+    check(workload, chosen.values(answer))
     return {"seconds": ended - prepared, "preparing": prepared - began}
 
 
@@ -73,15 +58,18 @@ async def many(chosen: Runner, task: dict[str, Any]) -> dict[str, float]:
     workloads = [chain(task["origin"], length=length, mutating=True, seed=seed) for seed in seeds]
     for workload in workloads:
         chosen.prepare(workload)
-    left = iter(workloads)
+    left, answers = iter(workloads), list[tuple[Workload, Any]]()
 
     async def follow() -> None:
         for workload in left:
-            check(workload, await chosen.run(workload))
+            answers.append((workload, await chosen.run(workload)))
 
     prepared = time.perf_counter()
     await asyncio.gather(*(follow() for _ in range(task["runs"])))
-    return {"seconds": time.perf_counter() - prepared, "preparing": prepared - began}
+    ended = time.perf_counter()
+    for workload, answer in answers:
+        check(workload, chosen.values(answer))
+    return {"seconds": ended - prepared, "preparing": prepared - began}
 
 
 def check(workload: Workload, values: dict[str, int]) -> None:

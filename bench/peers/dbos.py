@@ -11,6 +11,7 @@ import aiohttp
 from dbos import DBOS, DBOSConfig
 
 from bench.peers.plain import fetch, open_session, run_graph
+from bench.runner import Runner
 from bench.workload import Node, Workload
 
 _SESSIONS: list[aiohttp.ClientSession] = []
@@ -41,7 +42,7 @@ _WITH_STEPS: Callable[[Workload], Awaitable[dict[str, int]]] = DBOS.workflow()(_
 _WHOLE: Callable[[Workload], Awaitable[dict[str, int]]] = DBOS.workflow()(_whole)
 
 
-class Dbos:
+class Dbos(Runner):
     """DBOS with aiohttp.
 
     Args:
@@ -62,9 +63,6 @@ class Dbos:
         }
         DBOS(config=config)
         await asyncio.to_thread(DBOS.launch)
-
-    def prepare(self, workload: Workload) -> None:
-        """Nothing to prepare."""
 
     async def run(self, workload: Workload) -> dict[str, int]:
         """Run the graph; the value of every node."""

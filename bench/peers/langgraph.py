@@ -11,6 +11,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 
 from bench.peers.plain import fetch, open_session
+from bench.runner import Runner
 from bench.workload import Node, Workload
 
 
@@ -20,7 +21,7 @@ class State(TypedDict):
     values: Annotated[dict[str, int], operator.or_]
 
 
-class LangGraph:
+class LangGraph(Runner):
     """LangGraph with aiohttp.
 
     Args:

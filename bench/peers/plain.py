@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import httpx2
 
+from bench.runner import Runner
 from bench.workload import Node, Workload, inputs, query
 
 Call = Callable[[Node, dict[str, int]], Awaitable[int]]
@@ -27,15 +28,12 @@ async def run_graph(workload: Workload, call: Call) -> dict[str, int]:
     return values
 
 
-class PlainAiohttp:
+class PlainAiohttp(Runner):
     """aiohttp with one session."""
 
     async def open(self) -> None:
         """Open the session."""
         self.session = open_session()
-
-    def prepare(self, workload: Workload) -> None:
-        """Nothing to prepare."""
 
     async def run(self, workload: Workload) -> dict[str, int]:
         """Run the graph; the value of every node."""
@@ -50,16 +48,13 @@ class PlainAiohttp:
         await self.session.close()
 
 
-class PlainHttpx2:
+class PlainHttpx2(Runner):
     """httpx2 with one client."""
 
     async def open(self) -> None:
         """Open the client."""
         limits = httpx2.Limits(max_connections=256, max_keepalive_connections=256)
         self.client = httpx2.AsyncClient(limits=limits, trust_env=False)
-
-    def prepare(self, workload: Workload) -> None:
-        """Nothing to prepare."""
 
     async def run(self, workload: Workload) -> dict[str, int]:
         """Run the graph; the value of every node."""
