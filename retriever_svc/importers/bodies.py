@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
-from retriever_svc.importers.parameters import Argument, Reading, style_of
+from retriever_svc.importers.parameters import Argument, Reading, is_json, style_of
 from retriever_svc.importers.refs import DanglingReference, JsonObject, SkipOperation, as_list, as_object, as_text
 from retriever_svc.importers.schemas import Direction, Key
 from services.contracts.api import ApiResponse, Location, RequestBody, Style
@@ -100,12 +100,6 @@ def choose_media_type(offered: list[str]) -> str:
     return min(offered, key=rank)
 
 
-def is_json(media_type: str) -> bool:
-    """Whether values of this media type are JSON documents."""
-    bare = _bare(media_type)
-    return bare == "application/json" or bare.endswith("+json") or bare == "text/json"
-
-
 def _bare(media_type: str) -> str:
     return media_type.partition(";")[0].strip().lower()
 
@@ -140,7 +134,8 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
             reading.warn("a property of the body with an overlong or empty name is left out")
             continue
         schema = reading.schemas.normalise(declared, Direction.REQUEST)
-        style, explode = style_of(as_object(encoding.get(name)), Location.BODY, reading)
+        part = as_object(encoding.get(name))
+        style, explode = style_of(part, Location.BODY, reading)
         arguments.append(
             Argument(
                 wire_name=name,
@@ -151,9 +146,20 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
                 refs=schema.refs,
                 style=style,
                 explode=explode,
+                media_type=_part_type(part),
             )
         )
     return arguments
+
+
+def _part_type(encoding: JsonObject) -> str | None:
+    """The media type that a property of a form is to be sent in, where the document says one (section 4.8.15.1).
+
+    Of several the first is taken; one with a wildcard says nothing that could be sent.
+    """
+    stated = encoding.get("contentType")
+    first = str(stated).partition(",")[0].strip() if isinstance(stated, str) else ""
+    return first[:MAX_NAME] if "/" in first and "*" not in first else None
 
 
 def _described(reading: Reading, declared: JsonValue) -> str:

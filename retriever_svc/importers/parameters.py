@@ -47,6 +47,7 @@ class Argument:
     refs: frozenset[Key]
     style: Style
     explode: bool
+    media_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,14 @@ def read_parameters(
         if place == "header" and name == IDEMPOTENCY_KEY:
             idempotency = str(declared["name"])
         elif not (place == "header" and name in _NOT_PARAMETERS):
-            argument = _read_parameter(reading, declared)
-            if argument is not None:
-                arguments.append(argument)
+            arguments.append(_read_parameter(reading, declared))
     return _match_path(reading, arguments, path), idempotency
+
+
+def is_json(media_type: str) -> bool:
+    """Whether a media type is one of JSON."""
+    bare = media_type.partition(";")[0].strip().lower()
+    return bare == "application/json" or bare.endswith("+json") or bare == "text/json"
 
 
 def style_of(declared: JsonObject, location: Location, reading: Reading) -> tuple[Style, bool]:
@@ -124,6 +129,7 @@ def name_arguments(arguments: Iterable[Argument]) -> tuple[Parameter, ...]:
                 json_schema=argument.schema,
                 style=argument.style,
                 explode=argument.explode,
+                media_type=argument.media_type,
             )
         )
     return tuple(parameters)
@@ -146,18 +152,11 @@ def _declared(reading: Reading, item: JsonValue) -> JsonObject | None:
     return None
 
 
-def _read_parameter(reading: Reading, declared: JsonObject) -> Argument | None:
+def _read_parameter(reading: Reading, declared: JsonObject) -> Argument:
     name, location = str(declared["name"]), Location(str(declared["in"]))
     required = declared.get("required") is True or location is Location.PATH
-    if "schema" not in declared and as_object(declared.get("content")):
-        # The value would travel as a document of its own (usually JSON inside a query string).
-        if required:
-            raise SkipOperation(
-                f"the required parameter {name!r} is a document of its own (`content`), which is unsupported"
-            )
-        reading.warn(f"the parameter {name!r} is a document of its own (`content`) and is left out")
-        return None
-    schema = reading.schemas.normalise(declared.get("schema", {}), Direction.REQUEST)
+    media_type, wanted = _document(declared)
+    schema = reading.schemas.normalise(wanted, Direction.REQUEST)
     style, explode = style_of(declared, location, reading)
     own = as_text(declared.get("description"), MAX_FIELD_DESCRIPTION)
     body = schema.schema
@@ -173,7 +172,22 @@ def _read_parameter(reading: Reading, declared: JsonObject) -> Argument | None:
         refs=schema.refs,
         style=style,
         explode=explode,
+        media_type=media_type,
     )
+
+
+def _document(declared: JsonObject) -> tuple[str | None, JsonValue]:
+    """The media type and schema of a value that travels as a document of its own, usually JSON in a query string.
+
+    One that is not JSON is given as the text that it is (OpenAPI 3.1, section 4.8.12.2.3: ``content`` has one entry).
+    """
+    content = as_object(declared.get("content"))
+    if "schema" in declared or not content:
+        return None, declared.get("schema", {})
+    media_type = next(iter(content))
+    if is_json(media_type):
+        return media_type[:MAX_NAME], as_object(content[media_type]).get("schema", {})
+    return media_type[:MAX_NAME], {"type": "string", "contentMediaType": media_type[:MAX_NAME]}
 
 
 def _match_path(reading: Reading, arguments: list[Argument], path: str) -> list[Argument]:

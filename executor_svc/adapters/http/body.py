@@ -50,8 +50,20 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
     if media_type == FORM:
         return Body("&".join(_form_pairs(given, value, api.body.whole)).encode(), FORM, value)
     if media_type == "multipart/form-data":
-        return _multipart(_fields(value), value)
+        typed = {} if api.body.whole else {p.wire_name: p.media_type for p, _ in given if p.media_type}
+        return _multipart(_fields(value), typed, value)
     return _raw(value, media_type)
+
+
+def as_document(parameter: Parameter, value: JsonValue) -> JsonValue:
+    """The value as the text of a document, where the parameter travels as one; else the value.
+
+    Raises:
+        Unserialisable: the document is not JSON, and the value no text.
+    """
+    if parameter.media_type is None:
+        return value
+    return _json(value).decode() if is_json(parameter.media_type) else scalar(value)
 
 
 def _json(value: JsonValue) -> bytes:
@@ -72,7 +84,9 @@ def _form_pairs(given: list[tuple[Parameter, JsonValue]], value: JsonValue, whol
     pairs: list[str] = []
     for name, field in _fields(value).items():
         parameter = styled.get(name)
-        if parameter is not None and parameter.style is not Style.SIMPLE:
+        if parameter is not None and parameter.media_type is not None:
+            pairs.append(f"{encode(name)}={encode(scalar(as_document(parameter, field)))}")
+        elif parameter is not None and parameter.style is not Style.SIMPLE:
             pairs += query_pairs(name, field, parameter.style, parameter.explode)
         else:
             pairs += [f"{encode(name)}={encode(_text(part))}" for part in _repeated(field)]
@@ -90,25 +104,34 @@ def _text(value: JsonValue) -> str:
     return _json(value).decode() if isinstance(value, (dict, list)) or value is None else scalar(value)
 
 
-def _multipart(fields: dict[str, JsonValue], recorded: JsonValue) -> Body:
-    """RFC 7578: text as text/plain, objects as JSON, bytes as files; a list as one part for each element."""
+def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded: JsonValue) -> Body:
+    """RFC 7578: text as text/plain, objects as JSON, bytes as files; a list as one part for each element.
+
+    ``typed``: the media types of parts for which the document names one; a list then is one JSON part.
+    """
     boundary = "nestor-" + secrets.token_hex(16)
     parts: list[bytes] = []
     for name, field in fields.items():
-        for value in _repeated(field):
+        wanted = typed.get(name, "")
+        for value in [field] if is_json(wanted) and field is not None else _repeated(field):
             disposition = f'Content-Disposition: form-data; name="{_quoted(scalar(name))}"'
-            binary = _binary(value)
-            if binary is not None:
-                media_type, content = binary
+            media_type, content, is_file = _part(value, wanted)
+            if is_file:
                 disposition += f'; filename="{_quoted(name)}"'
-            elif isinstance(value, (dict, list)):
-                media_type, content = "application/json", _json(value)
-            else:
-                media_type, content = "text/plain; charset=utf-8", _text(value).encode()
             head = f"--{boundary}\r\n{disposition}\r\nContent-Type: {media_type}\r\n\r\n"
             parts += [head.encode(), content, b"\r\n"]
     parts.append(f"--{boundary}--\r\n".encode())
     return Body(b"".join(parts), f"multipart/form-data; boundary={boundary}", recorded)
+
+
+def _part(value: JsonValue, wanted: str) -> tuple[str, bytes, bool]:
+    """The media type and bytes of a part, and whether it is a file."""
+    binary = _binary(value)
+    if binary is not None:
+        return wanted or binary[0], binary[1], True
+    if isinstance(value, (dict, list)) or is_json(wanted):
+        return wanted or "application/json", _json(value), False
+    return wanted or "text/plain; charset=utf-8", _text(value).encode(), False
 
 
 def _quoted(name: str) -> str:

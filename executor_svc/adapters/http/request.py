@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from pydantic import JsonValue
 from yarl import URL
 
-from executor_svc.adapters.http.body import Body, build_body
+from executor_svc.adapters.http.body import Body, as_document, build_body
 from executor_svc.adapters.http.serialise import Unserialisable, cookie_pairs, header_text, path_text, query_pairs
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.run import RequestRecord
@@ -108,6 +108,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key:
         if value is None or parameter.location in (Location.PATH, Location.BODY):
             continue
         with _Naming(parameter):
+            value = as_document(parameter, value)
             if parameter.location is Location.QUERY:
                 query += query_pairs(parameter.wire_name, value, parameter.style, parameter.explode)
             elif parameter.location is Location.COOKIE:
@@ -206,7 +207,7 @@ def _expanded(name: str, parameters: Mapping[str, Parameter], arguments: Mapping
     if value is None or value == "" or value == [] or value == {}:
         raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
     with _Naming(parameter):
-        return path_text(parameter.wire_name, value, parameter.style, parameter.explode)
+        return path_text(parameter.wire_name, as_document(parameter, value), parameter.style, parameter.explode)
 
 
 def _accept(api: Api) -> dict[str, str]:

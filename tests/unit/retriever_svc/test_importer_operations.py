@@ -282,9 +282,23 @@ def test_the_content_hash_is_of_the_content() -> None:
 
 
 def test_a_required_parameter_that_cannot_be_expressed_skips_the_operation() -> None:
-    content = {"name": "filter", "in": "query", "content": {"application/json": {"schema": {}}}}
-    assert "'filter'" in skipped_reason(operation(parameters=[content | {"required": True}]))
-    assert single(operation(parameters=[content])).parameters == ()
+    nameless = {"name": "", "in": "query", "schema": {}}
+    assert "no usable name" in skipped_reason(operation(parameters=[nameless | {"required": True}]))
+    assert single(operation(parameters=[nameless])).parameters == ()
+
+
+@pytest.mark.parametrize(
+    ("media_type", "schema"),
+    [
+        ("application/json", {"type": "object"}),
+        ("application/ld+json; charset=utf-8", {"type": "object"}),
+        ("application/xml", {"type": "string", "contentMediaType": "application/xml"}),
+    ],
+)
+def test_a_parameter_may_be_a_document_of_its_own(media_type: str, schema: dict[str, Any]) -> None:
+    content = {"name": "filter", "in": "query", "content": {media_type: {"schema": {"type": "object"}}}}
+    (parameter,) = single(operation(parameters=[content])).parameters
+    assert (parameter.media_type, parameter.json_schema) == (media_type, schema)
 
 
 def test_yaml_is_read_as_yaml_1_2() -> None:
