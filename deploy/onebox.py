@@ -22,6 +22,7 @@ from pydantic import SecretStr
 
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
+from deploy.serve import keep_what_is_loaded
 from deploy.sockets import free_port, serving
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.settings import ExecutorSettings
@@ -189,4 +190,5 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
             url = stack.enter_context(world(data_dir, host=host, port=port, sandbox_port=sandbox_port)).gateway_url
         print(f"Nestor is ready on {url} (docs: {url}/docs). Try:\n")
         print('  nestor solve "Which public holidays does Portugal have in June 2027?"\n', flush=True)
+        keep_what_is_loaded()
         stop.wait()

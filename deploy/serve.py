@@ -1,6 +1,7 @@
 """Run one service as a process of its own: ``python -m deploy.serve retriever_svc --port 8001``."""
 
 import argparse
+import gc
 import importlib
 
 import uvicorn
@@ -21,6 +22,7 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     # Only the chosen service is imported: a container pays for what it runs.
     app = importlib.import_module(f"{options.service}.main").create_app()
+    keep_what_is_loaded()
     settings = getattr(app.state, "settings", None)  # the sandbox, a customer's service, has none of the chassis
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
     uvicorn.run(
@@ -31,6 +33,15 @@ def main(argv: list[str] | None = None) -> None:
         log_level="warning",
         timeout_graceful_shutdown=15,
     )
+
+
+def keep_what_is_loaded() -> None:
+    """Take everything loaded so far out of the garbage collector's sight: it lives as long as the process.
+
+    Otherwise every full collection goes through it, which stops all runs for 50 to 150 ms (measured on the executor).
+    """
+    gc.collect()
+    gc.freeze()
 
 
 if __name__ == "__main__":
