@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
-from pydantic import AwareDatetime, BaseModel
+from pydantic import AfterValidator, AwareDatetime, BaseModel
 from pydantic_core import to_json
 
 from gateway.principals import Principal
@@ -16,7 +16,7 @@ from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunPage, RunStatus, SolveRequest
-from services.errors import ServiceUnavailable, ValidationFailed
+from services.errors import ServiceUnavailable
 from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
 
 PRINTABLE = r"^[^\x00-\x1f]*$"
@@ -63,6 +63,16 @@ UNDER_WAY_ANSWER: dict[int | str, dict[str, Any]] = {
         "headers": {"Location": {"schema": {"type": "string"}}},
     }
 }
+
+
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("beyond the years 1 to 9999 in UTC") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
 
 
 def _answered(run: Run, request: Request, response: Response) -> Run:
@@ -115,14 +125,14 @@ async def list_runs(
     limit: Limit = 20,
     cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
     status: Annotated[list[RunStatus] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
-    after: Annotated[AwareDatetime | None, Query(description="Created after this moment.")] = None,
-    before: Annotated[AwareDatetime | None, Query(description="Created before this moment.")] = None,
+    after: Annotated[Moment | None, Query(description="Created after this moment.")] = None,
+    before: Annotated[Moment | None, Query(description="Created before this moment.")] = None,
     q: Annotated[
         str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE, description="Text in the request.")
     ] = None,
 ) -> RunPage:
     """A page of runs; `next` of one page is the `cursor` of the following."""
-    which = Filter(caller.tenant, tuple(status or ()), _utc(after, "after"), _utc(before, "before"), q)
+    which = Filter(caller.tenant, tuple(status or ()), after, before, q)
     return await service.page(which, limit=limit, cursor=cursor)
 
 
@@ -270,13 +280,6 @@ async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
                 yield event
 
     return all_events()
-
-
-def _utc(moment: datetime | None, name: str) -> datetime | None:
-    try:
-        return None if moment is None else moment.astimezone(UTC)
-    except OverflowError:
-        raise ValidationFailed(f"query.{name}: beyond the years 1 to 9999 in UTC.") from None
 
 
 def routers() -> list[APIRouter]:

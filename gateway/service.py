@@ -220,7 +220,7 @@ class GatewayService:
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
         """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""
         run = await self._store.get(run_id, principal.tenant)
-        if value_id not in _stored_values(run):
+        if value_id not in stored_values(run):
             raise NotFound(f"Run {run_id} has no stored value {value_id}.")
         return await self.peers.executor.value(value_id)
 
@@ -260,7 +260,7 @@ def _fingerprint(request: SolveRequest) -> str:
     return content_hash(request.model_dump(mode="json", exclude={"wait"}))
 
 
-def _stored_values(run: Run) -> set[str]:
+def stored_values(run: Run) -> set[str]:
     """The ids of the large values of a run."""
     outcomes = [record.outcome for record in run.steps]
     outcomes += [item.outcome for record in run.steps for item in record.items]

@@ -1,6 +1,7 @@
 """An executor that sends nothing: outcomes are given to it."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 
 from pydantic import JsonValue
@@ -43,7 +44,7 @@ class FakeExecutor(Fake):
     started; with ``breaks``, the stream ends there as that of a service that dies.
 
     Of a plan that may change something it keeps, by run id, what the steps did, as the real one's ledger does: asked
-    again, it goes on where it was. ``sent`` lists such calls.
+    again, it goes on where it was. ``sent`` lists such calls as they are made.
     """
 
     service = "executor_svc"
@@ -60,6 +61,7 @@ class FakeExecutor(Fake):
         self.cancelled: list[str] = []
         self.resolved: list[tuple[str, str, ResolveRequest]] = []
         self._ledger: dict[str, dict[str, StepRecord]] = {}
+        self._running: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan. Raises Conflict where an approval is missing, or an API is not the one that was proved."""
@@ -72,8 +74,19 @@ class FakeExecutor(Fake):
             if compiled.proof.api_hashes.get(step.api) != compiled.apis[step.api].content_hash:
                 raise Conflict(f"The API {step.api} is not the one the plan was proved against.")
         self.requests.append(request)
-        durable = any(compiled.apis[step.api].mutating for step in compiled.plan.steps)
-        records = self._ledger.setdefault(request.run_id, {}) if durable else {}
+        if not any(compiled.apis[step.api].mutating for step in compiled.plan.steps):
+            async for event in self._run(request, {}):
+                yield event
+            return
+        records = self._ledger.setdefault(request.run_id, {})
+        async with self._running[request.run_id]:  # who asks again meanwhile hears of it afterwards
+            async for event in self._run(request, records):
+                yield event
+
+    async def _run(
+        self, request: ExecuteRequest, records: dict[str, StepRecord]
+    ) -> AsyncGenerator[ExecutionEvent, None]:
+        compiled = request.compiled
         for record in list(records.values()):
             yield StepFinished(record=record)
         for step in compiled.plan.steps:
@@ -83,7 +96,7 @@ class FakeExecutor(Fake):
             if blocked is None:
                 yield StepStarted(step=step.id, api=step.api, at_ms=0)
                 await self._interrupted()
-                if durable:
+                if compiled.apis[step.api].mutating:
                     self.sent.append((request.run_id, step.id))
             outcome = blocked or self.outcomes.get(step.api, Succeeded(status=200))
             records[step.id] = StepRecord(

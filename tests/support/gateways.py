@@ -54,6 +54,11 @@ BOOKING = Plan(
     steps=(call("var1", BOOK, room="blue"),),
     answer=(AnswerOutput(name="booking", value=Reference(step="var1", path=("id",))),),
 )
+TWO_ROOMS = Plan(
+    steps=(call("var1", BOOK, room="red"), call("var2", BOOK, room="green").model_copy(update={"after": ("var1",)})),
+    answer=(AnswerOutput(name="second", value=Reference(step="var2", path=("id",))),),
+)
+ASK_TWO_ROOMS = "Book the red room, then the green one"
 ASK_HOLIDAYS = "Which holidays does the country Portugal have?"
 ASK_ROOM = "Book the blue room"
 ASK_BUG = "Find a country and fall over"
@@ -69,7 +74,7 @@ class Fakes:
     executor: FakeExecutor = field(default_factory=FakeExecutor)
 
     def __post_init__(self) -> None:
-        self.planner.plans |= {ASK_HOLIDAYS: NESTED, ASK_ROOM: BOOKING}
+        self.planner.plans |= {ASK_HOLIDAYS: NESTED, ASK_ROOM: BOOKING, ASK_TWO_ROOMS: TWO_ROOMS}
         self.executor.outcomes |= {
             FIND.id: Succeeded(value={"code": "PT"}, status=200),
             HOLIDAYS.id: Succeeded(value={"names": ["Labour Day", "Portugal Day"]}, status=200),
@@ -89,6 +94,22 @@ class Gateway:
     fakes: Fakes
     client: GatewayClient
     http: httpx2.AsyncClient
+    keepers: frozenset[asyncio.Task[Any]]
+    """What the gateway does beside its runs: signs of life, looking after orphans."""
+
+    async def die(self) -> None:
+        """Stop everything at once, as a process that is killed: nothing is written, no farewell is said."""
+        await self.go_silent()
+        tasks = self.app.state.service._runs._tasks
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def go_silent(self) -> None:
+        """Give no sign of life any more, but work on, as a process that is cut off or only slow."""
+        for task in self.keepers:
+            task.cancel()
+        await asyncio.gather(*self.keepers, return_exceptions=True)
 
     def as_principal(self, token: str) -> GatewayClient:
         """A client that sends this token. It holds no connection, so it needs no closing."""
@@ -116,12 +137,14 @@ async def open_gateway(database: Path | str, fakes: Fakes | None = None, **setti
     url = database if isinstance(database, str) else f"sqlite+aiosqlite:///{database}/gateway.db"
     fakes = fakes or Fakes()
     app = create_app(GatewaySettings(database_url=url, **settings), peers=fakes.peers)
+    before = asyncio.all_tasks()
     async with (
         app.router.lifespan_context(app),
         open_http("http://gateway", InProcessTransport(app)) as typed,
         open_http("http://gateway", InProcessTransport(app)) as http,
     ):
-        yield Gateway(app, fakes, GatewayClient(typed), http)
+        keepers = frozenset(asyncio.all_tasks() - before)
+        yield Gateway(app, fakes, GatewayClient(typed), http, keepers)
 
 
 def ask(query: str, **options: Any) -> SolveRequest:

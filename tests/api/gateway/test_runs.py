@@ -1,7 +1,9 @@
 """Lists of runs, access, and what the gateway refuses, on both databases."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,38 @@ async def test_pages_follow_each_other_and_hold_every_run_once(either: Gateway) 
             cursor, pages = page.next, pages + 1
         assert found == sorted(expected, reverse=True)
         assert pages == max(1, -(-len(expected) // 2))
+
+
+async def test_runs_are_found_by_state_time_and_text(either: Gateway) -> None:
+    asked = (ASK_HOLIDAYS, ASK_ROOM, "Make me a SANDWICH", "100% of_it \\ 'quoted'")
+    runs = [await either.client.solve(ask(query)) for query in asked]
+
+    async def found(**which: Any) -> list[int]:
+        lines = (await either.client.runs(**which)).runs
+        return sorted(next(n for n, run in enumerate(runs) if run.id == line.id) for line in lines)
+
+    assert await found(status=["succeeded", "no_plan"]) == [0, 2, 3]
+    assert await found(status=["cancelled", "running"]) == []
+    assert await found(q="sandwich") == [2]
+    for text, expected in (
+        ("%", [3]),
+        ("_", [3]),
+        ("\\", [3]),
+        ("'", [3]),
+        ("portugal", [0]),
+        ("0%", [3]),
+        ("zzz", []),
+    ):
+        assert await found(q=text) == expected
+    for n, run in enumerate(runs):
+        assert await found(after=run.created_at) == list(range(n + 1, 4))
+        assert await found(before=run.created_at) == list(range(n))
+        elsewhere = run.created_at.astimezone(timezone(timedelta(hours=9)))
+        assert await found(after=elsewhere) == list(range(n + 1, 4))
+    assert await found(after=runs[0].created_at, before=runs[3].created_at, status="no_plan", q="me") == [2]
+    page = await either.client.runs(limit=1, status=["no_plan"])
+    assert page.next is not None
+    assert [line.id for line in (await either.client.runs(cursor=page.next, status=["no_plan"])).runs] == [runs[2].id]
 
 
 async def test_a_line_of_the_list_is_its_run(either: Gateway) -> None:
@@ -67,6 +101,16 @@ async def test_an_unknown_run_is_not_found(either: Gateway, run_id: str) -> None
         "/runs?limit=101",
         "/runs?limit=x",
         "/runs?status=odd",
+        "/runs?status=succeeded&status=odd",
+        "/runs?" + "status=succeeded&" * 21,
+        "/runs?after=yesterday",
+        "/runs?after=2026-01-01T00:00:00",
+        "/runs?before=0001-01-01T00:00:00%2B14:00",
+        "/runs?after=9999-12-31T23:59:59-14:00",
+        "/runs?before=1e30",
+        "/runs?q=",
+        "/runs?q=%00",
+        "/runs?q=" + "x" * 201,
         "/apis?limit=1000",
         "/apis?query=",
         "/apis/%00",

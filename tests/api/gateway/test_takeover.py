@@ -1,0 +1,222 @@
+"""Gateways that die, are only slow, or say goodbye: their runs go on in others, once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from gateway.tables import MEMBERS, RUNS
+from services.contracts.run import RunStatus, SolveRequest
+from services.errors import ServiceUnavailable
+from services.storage.engine import create_engine, write
+from tests.support.gateways import (
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    ASK_TWO_ROOMS,
+    BOOKING,
+    Fakes,
+    Gateway,
+    ask,
+    ended,
+    open_gateway,
+    until,
+)
+
+LEASE_S = 0.5
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+
+
+@pytest.fixture
+async def pair(database: str) -> AsyncIterator[tuple[Gateway, Gateway]]:
+    """Two gateways of one database, which ask the same peers."""
+    fakes = Fakes()
+    async with (
+        open_gateway(database, fakes, lease_s=LEASE_S) as one,
+        open_gateway(database, fakes, lease_s=LEASE_S) as two,
+    ):
+        yield one, two
+
+
+def unhurried(query: str) -> SolveRequest:
+    return ask(query, mutations="allow").model_copy(update={"wait": False})
+
+
+@pytest.mark.parametrize("query", [ASK_HOLIDAYS, ASK_ROOM])
+@pytest.mark.parametrize("at", ["plan", "execute"])
+async def test_the_runs_of_a_gateway_that_dies_go_on_in_another(
+    pair: tuple[Gateway, Gateway], at: str, query: str
+) -> None:
+    one, two = pair
+    fakes = one.fakes
+    fakes.planner.delay_s = 20 if at == "plan" else 0
+    fakes.executor.gate = asyncio.Event()
+    run = await one.client.solve(unhurried(query))
+    await until(lambda: at in fakes.planner.calls + fakes.executor.calls)
+    events = two.client.events(run.id)
+    following = asyncio.create_task(_kinds(events))
+    await one.die()
+    fakes.planner.delay_s, fakes.executor.gate = 0, None
+    done = await ended(two.client, run.id)
+    assert (done.status, done.id, done.query) == (RunStatus.SUCCEEDED, run.id, query)
+    assert fakes.executor.sent == ([] if query == ASK_HOLIDAYS else [(run.id, "var1")])
+    assert len({request.compiled.plan.id for request in fakes.executor.requests}) == 1
+    assert "nestor_runs_recovered_total 1.0" in (await two.http.get("/metrics")).text
+    told = await following
+    assert told[-1] == "finished"
+    assert told.count("finished") == 1
+    numbers = [event.id async for event in two.client.events(run.id)]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] > 1_000_000
+
+
+async def _kinds(events: AsyncIterator[object]) -> list[str]:
+    return [event.event.kind async for event in events]  # type: ignore[attr-defined]
+
+
+async def test_an_approved_run_that_is_taken_over_is_approved_still(pair: tuple[Gateway, Gateway]) -> None:
+    one, two = pair
+    waiting = await one.client.solve(ask(ASK_ROOM))
+    one.fakes.executor.gate = asyncio.Event()
+    await one.client.approve(waiting.id, BOOKING.id, wait=False)
+    await until(lambda: "execute" in one.fakes.executor.calls)
+    await one.die()
+    one.fakes.executor.gate = None
+    done = await ended(two.client, waiting.id)
+    assert done.status is RunStatus.SUCCEEDED
+    assert [request.approved for request in one.fakes.executor.requests] == [BOOKING.id] * 2
+    assert done.approval is not None
+
+
+async def test_a_gateway_that_was_only_slow_overwrites_nothing(pair: tuple[Gateway, Gateway]) -> None:
+    one, two = pair
+    executor = one.fakes.executor
+    gate = executor.gate = asyncio.Event()
+    solving = asyncio.create_task(one.client.solve(ask(ASK_ROOM, mutations="allow")))
+    await until(lambda: len(executor.requests) == 1)
+    await one.go_silent()
+    await until(lambda: len(executor.requests) == 2)  # the other one has taken it over and follows it too
+    gate.set()
+    answered = await solving
+    done = await ended(two.client, answered.id)
+    assert (answered.status, done.status) == (RunStatus.SUCCEEDED, RunStatus.SUCCEEDED)
+    assert executor.sent == [(done.id, "var1")]
+    finished = [event async for event in two.client.events(done.id) if event.event.kind == "finished"]
+    assert [event.id > 1_000_000 for event in finished] == [True]
+    counted = [(await gateway.http.get("/metrics")).text for gateway in pair]
+    assert ['nestor_runs_total{status="succeeded"} 1.0' in text for text in counted] == [False, True]
+
+
+async def test_a_run_is_cancelled_through_another_gateway(pair: tuple[Gateway, Gateway]) -> None:
+    one, two = pair
+    one.fakes.planner.delay_s = 20
+    run = await one.client.solve(unhurried(ASK_HOLIDAYS))
+    await until(lambda: "plan" in one.fakes.planner.calls)
+    assert (await two.client.cancel(run.id)).status is RunStatus.PLANNING
+    assert (await ended(two.client, run.id)).status is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("query", [ASK_HOLIDAYS, ASK_TWO_ROOMS])
+@pytest.mark.parametrize("at", ["plan", "execute"])
+async def test_a_cancelled_run_whose_gateway_dies_is_ended_by_another(
+    pair: tuple[Gateway, Gateway], at: str, query: str
+) -> None:
+    one, two = pair
+    fakes = one.fakes
+    fakes.planner.delay_s = 20 if at == "plan" else 0
+    fakes.executor.gate = asyncio.Event()
+    run = await one.client.solve(unhurried(query))
+    await until(lambda: at in fakes.planner.calls + fakes.executor.calls)
+    await one.die()
+    await two.client.cancel(run.id)
+    assert (await ended(two.client, run.id)).status is RunStatus.CANCELLED
+    assert fakes.executor.sent == []
+
+
+async def test_who_asked_twice_is_answered_by_another_gateway(pair: tuple[Gateway, Gateway]) -> None:
+    one, two = pair
+    one.fakes.planner.delay_s = 0.3
+    first = asyncio.create_task(one.client.solve(ask(ASK_HOLIDAYS), idempotency_key="k"))
+    await until(lambda: "plan" in one.fakes.planner.calls)
+    again = asyncio.create_task(two.client.solve(ask(ASK_HOLIDAYS), idempotency_key="k"))
+    streamed = [event async for event in two.client.solve_events(ask(ASK_HOLIDAYS), idempotency_key="k")]
+    assert await again == await first
+    assert streamed[-1].kind == "finished"
+
+
+async def test_a_run_that_outlasts_the_patience_of_who_asked_twice_is_shown_as_it_is(
+    pair: tuple[Gateway, Gateway],
+) -> None:
+    one, two = pair
+    one.fakes.executor.gate = asyncio.Event()
+    request = ask(ASK_ROOM, mutations="allow", deadline_ms=400)
+    first = asyncio.create_task(one.client.solve(request, idempotency_key="k"))
+    await until(lambda: "execute" in one.fakes.executor.calls)
+    again = await two.http.post("/solve", json=request.model_dump(mode="json"), headers={"Idempotency-Key": "k"})
+    assert (again.status_code, again.json()["status"]) == (202, "running")
+    one.fakes.executor.gate.set()
+    assert (await first).id == again.json()["id"]
+
+
+async def test_a_run_that_brings_down_one_gateway_after_another_is_given_up(database: str) -> None:
+    fakes = Fakes()
+    fakes.planner.delay_s = 20
+    async with open_gateway(database, fakes, shutdown_grace_s=0) as gateway:
+        run = await gateway.client.solve(unhurried(ASK_HOLIDAYS))
+    for takeover in (1, 2):
+        async with open_gateway(database, fakes, shutdown_grace_s=0, max_takeovers=2) as gateway:
+            await until(lambda: fakes.planner.calls.count("plan") == takeover + 1)  # noqa: B023
+    async with open_gateway(database, fakes, max_takeovers=2) as gateway:
+        done = await ended(gateway.client, run.id)
+    assert done.status is RunStatus.FAILED
+    assert done.problem is not None
+    assert "3 times" in done.problem.detail
+
+
+async def test_a_run_that_was_lost_without_a_death_is_found_by_its_own_gateway(database: str) -> None:
+    async with open_gateway(database, lease_s=LEASE_S) as gateway:
+        gateway.fakes.planner.delay_s = 20
+        run = await gateway.client.solve(unhurried(ASK_HOLIDAYS))
+        (task,) = gateway.app.state.service._runs._tasks
+        task.cancel()  # as by a bug
+        gateway.fakes.planner.delay_s = 0
+        assert (await ended(gateway.client, run.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_what_was_stored_by_a_version_that_kept_no_plan_ends_as_failed(database: str) -> None:
+    fakes = Fakes()
+    fakes.executor.gate = asyncio.Event()
+    async with open_gateway(database, fakes, shutdown_grace_s=0) as gateway:
+        run = await gateway.client.solve(unhurried(ASK_ROOM))
+        await until(lambda: "execute" in fakes.executor.calls)
+    engine = create_engine(database)
+    async with write(engine) as connection:
+        await connection.execute(RUNS.update().values(compiled=None))
+        assert await connection.scalar(sa.select(sa.func.count()).select_from(MEMBERS)) == 0
+    await engine.dispose()
+    async with open_gateway(database, fakes) as gateway:
+        done = await ended(gateway.client, run.id)
+    assert done.status is RunStatus.FAILED
+    assert done.problem is not None
+    assert "cannot be read" in done.problem.detail
+
+
+async def test_a_gateway_that_stops_takes_no_new_runs(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, shutdown_grace_s=5) as gateway:
+        runs = gateway.app.state.service._runs
+        gateway.fakes.planner.delay_s = 0.2
+        solving = asyncio.create_task(gateway.client.solve(ask(ASK_HOLIDAYS)))
+        await until(lambda: "plan" in gateway.fakes.planner.calls)
+        closing = asyncio.create_task(runs.close())
+        await until(lambda: runs.room == 0)
+        with pytest.raises(ServiceUnavailable, match="stopping"):
+            await gateway.client.solve(ask(ASK_HOLIDAYS))
+        assert (await solving).status is RunStatus.SUCCEEDED
+        await closing
