@@ -3,12 +3,16 @@
 A name is resolved once; every address it has must be public, or the host explicitly allowed; the connection is opened
 to one of those very addresses. So decimal, octal or hexadecimal spellings, IPv4 in IPv6, and names that answer
 differently the second time (DNS rebinding) all meet the same check. A second look is taken where the socket is made.
+
+What no address can show: a network's own NAT64 prefix (RFC 6052, section 2.2) or tunnel leads where it likes.
 """
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -34,10 +38,13 @@ _NOT_PUBLIC_V6: Final = tuple(
 )
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
+_HOST_NAME: Final = re.compile(r"(?=.{1,254}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+_MAX_ADMITTED: Final = 4_096
+_MAX_LOOKUPS: Final = 32
 
 
 class AddressRefused(OSError):
-    """The host's address is not public and the host is not allowed. The message names host and address."""
+    """The host is none, or its address is neither public nor allowed. The message names host and address."""
 
 
 def is_public(address: IPAddress) -> bool:
@@ -63,19 +70,25 @@ class AddressGuard(AbstractResolver):
 
     def __init__(self, allowed: Iterable[str]) -> None:
         self._allowed = frozenset(entry.lower() for entry in allowed)
-        self._admitted: set[tuple[IPAddress, int]] = set()
+        self._admitted: dict[tuple[IPAddress, int], None] = {}
+        # Threads of its own: names that a slow server answers for must not keep the rest of the process waiting.
+        self._lookups = ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="lookup")
 
-    def check_literal(self, url: URL) -> None:
-        """Check a host that is an address already: aiohttp asks no resolver about those.
+    def check_url(self, url: URL) -> None:
+        """Check the host of a URL: that it is one, and where it is an address, that address.
+
+        aiohttp asks no resolver about addresses, and resolvers differ over what is no name (RFC 1123, section 2.1).
 
         Raises:
-            AddressRefused: it is neither public nor allowed.
+            AddressRefused: it is no host name, or an address that is neither public nor allowed.
         """
-        host, port = url.host or "", url.port or 0
+        host, port = (url.raw_host or "").replace("%25", "%"), url.port or 0
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
-            return  # a name: `resolve` sees it
+            if not _HOST_NAME.fullmatch(host):
+                raise AddressRefused("the URL's host is not a valid name") from None
+            return  # `resolve` sees what it stands for
         self._admit(host, port, [address])
 
     async def resolve(
@@ -87,8 +100,9 @@ class AddressGuard(AbstractResolver):
             AddressRefused: one of them is neither public nor allowed.
             OSError: the name has none.
         """
-        loop = asyncio.get_running_loop()
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family, flags=socket.AI_ADDRCONFIG)
+        infos = await asyncio.get_running_loop().run_in_executor(
+            self._lookups, socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG
+        )
         addresses = [str(sockaddr[0]) for _, _, _, _, sockaddr in infos]
         self._admit(host, port, [ipaddress.ip_address(address) for address in addresses])
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
@@ -98,7 +112,8 @@ class AddressGuard(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Let go of the threads; lookups under way end unheard."""
+        self._lookups.shutdown(wait=False, cancel_futures=True)
 
     def open_socket(self, addr_info: Sequence[Any]) -> socket.socket:
         """The last line: the socket for a connection to exactly this address.
@@ -115,8 +130,16 @@ class AddressGuard(AbstractResolver):
     def _admit(self, host: str, port: int, addresses: list[IPAddress]) -> None:
         name = f"[{host}]" if ":" in host else host.lower().rstrip(".")
         if name in self._allowed or f"{name}:{port}" in self._allowed:
-            self._admitted.update((address, port) for address in addresses)
+            self._remember(addresses, port)
             return
         for address in addresses:
             if not is_public(address):
                 raise AddressRefused(f"{host} has the address {address}, which is not public, and is not allowed")
+
+    def _remember(self, addresses: list[IPAddress], port: int) -> None:
+        """For `open_socket`, which knows no names. The oldest go: an allowed name may change its addresses for ever."""
+        for address in addresses:
+            self._admitted.pop((address, port), None)
+            self._admitted[address, port] = None
+        while len(self._admitted) > _MAX_ADMITTED:
+            del self._admitted[next(iter(self._admitted))]

@@ -3,7 +3,7 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Final, Literal
@@ -12,11 +12,14 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
 from executor_svc.settings import ExecutorSettings
 
 USER_AGENT: Final = "nestor"
 _STREAMED_FROM: Final = 1024 * 1024
+_MAX_MEDIA_TYPE_CHARS: Final = 255
+_CODING_OVERHEAD: Final = 64 * 1024
 
 
 class SendFailed(Exception):
@@ -51,8 +54,9 @@ class Reply:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type header, or nothing."""
-        return self.headers.get("Content-Type", "")
+        """The Content-Type header, or nothing. Bytes that are no UTF-8 are replaced: they could not travel on."""
+        given = self.headers.get("Content-Type", "")[:_MAX_MEDIA_TYPE_CHARS]
+        return given.encode("utf-8", "replace").decode("utf-8")
 
 
 @dataclass(slots=True)
@@ -96,7 +100,7 @@ class Transport:
         """
         exchange = _Exchange()
         try:
-            self._guard.check_literal(url)
+            self._guard.check_url(url)
             async with asyncio.timeout_at(deadline):
                 return await self._exchange(method, url, headers, body, once, exchange)
         except (aiohttp.ClientError, OSError) as error:
@@ -111,28 +115,50 @@ class Transport:
             method, url, headers=headers, data=data, allow_redirects=False, trace_request_ctx=exchange
         ) as response:
             exchange.status = response.status
-            succeeded = 200 <= response.status < 300
-            limit = self._max_bytes if succeeded else self._max_error_bytes
-            content = await _read(response, limit)
-            truncated = len(content) > limit
-            if truncated:
+            try:
+                return await self._reply(response)
+            except Undecodable as error:
                 response.close()
-            if truncated and succeeded:
-                message = f"the answer is larger than {limit} bytes"
-                raise SendFailed("bad_response", message, sent=True, status=response.status)
-            return Reply(response.status, response.headers, content[:limit], truncated)
+                raise SendFailed("bad_response", str(error), sent=True, status=response.status) from None
+
+    async def _reply(self, response: aiohttp.ClientResponse) -> Reply:
+        """Read the answer; of an error whatever can be read, since its status already says what came of the request.
+
+        Raises:
+            Undecodable: a success is too large, or not in the coding it claims.
+        """
+        succeeded = 200 <= response.status < 300
+        limit = self._max_bytes if succeeded else self._max_error_bytes
+        content = bytearray()
+        try:
+            async for piece in _decoded(response, self._max_bytes + _CODING_OVERHEAD):
+                content += piece
+                if len(content) > limit:
+                    raise Undecodable(f"the answer is larger than {limit} bytes")
+        except Undecodable:
+            if succeeded:
+                raise
+            response.close()
+            return Reply(response.status, response.headers, bytes(content[:limit]), truncated=True)
+        return Reply(response.status, response.headers, bytes(content), truncated=False)
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """At most a little more than ``limit`` bytes, counted after decompression, which the client does in pieces."""
-    chunks: list[bytes] = []
-    size = 0
+async def _decoded(response: aiohttp.ClientResponse, limit: int) -> AsyncIterator[bytes]:
+    """The content in pieces. ``limit`` is on the coded bytes: a coding can also carry nothing, without end.
+
+    Raises:
+        Undecodable: see :class:`Decoder`; or there are more bytes than ``limit``.
+    """
+    decoder, received = None, 0
     async for chunk in response.content.iter_any():
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            break
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        decoder = decoder or Decoder(", ".join(response.headers.getall("Content-Encoding", ())))
+        received += len(chunk)
+        if received > limit:
+            raise Undecodable(f"the answer takes more than {limit} bytes")
+        for piece in decoder.feed(chunk):
+            yield piece
+    if decoder is not None:
+        yield decoder.end()
 
 
 def _failure(error: aiohttp.ClientError | OSError, exchange: _Exchange) -> SendFailed:
@@ -174,7 +200,10 @@ def _malformed(error: aiohttp.ClientResponseError | aiohttp.ClientPayloadError) 
 async def open_transport(settings: ExecutorSettings) -> AsyncIterator[Transport]:
     """A transport with its connection pools, closed at the end."""
     guard = AddressGuard(settings.allowed_private_hosts)
-    async with _session(settings, guard, fresh=False) as pooled, _session(settings, guard, fresh=True) as fresh:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(guard.close)
+        pooled = await stack.enter_async_context(_session(settings, guard, fresh=False))
+        fresh = await stack.enter_async_context(_session(settings, guard, fresh=True))
         yield Transport(pooled, fresh, guard, settings)
 
 
@@ -190,12 +219,12 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s),
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, deflate"},
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": ACCEPTED},
         skip_auto_headers=("Content-Type",),
         trace_configs=[_sent_trace()],
         middlewares=(_never_resend,),
         trust_env=False,
-        auto_decompress=True,
+        auto_decompress=False,
     )
 
 

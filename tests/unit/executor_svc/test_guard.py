@@ -97,22 +97,22 @@ async def test_spellings_of_the_loopback_address(spelling: str) -> None:
 )
 def test_literals(url: str) -> None:
     with pytest.raises(AddressRefused):
-        AddressGuard(()).check_literal(URL(url))
+        AddressGuard(()).check_url(URL(url))
 
 
 def test_a_host_is_allowed_by_name_or_by_name_and_port() -> None:
     guard = AddressGuard(("127.0.0.1:8080", "[::1]"))
-    guard.check_literal(URL("http://127.0.0.1:8080/"))
-    guard.check_literal(URL("http://[::1]:5/"))
+    guard.check_url(URL("http://127.0.0.1:8080/"))
+    guard.check_url(URL("http://[::1]:5/"))
     with pytest.raises(AddressRefused):
-        guard.check_literal(URL("http://127.0.0.1:8081/"))
+        guard.check_url(URL("http://127.0.0.1:8081/"))
 
 
 async def test_allowing_a_name_does_not_allow_its_address() -> None:
     guard = AddressGuard(("localhost",))
     assert await guard.resolve("LOCALHOST", 80)
     with pytest.raises(AddressRefused):
-        guard.check_literal(URL("http://127.0.0.1/"))
+        guard.check_url(URL("http://127.0.0.1/"))
 
 
 def test_the_socket_is_the_last_line() -> None:
@@ -120,7 +120,7 @@ def test_the_socket_is_the_last_line() -> None:
     info = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 80))
     with pytest.raises(AddressRefused):
         guard.open_socket(info)  # allowed, but nobody asked for it yet
-    guard.check_literal(URL("http://127.0.0.1/"))
+    guard.check_url(URL("http://127.0.0.1/"))
     guard.open_socket(info).close()
     with pytest.raises(AddressRefused):
         guard.open_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("10.0.0.1", 80)))

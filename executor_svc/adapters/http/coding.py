@@ -1,0 +1,74 @@
+"""Content codings (RFC 9110, section 8.4.1), decoded in bounded pieces: an answer may swell a thousandfold."""
+
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+ACCEPTED: Final = "gzip, deflate"
+"""What requests ask for. An answer in anything else is refused."""
+_MAX_PIECE: Final = 256 * 1024
+_MAX_MEMBERS: Final = 1_000
+_GZIP, _ZLIB, _RAW = 31, 15, -15  # how zlib calls RFC 1952, RFC 1950 and RFC 1951
+_FORMATS: Final = {"": None, "identity": None, "gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
+
+
+class Undecodable(ValueError):
+    """The coding is none that was asked for, or the data is not coded so. The message says which."""
+
+
+class Decoder:
+    """Decodes one answer, whose Content-Encoding is ``coding``.
+
+    Raises:
+        Undecodable: the coding is not one of :data:`ACCEPTED`, or several, one upon the other.
+    """
+
+    def __init__(self, coding: str) -> None:
+        self._name = coding.strip().lower()
+        if self._name not in _FORMATS:
+            raise Undecodable(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
+        format_ = _FORMATS[self._name]
+        self._stream = None if format_ is None else zlib.decompressobj(format_)
+        self._members, self._begun = 1, False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The content in ``data``, in pieces of at most 256 KiB.
+
+        Raises:
+            Undecodable: the data is not in this coding, or goes on after its end.
+        """
+        if self._stream is None:
+            yield data
+            return
+        # Many servers send "deflate" without the zlib wrapper that the RFC asks for; browsers take both.
+        if not self._begun and self._name == "deflate" and data and data[0] & 0x0F != 8:
+            self._stream = zlib.decompressobj(_RAW)
+        self._begun = self._begun or bool(data)
+        while data:
+            if self._stream.eof:
+                self._stream = self._next_member()
+            try:
+                yield self._stream.decompress(data, _MAX_PIECE)
+            except zlib.error:
+                raise Undecodable(f"the answer is not {self._name}, as it claims to be") from None
+            data = self._stream.unconsumed_tail or self._stream.unused_data
+
+    def end(self) -> bytes:
+        """What is left at the end of the data: a few kilobytes at most.
+
+        Raises:
+            Undecodable: the data ended early.
+        """
+        if self._stream is None or not self._begun:
+            return b""
+        rest = self._stream.flush()
+        if not self._stream.eof:
+            raise Undecodable("the answer is cut off")
+        return rest
+
+    def _next_member(self) -> "zlib._Decompress":
+        """A gzip file may be several, one after the other (RFC 1952, section 2.2)."""
+        self._members += 1
+        if self._name == "deflate" or self._members > _MAX_MEMBERS:
+            raise Undecodable(f"the answer goes on after the end of its {self._name} data")
+        return zlib.decompressobj(_GZIP)
