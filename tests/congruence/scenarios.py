@@ -300,6 +300,27 @@ async def approving(house: House, log: Transcript, upstream: str) -> None:
     log.note((await house.gateway.run(other.id)).status)
 
 
+async def going_on_by_itself(house: House, log: Transcript, upstream: str) -> None:
+    """Runs that nobody waits for: followed, asked for twice, approved, ended."""
+    await learn(house, upstream, "async")
+    unhurried = ask(HOLIDAYS_ASKED).model_copy(update={"wait": False})
+    accepted = await house.gateway.solve(unhurried, idempotency_key="async")
+    events = await collected(house.gateway.events(accepted.id))
+    log.note([(event.id, event.event.kind) for event in events])
+    assert await collected(house.gateway.events(accepted.id, 2)) == events[2:]
+    assert await house.gateway.solve(ask(HOLIDAYS_ASKED), idempotency_key="async") == events[-1].event.run
+    log.note(shown(await problem(house.gateway.solve(ask(ROOM_ASKED), idempotency_key="async"))))
+    waiting, other = [await house.gateway.solve(ask(ROOM_ASKED)) for _ in range(2)]
+    assert waiting.plan is not None
+    (preview,) = waiting.previews
+    log.note([preview.step, preview.api, preview.complete, preview.request.method], real=preview)
+    log.note((await house.gateway.approve(waiting.id, waiting.plan.id, wait=False)).status)
+    log.note([(event.id, event.event.kind) for event in await collected(house.gateway.events(waiting.id))])
+    log.note([(await house.gateway.cancel(other.id)).status, shown(await problem(house.gateway.cancel(other.id)))])
+    log.note([line.status for line in (await house.gateway.runs(q="BLUE room", status=["cancelled"], limit=1)).runs])
+    await house.retriever.delete_provider("async")
+
+
 async def a_peer_that_is_down(house: House, log: Transcript, upstream: str) -> None:
     """Every one in turn: the request is refused with its name, the run is kept, and `/readyz` says so."""
     await learn(house, upstream, "down")
@@ -370,6 +391,7 @@ SHARED: list[Scenario] = [
     running_plans,
     solving,
     approving,
+    going_on_by_itself,
     a_peer_that_is_down,
     a_peer_that_is_slow,
     digits_are_kept,

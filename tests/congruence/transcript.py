@@ -15,6 +15,7 @@ _VARIES = {
     "timings",
     "started_ms",
     "duration_ms",
+    "at",
     "at_ms",
     "total_ms",
     "instance",
