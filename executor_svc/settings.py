@@ -77,6 +77,13 @@ class ExecutorSettings(ServiceSettings):
     max_response_bytes: int = Field(
         default=10 * 1024 * 1024, ge=1, description="Largest answer read from an upstream, counted after decompression."
     )
+    max_pages: int = Field(default=10, ge=1, description="Most pages fetched of one list.")
+    max_list_items: int = Field(
+        default=10_000, ge=1, description="No further page of a list is fetched once there are so many items."
+    )
+    strict_responses: bool = Field(
+        default=False, description="Whether an answer that breaks the API's response schema is a failure."
+    )
     max_error_bytes: int = Field(
         default=16 * 1024, ge=1, description="How much of an upstream's error answer is kept, after decompression."
     )

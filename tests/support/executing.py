@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.contracts.api import Api, ApiResponse, Location, Parameter, RequestBody, SecurityRequirement, Style
-from services.contracts.plan import AnswerOutput, ItemReference, LiteralValue, Plan, Reference, Step, Value
+from services.contracts.plan import (
+    AnswerOutput,
+    ItemReference,
+    LiteralValue,
+    Plan,
+    Reference,
+    Step,
+    Value,
+    content_hash,
+)
 from services.contracts.planning import CompiledPlan, Proof
 from services.contracts.run import ExecuteRequest
 
@@ -33,8 +42,8 @@ def api(
     security: tuple[tuple[SecurityRequirement, ...], ...] = (),
     idempotency_header: str | None = None,
 ) -> Api:
-    """An operation of provider `test`."""
-    return Api(
+    """An operation of provider `test`, with a hash of its own content."""
+    made = Api(
         id=f"test.{name}",
         provider="test",
         name=name,
@@ -46,8 +55,8 @@ def api(
         response=ApiResponse(media_type=answers),
         security=security,
         idempotency_header=idempotency_header,
-        content_hash=f"hash of {name}",
     )
+    return made.model_copy(update={"content_hash": content_hash(made.model_dump(mode="json"))})
 
 
 def literal(value: Any) -> LiteralValue:

@@ -2,11 +2,18 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
 
+from pydantic import JsonValue
 from yarl import URL
 
+from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.hosts import HostEvent, Hosts, Observer
+from executor_svc.adapters.http.listing import Listing, ListLimits, listing_of
+from executor_svc.adapters.http.paging import Paging, paging_of
+from executor_svc.adapters.http.recent import Recent
 from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request
 from executor_svc.adapters.http.response import BadResponse, decode, decode_error
 from executor_svc.adapters.http.retry import RetryPolicy
@@ -15,26 +22,60 @@ from executor_svc.adapters.http.transport import Reply, open_transport
 from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import Masker, SecretStore
 from executor_svc.settings import ExecutorSettings
+from services.contracts.api import Api
 from services.contracts.plan import content_hash
 from services.contracts.run import Failed, RequestRecord, Succeeded
+
+_MAX_PROFILES: Final = 512
+_MAX_VIOLATION: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    """What the adapter works out once for each API."""
+
+    checker: Checker | None
+    paging: Paging | None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is learned of a call beside its outcome."""
+
+    sending: Sending
+    profile: _Profile
+    requests: int = 0
+    pages: int = 1
+    more: bool = False
+    violations: tuple[str, ...] = ()
 
 
 class HttpAdapter:
     """:class:`~executor_svc.models.Adapter` over HTTP. Everything it returns is masked."""
 
-    def __init__(self, sender: Sender, masker: Masker) -> None:
+    def __init__(self, sender: Sender, masker: Masker, settings: ExecutorSettings) -> None:
         self._sender, self._masker = sender, masker
+        self._strict = settings.strict_responses
+        self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
+        self._profiles: Recent[tuple[str, str], _Profile] = Recent(_MAX_PROFILES)
 
     async def call(self, call: Call) -> CallResult:
-        """Make one call and say what came of it, before its deadline."""
+        """Make one call and say what came of it, before its deadline.
+
+        A list is followed over its pages, unless the plan itself says which part it wants. If a page cannot be had, the
+        whole call has failed: half a list must not pass for a list.
+        """
         sending = Sending(call)
         try:
             request = build_request(call.api, call.arguments, idempotency_key(call.key))
         except BadRequest as error:
-            failed = Failed(reason="bad_request", message=self._masker.text(str(error)))
-            return CallResult(sending.settle(failed), None, 0)
-        outcome = await self._outcome(request, sending)
-        return CallResult(outcome, self._record(request, sending.credentials), sending.attempts)
+            return CallResult(self._settled(Failed(reason="bad_request", message=str(error)), sending), None, 0)
+        reading = _Reading(sending, self._profile(call.api))
+        ended = await self._read(request, reading)
+        outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
+        attempts = sending.attempts - max(0, reading.requests - 1)
+        record = self._record(request, sending.credentials)
+        return CallResult(outcome, record, attempts, reading.pages, reading.more, reading.violations)
 
     def preview(self, call: Call) -> RequestRecord:
         """The request that would be sent, masked, without credentials. Raises Unpreviewable."""
@@ -44,19 +85,65 @@ class HttpAdapter:
             raise Unpreviewable(self._masker.text(str(error))) from None
         return self._record(request, Credentials())
 
-    async def _outcome(self, request: HttpRequest, sending: Sending) -> CallOutcome:
-        try:
-            reply = await self._sender.send(request, sending)
-            if isinstance(reply, Failed):
-                return self._settled(reply, sending)
-            if not 200 <= reply.status < 300:
-                return self._settled(self._refused(reply), sending)
-            value = decode(sending.call.api, reply.status, reply.content_type, reply.body)
-        except CredentialUnavailable as error:
-            return self._settled(Failed(reason="credential", message=str(error)), sending)
-        except BadResponse as error:
-            return self._settled(Failed(reason="bad_response", message=str(error), status=reply.status), sending)
+    async def _read(self, request: HttpRequest, reading: _Reading) -> Succeeded | Failed:
+        """Read the answer, or all pages of it."""
+        page = await self._page(request, reading)
+        if isinstance(page, Failed):
+            return page
+        reply, value = page
+        call, paging = reading.sending.call, reading.profile.paging
+        if paging is not None and isinstance(value, (list, dict)) and not paging.chosen(call.arguments):
+            listing = listing_of(paging, self._limits, request, reply, value)
+            if listing is not None:
+                failed = await self._follow(listing, reading)
+                reading.pages, reading.more = listing.pages, listing.more
+                if failed is not None:
+                    return failed
+                value = listing.value
         return Succeeded.model_construct(value=self._masker.json(value), status=reply.status)
+
+    async def _follow(self, listing: Listing, reading: _Reading) -> Failed | None:
+        while (request := listing.following(reading.sending.credentials)) is not None:
+            page = await self._page(request, reading)
+            try:
+                if isinstance(page, Failed):
+                    failed = page
+                else:
+                    listing.add(*page)
+                    continue
+            except BadResponse as error:
+                failed = Failed(reason="bad_response", message=str(error))
+            return failed.model_copy(update={"message": f"page {listing.pages + 1} of the list: {failed.message}"})
+        return None
+
+    async def _page(self, request: HttpRequest, reading: _Reading) -> tuple[Reply, JsonValue] | Failed:
+        """One answer and its value, or why there is none."""
+        api, reading.requests = reading.sending.call.api, reading.requests + 1
+        try:
+            reply = await self._sender.send(request, reading.sending)
+            if isinstance(reply, Failed):
+                return reply
+            if not 200 <= reply.status < 300:
+                return self._refused(reply)
+            value = decode(api, reply.status, reply.content_type, reply.body)
+        except CredentialUnavailable as error:
+            return Failed(reason="credential", message=str(error))
+        except BadResponse as error:
+            return Failed(reason="bad_response", message=str(error), status=reply.status)
+        checker = reading.profile.checker
+        if checker is not None and (violations := checker.violations(reply.status, value, reply.body)):
+            found = dict.fromkeys([*reading.violations, *(self._masker.text(v)[:_MAX_VIOLATION] for v in violations)])
+            reading.violations = tuple(found)[:MAX_VIOLATIONS]
+            if self._strict:
+                message = f"the answer is not what the API promises: {'; '.join(reading.violations)}"
+                return Failed(reason="bad_response", message=message, status=reply.status)
+        return reply, value
+
+    def _profile(self, api: Api) -> _Profile:
+        def make() -> _Profile:
+            return _Profile(checker_of(api), paging_of(api))
+
+        return self._profiles.get((api.content_hash, api.id), make) if api.content_hash else make()
 
     def _settled(self, failed: Failed, sending: Sending) -> CallOutcome:
         outcome = sending.settle(failed)
@@ -107,4 +194,4 @@ async def open_http_adapter(
     async with open_transport(settings) as transport:
         auth = Authenticator(store, transport, masker, settings.oauth_skew_s)
         retry = RetryPolicy(settings.max_attempts, settings.retry_base_s)
-        yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), masker)
+        yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), masker, settings)

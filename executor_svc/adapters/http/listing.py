@@ -1,0 +1,117 @@
+"""Pages as one value: a list is continued, an object keeps its first page's members with its one list continued."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from executor_svc.adapters.http.paging import NoWay, Paging, Progress, first_number, next_page, plain
+from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
+from executor_svc.adapters.http.response import BadResponse
+from executor_svc.adapters.http.transport import Reply
+
+_ITEMS: Final = frozenset({"items", "data", "results", "records", "entries", "values", "content", "rows", "elements"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListLimits:
+    """How far lists are followed: pages, items, and bytes of all pages together."""
+
+    pages: int
+    items: int
+    bytes: int
+
+
+class Listing:
+    """A list under way, from its first page on.
+
+    Attributes:
+        pages: how many pages are in it.
+        more: whether it goes on beyond them.
+    """
+
+    def __init__(
+        self, paging: Paging, limits: ListLimits, request: HttpRequest, reply: Reply, value: JsonValue
+    ) -> None:
+        self.pages, self.more = 1, False
+        self._paging, self._limits = paging, limits
+        self._request, self._reply, self._page = request, reply, value
+        self._whole, self._member = value, _member(value)
+        self._bytes, self._seen = len(reply.body), {request.url_text(Credentials())}
+        self._last = self._items_of(value) or []
+        self._items = self._last
+        self._first = first_number(paging, value)
+
+    @property
+    def value(self) -> JsonValue:
+        """All pages as one value."""
+        if self.pages == 1:
+            return self._whole
+        return {**self._whole, self._member: self._items} if isinstance(self._whole, dict) else self._items
+
+    def following(self, credentials: Credentials) -> HttpRequest | None:
+        """The request for the next page; None where there is none, or none is to be followed."""
+        if self.more:
+            return None
+        progress = Progress(self.pages, len(self._items), len(self._last), self._first)
+        try:
+            request = next_page(self._paging, self._request, credentials, self._reply, self._page, progress)
+        except NoWay:
+            self.more = True
+            return None
+        if request is None:
+            return None
+        url = request.url_text(Credentials())
+        full = self.pages >= self._limits.pages or len(self._items) >= self._limits.items
+        if full or url in self._seen or len(url) > MAX_URL_CHARS or not self._is_list:
+            self.more = True
+            return None
+        self._seen.add(url)
+        self._request = request
+        return request
+
+    def add(self, reply: Reply, value: JsonValue) -> None:
+        """Take the page that was asked for. One that is the last one again, or too much, is left out.
+
+        Raises:
+            BadResponse: it is no page of this list.
+        """
+        items = self._items_of(value)
+        if items is None:
+            raise BadResponse("it is no list as the first page is")
+        self._bytes += len(reply.body)
+        if self._bytes > self._limits.bytes or (items and items == self._last):
+            self.more = True
+            return
+        self._reply, self._page, self._last = reply, value, items
+        self._items = [*self._items, *items]
+        self.pages += 1
+
+    @property
+    def _is_list(self) -> bool:
+        return self._member != "" or isinstance(self._whole, list)
+
+    def _items_of(self, value: JsonValue) -> list[JsonValue] | None:
+        """The items of a page; of an object without its list none, as some upstreams end."""
+        if isinstance(self._whole, dict) and isinstance(value, dict):
+            value = value.get(self._member) or []
+        return value if isinstance(value, list) else None
+
+
+def listing_of(
+    paging: Paging, limits: ListLimits, request: HttpRequest, reply: Reply, value: JsonValue
+) -> Listing | None:
+    """The list that an answer begins; None where it is no list."""
+    if isinstance(value, list) or (isinstance(value, dict) and (paging.controls or _member(value))):
+        return Listing(paging, limits, request, reply, value)
+    return None
+
+
+def _member(value: JsonValue) -> str:
+    """The member that holds an object's items: its one list, or the one among several that is called so."""
+    if not isinstance(value, dict):
+        return ""
+    lists = [name for name, member in value.items() if isinstance(member, list)]
+    if len(lists) > 1:
+        lists = [name for name in lists if plain(name) in _ITEMS]
+    return lists[0] if len(lists) == 1 else ""

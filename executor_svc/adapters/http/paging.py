@@ -1,0 +1,271 @@
+"""Where the next page of a list is. Sends nothing itself.
+
+Looked for, in this order: `Link: rel="next"` (RFC 8288); a token or cursor in the body, where the API has a parameter
+for it; the URL of the next page in the body; page numbers and offsets, where the API has a parameter for them and the
+body says, or its length suggests, that there is more. Names are compared without case and punctuation.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote_plus
+
+from pydantic import JsonValue
+from yarl import URL
+
+from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
+from executor_svc.adapters.http.serialise import encode
+from executor_svc.adapters.http.transport import Reply
+from services.contracts.api import Api, Location, Parameter
+
+_TOKEN_PARAMETERS: Final = frozenset(
+    {
+        *("pagetoken", "nextpagetoken", "cursor", "nextcursor", "pagecursor", "nexttoken", "continuationtoken"),
+        *("continuation", "paginationtoken", "marker", "startcursor"),
+    }
+)
+_PAGE_PARAMETERS: Final = frozenset({"page", "pagenumber", "pageno", "pagenum", "pageindex", "currentpage"})
+_OFFSET_PARAMETERS: Final = frozenset({"offset", "pageoffset", "skip", "startindex", "start"})
+_SIZE_PARAMETERS: Final = frozenset(
+    {
+        *("limit", "pagelimit", "pagesize", "size", "perpage", "itemsperpage", "resultsperpage", "maxresults"),
+        *("maxitems", "count", "top", "rows", "first"),
+    }
+)
+_NEXT_TOKENS: Final = (
+    *("nextpagetoken", "nextcursor", "nexttoken", "nextcontinuationtoken", "continuationtoken", "nextmarker"),
+    *("nextpagecursor", "endcursor", "next"),
+)
+_NEXT_URLS: Final = ("next", "nexturl", "nextlink", "nextpage", "nextpageurl", "odatanextlink", "nexthref")
+_TOTALS: Final = ("total", "totalcount", "totalitems", "totalresults", "totalsize", "totalrecords", "totalelements")
+_PAGE_COUNTS: Final = ("pages", "totalpages", "pagecount", "numpages", "lastpage", "pagetotal")
+_MORE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "more", "moreresults")
+_PAGE_NUMBERS: Final = ("page", "pagenumber", "currentpage", "pageindex", "number")
+_SIZES: Final = ("limit", "pagesize", "size", "perpage", "itemsperpage")
+_CONTAINERS: Final = frozenset({"meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"})
+_LINK = re.compile(r"<([^<>]*)>([^<]*)")
+_REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]+))", re.IGNORECASE)
+_MAX_LINK_CHARS: Final = 16 * 1024
+_END: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """How the lists of one API are paged. ``controls``: the arguments by which a plan says which part it wants."""
+
+    controls: frozenset[str]
+    token: Parameter | None
+    page: Parameter | None
+    offset: Parameter | None
+    size: int | None
+
+    def chosen(self, arguments: Mapping[str, JsonValue]) -> bool:
+        """Whether the plan itself says which part of the list it wants."""
+        return any(arguments.get(name) is not None for name in self.controls)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a list has been read: pages, items on all of them and on the last one, and the first page's number."""
+
+    pages: int
+    items: int
+    last_items: int
+    first: int | None
+
+
+class NoWay(Exception):
+    """The list goes on, and there is no way to the rest of it."""
+
+
+def paging_of(api: Api) -> Paging | None:
+    """How an API's lists may be paged; None where a second request would not be harmless."""
+    if api.method != "GET" or api.body is not None:
+        return None
+    query = {plain(p.wire_name): p for p in api.parameters if p.location is Location.QUERY}
+
+    def find(names: frozenset[str], *, number: bool) -> Parameter | None:
+        fitting = (p for name, p in query.items() if name in names and (not number or _takes_number(p)))
+        return next(fitting, None)
+
+    token = find(_TOKEN_PARAMETERS, number=False)
+    page = find(_PAGE_PARAMETERS, number=True)
+    offset = find(_OFFSET_PARAMETERS, number=True)
+    size = find(_SIZE_PARAMETERS, number=True)
+    return Paging(
+        controls=frozenset(p.name for p in (token, page, offset, size) if p is not None),
+        token=token,
+        page=page,
+        offset=offset,
+        size=_integer(size.json_schema.get("default")) if size is not None else None,
+    )
+
+
+def first_number(paging: Paging, body: JsonValue) -> int | None:
+    """The number of the first page, or of its first item: as the body says, or the parameter's schema."""
+    parameter = paging.page or paging.offset
+    if parameter is None:
+        return None
+    name = plain(parameter.wire_name)
+    said = _first(_facts(body), (name, *_PAGE_NUMBERS) if paging.page else (name,))
+    schema = parameter.json_schema
+    guess = None if name == "pageindex" else 1 if paging.page else 0
+    found = (_integer(said), _integer(schema.get("default")), _integer(schema.get("minimum")), guess)
+    return next((number for number in found if number is not None), None)
+
+
+def next_page(
+    paging: Paging, request: HttpRequest, credentials: Credentials, reply: Reply, body: JsonValue, progress: Progress
+) -> HttpRequest | None:
+    """The request for the page after this one; None at the end of the list.
+
+    Raises:
+        NoWay: there is more, at another origin or by no way that is known.
+    """
+    facts = _facts(body)
+    url: str | object | None = _next_link(reply)
+    if url is None:
+        if _first(facts, _MORE_FLAGS) is False:
+            return None
+        if paging.token is not None and (token := _token(paging.token, facts)) is not None:
+            return None if token is _END else _with(request, paging.token, str(token))
+        url = _url(facts)
+    if url is _END:
+        return None
+    if isinstance(url, str):
+        return _at(url, paging, request, credentials, body)
+    return _numbered(paging, request, facts, progress) if _goes_on(paging, reply, facts, progress) else None
+
+
+def _numbered(paging: Paging, request: HttpRequest, facts: Mapping[str, JsonValue], progress: Progress) -> HttpRequest:
+    """The request for the next page by its number, or by that of its first item. Raises NoWay."""
+    for parameter, done, said in (
+        (paging.page, progress.pages, _integer(facts.get("nextpage"))),
+        (paging.offset, progress.items, _integer(facts.get("nextoffset"))),
+    ):
+        if parameter is not None and said is not None:
+            return _with(request, parameter, str(said))
+        if parameter is not None and progress.first is not None:
+            return _with(request, parameter, str(progress.first + done))
+    raise NoWay
+
+
+def _goes_on(paging: Paging, reply: Reply, facts: Mapping[str, JsonValue], progress: Progress) -> bool:
+    """Whether numbered pages go on, by what the body says or else by how full the last one was."""
+    if _first(facts, _MORE_FLAGS) is True or _integer(_first(facts, ("nextpage", "nextoffset"))):
+        return True
+    if (paging.page is None and paging.offset is None) or not progress.last_items:
+        return False
+    pages, total = _integer(_first(facts, _PAGE_COUNTS)), _integer(_first(facts, _TOTALS))
+    if paging.page is not None and pages is not None:
+        return progress.pages < pages
+    if total is None and (header := reply.headers.get("X-Total-Count", "")).isdecimal():
+        total = int(header[:18])
+    if total is not None:
+        return progress.items < total
+    size = _integer(_first(facts, _SIZES)) or paging.size
+    return size is not None and progress.last_items >= size
+
+
+def _token(parameter: Parameter, facts: Mapping[str, JsonValue]) -> str | int | object | None:
+    """The token of the next page; _END where the body says that there is none; None where it says nothing."""
+    name = plain(parameter.wire_name)
+    for key in (f"next{name}", *_NEXT_TOKENS, name):
+        value = facts.get(key, False)
+        if value is None or value == "" or (value == 0 and value is not False):
+            return _END
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and not (key == "next" and "/" in value):
+            return value
+    return None
+
+
+def _url(facts: Mapping[str, JsonValue]) -> str | object | None:
+    """The URL of the next page; _END where the body says that there is none; None where it says nothing."""
+    for key in _NEXT_URLS:
+        value = facts.get(key, False)
+        value = value.get("href") if isinstance(value, dict) else value
+        if value in (None, ""):
+            return _END
+        if isinstance(value, str) and ("/" in value or value.startswith("?")):
+            return value
+    return None
+
+
+def _next_link(reply: Reply) -> str | None:
+    """The target of `Link: <...>; rel="next"`, RFC 8288, section 3; of one with another context (`anchor`) none."""
+    if "Link" not in reply.headers:
+        return None
+    for target, parameters in _LINK.findall(", ".join(reply.headers.getall("Link"))[:_MAX_LINK_CHARS]):
+        relation = _REL.search(parameters)
+        relations = (relation[1] or relation[2] or "").lower().split() if relation else []
+        if "next" in relations and "anchor" not in parameters.lower():
+            return str(target)
+    return None
+
+
+def _at(
+    target: str, paging: Paging, request: HttpRequest, credentials: Credentials, body: JsonValue
+) -> HttpRequest | None:
+    """The request for a page that has a URL. Credentials go along, so it must be of the same origin.
+
+    An object may have a next one (a chapter has) without being a page of a list: there the path must be the same too,
+    and where it is not, only an API that has parameters for pages is said to have more.
+
+    Raises:
+        NoWay: the URL leads elsewhere.
+    """
+    try:
+        url = URL(request.url_text(Credentials()), encoded=True).join(URL(target[:MAX_URL_CHARS]))
+        same = url.origin() == request.origin and url.user is None and url.password is None
+    except ValueError:
+        raise NoWay from None
+    if isinstance(body, dict) and not paging.controls and not (same and url.raw_path == request.path):
+        return None
+    if not same or (isinstance(body, dict) and url.raw_path != request.path):
+        raise NoWay
+    pairs = (pair for pair in url.raw_query_string.split("&") if pair)
+    own = tuple(pair for pair in pairs if unquote_plus(pair.partition("=")[0]) not in credentials.query)
+    return replace(request, path=url.raw_path, query=own)
+
+
+def _with(request: HttpRequest, parameter: Parameter, value: str) -> HttpRequest:
+    name = encode(parameter.wire_name)
+    kept = (pair for pair in request.query if pair.partition("=")[0] != name)
+    return replace(request, query=(*kept, f"{name}={encode(value)}"))
+
+
+def _facts(body: JsonValue) -> dict[str, JsonValue]:
+    """What the body says beside its items, by plain names: its own members, and those of objects about the list."""
+    if not isinstance(body, dict):
+        return {}
+    facts: dict[str, JsonValue] = {}
+    for name, value in body.items():
+        if isinstance(value, dict) and plain(name) in _CONTAINERS:
+            facts = {plain(inner): fact for inner, fact in value.items()} | facts
+        elif not isinstance(value, list):
+            facts[plain(name)] = value
+    return facts
+
+
+def _first(facts: Mapping[str, JsonValue], names: Sequence[str]) -> JsonValue:
+    """The first of these facts that is known."""
+    return next((value for name in names if (value := facts.get(name)) is not None), None)
+
+
+def _takes_number(parameter: Parameter) -> bool:
+    kind = parameter.json_schema.get("type")
+    return kind in ("integer", "number") or (isinstance(kind, list) and bool({"integer", "number"} & {*map(str, kind)}))
+
+
+def _integer(value: JsonValue) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12 else None
+
+
+@lru_cache(maxsize=4096)
+def plain(name: str) -> str:
+    """A name without case and punctuation: `next_page_token`, `nextPageToken` and `NextPageToken` are one."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())

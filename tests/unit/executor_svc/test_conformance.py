@@ -1,0 +1,247 @@
+"""Answers against the schemas that promise them, where both may be hostile."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
+from executor_svc.adapters.http.schema_cost import Unbounded, cost_of
+from services.contracts.api import Api, ApiResponse
+from services.contracts.run import Failed, Succeeded
+from tests.support.executing import api
+from tests.support.upstream import Upstream
+from tests.unit.executor_svc.conftest import Opener
+
+PRICE = {
+    "type": "object",
+    "required": ["amount"],
+    "properties": {"amount": {"type": "number"}, "note": {"type": "string"}},
+}
+
+
+def promising(schema: Any, definitions: Any = None, server: str = "http://x", **response: Any) -> Api:
+    base = api(server, "/p", name=f"op-{hash(repr((schema, definitions, response)))}")
+    return base.model_copy(
+        update={"response": ApiResponse(json_schema=schema, **response), "definitions": definitions or {}}
+    )
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def checker(schema: Any, definitions: Any = None) -> Checker:
+    made = checker_of(promising(schema, definitions))
+    assert made is not None
+    return made
+
+
+def found(schema: Any, value: Any, definitions: Any = None) -> tuple[str, ...]:
+    return checker(schema, definitions).violations(200, value, json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "violations"),
+    [
+        (PRICE, {"amount": 1}, ()),
+        (PRICE, {"amount": 1, "more": 2}, ()),
+        (PRICE, {"amount": "s3cret"}, ("/amount: type number",)),
+        (PRICE, {"note": "s3cret"}, ("(root): required amount",)),
+        (PRICE, [], ("(root): type object",)),
+        (PRICE, None, ("(root): type object",)),
+        ({"items": PRICE}, [{"amount": 1}, {"amount": 1, "note": 2}], ("/1/note: type string",)),
+        ({"properties": {"a/b": {"enum": ["s3cret"]}}}, {"a/b": "other s3cret"}, ("/a~1b: enum",)),
+        ({"type": ["integer", "null"], "maximum": 3}, 4, ("(root): maximum",)),
+        ({"type": "integer"}, 2**80, ()),
+        ({"pattern": "^[A-Z]{3}$"}, "s3cret", ("(root): pattern",)),
+        ({"format": "date"}, "s3cret", ()),
+        ({"properties": {"a": False}}, {"a": "s3cret"}, ("/a: not allowed",)),
+        ({"additionalProperties": False}, {"s3cret": 1}, ("(root): additionalProperties",)),
+        ({"anyOf": [{"type": "integer"}, PRICE]}, "s3cret", ("(root): anyOf",)),
+    ],
+)
+def test_violations_name_place_and_rule_and_no_value(schema: Any, value: Any, violations: tuple[str, ...]) -> None:
+    assert found(schema, value) == violations
+
+
+def test_references_lead_into_the_apis_own_definitions() -> None:
+    definitions = {"Price": PRICE, "List": {"items": ref("Price")}, "Unused": {"pattern": "(?=look)around"}}
+    assert found(ref("List"), [{}], definitions) == ("/0: required amount",)
+
+
+def test_a_tree_is_checked_all_the_way_down() -> None:
+    node = {"type": "object", "properties": {"children": {"items": {"anyOf": [ref("Node"), {"type": "null"}]}}}}
+    assert found(ref("Node"), {"children": [{"children": [None, {}]}]}, {"Node": node}) == ()
+    assert found(ref("Node"), {"children": 1, "x": {}}, {"Node": node}) == ()
+    assert len(found(ref("Node"), {"children": [{"children": [7]}]}, {"Node": node})) == 1
+
+
+def test_there_are_at_most_a_few() -> None:
+    assert len(found({"items": {"type": "string"}}, list(range(100)))) == MAX_VIOLATIONS
+
+
+def test_of_a_large_answer_only_that_it_breaks_the_schema_is_said() -> None:
+    value = list(range(100_000))
+    both = {"anyOf": [{"items": {"type": "string"}}, {"items": {"type": "boolean"}}]}
+    assert found(both, value) == ("(somewhere): not what the schema promises",)
+    assert found({"items": {"type": "integer"}}, value) == ()
+
+
+def test_another_status_is_another_promise() -> None:
+    assert checker(PRICE).violations(202, [], b"[]") == ()
+
+
+@pytest.mark.parametrize("response", [{"media_type": "text/plain"}, {"media_type": None}])
+def test_only_json_is_checked(response: Any) -> None:
+    assert checker_of(promising(PRICE, **response)) is None
+    assert checker_of(promising({})) is None
+
+
+HOSTILE: dict[str, tuple[Any, Any]] = {
+    "a reference to itself": (ref("A"), {"A": ref("A")}),
+    "a circle in place": (ref("A"), {"A": {"allOf": [ref("B")]}, "B": {"anyOf": [ref("A")]}}),
+    "two ways down at each level": (ref("A"), {"A": {"items": {"anyOf": [ref("A"), ref("A")]}}}),
+    "two branches that recurse": (
+        ref("A"),
+        {"A": {"anyOf": [{"items": ref("A")}, {"items": ref("A"), "minItems": 1}]}},
+    ),
+    "two ways round by another": (
+        ref("A"),
+        {"A": {"properties": {"x": ref("B")}}, "B": {"allOf": [{"properties": {"x": ref("A")}}] * 2}},
+    ),
+    "doubling forty times": (
+        ref("d0"),
+        {f"d{i}": {"allOf": [ref(f"d{i + 1}")] * 2} for i in range(40)} | {"d40": {"type": "null"}},
+    ),
+    "doubling forty levels down": (
+        ref("d0"),
+        {f"d{i}": {"allOf": [{"items": ref(f"d{i + 1}")}] * 2} for i in range(40)} | {"d40": {"type": "null"}},
+    ),
+    "no such definition": (ref("A"), {}),
+    "a remote reference": ({"$ref": "http://127.0.0.1:1/schema.json"}, {}),
+    "a file": ({"$ref": "file:///etc/passwd"}, {}),
+    "a reference into itself": ({"items": {"$ref": "#"}}, {}),
+    "a dynamic reference": ({"items": {"$dynamicRef": "#x"}}, {}),
+    "a reference that is a number": ({"$ref": 1}, {}),
+    "a type that is none": ({"type": "strnig"}, {}),
+    "keywords of the wrong type": ({"properties": [], "required": 7, "enum": {}, "allOf": 1}, {}),
+    "a pattern that goes back": ({"pattern": "(a+)+(?=b)"}, {}),
+    "a pattern that is none": ({"pattern": "("}, {}),
+    "a pattern of enormous size": ({"pattern": "((a{1,100}){1,100}){1,100}"}, {}),
+    "very many branches": ({"anyOf": [{"const": i} for i in range(50_000)]}, {}),
+    "very many definitions": (ref("d0"), {f"d{i}": {"items": ref(f"d{i + 1}")} for i in range(50_000)}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_schema_is_not_checked_against(name: str) -> None:
+    assert checker_of(promising(*HOSTILE[name])) is None
+
+
+def test_a_linear_engine_has_no_catastrophic_patterns() -> None:
+    assert found({"pattern": "^(a+)+$"}, "a" * 100_000 + "b") == ("(root): pattern",)
+
+
+def test_a_large_answer_that_takes_long_is_not_checked() -> None:
+    costly = checker({"items": {"allOf": [{"pattern": f"^(a|b)*a(a|b){{{n}}}$"} for n in range(30)]}})
+    value: Any = ["ab" * 50_000 + "c"]
+    assert costly.violations(200, value, json.dumps(value).encode()) == ()
+    assert len(costly.violations(200, ["c"], b'["c"]')) == 1
+
+
+NAMES = st.sampled_from(["A", "B", "C"])
+SCHEMAS = st.recursive(
+    st.sampled_from([{}, {"type": "null"}, {"type": "object"}, {"minItems": 1}]) | NAMES.map(ref),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(NAMES, inner, max_size=2),
+            "additionalProperties": inner,
+            "items": inner,
+            "prefixItems": st.lists(inner, max_size=2),
+            "allOf": st.lists(inner, min_size=1, max_size=2),
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "not": inner,
+        },
+    ),
+    max_leaves=6,
+)
+
+
+def applied(schema: Any, value: Any, definitions: Any) -> int:
+    """How many schemas a validator that leaves nothing out applies. Slow, and as the specification says it."""
+    if not isinstance(schema, dict) or not schema:
+        return 0
+    total = 1 + (applied(definitions[schema["$ref"][-1]], value, definitions) if "$ref" in schema else 0)
+    total += sum(applied(part, value, definitions) for key in ("allOf", "anyOf") for part in schema.get(key, []))
+    total += applied(schema.get("not"), value, definitions)
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        for name, member in value.items():
+            total += applied(known.get(name, schema.get("additionalProperties")), member, definitions)
+    if isinstance(value, list):
+        prefix = schema.get("prefixItems", [])
+        for index, element in enumerate(value):
+            part = prefix[index] if index < len(prefix) else schema.get("items")
+            total += applied(part, element, definitions)
+    return total
+
+
+def size(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(size, inner))
+
+
+VALUES = st.recursive(
+    st.none(),
+    lambda inner: st.lists(inner, min_size=1, max_size=2) | st.dictionaries(NAMES, inner, min_size=1),
+    max_leaves=8,
+)
+
+
+@given(SCHEMAS, st.fixed_dictionaries(dict.fromkeys(["A", "B", "C"], SCHEMAS)), VALUES)
+def test_the_cost_is_never_underestimated(schema: Any, definitions: Any, value: Any) -> None:
+    try:
+        cost = cost_of(schema, definitions)
+    except Unbounded:
+        return
+    assert applied(schema, value, definitions) <= cost.steps * size(value)
+
+
+async def test_violations_are_reported_on_the_call(upstream: Upstream, opened: Opener) -> None:
+    upstream.replies("/p", {"amount": "a s3cret"})
+    operation = promising(PRICE, server=upstream.origin)
+    result = await (await opened())(operation)
+    assert result.outcome == Succeeded(value={"amount": "a s3cret"}, status=200)
+    assert result.violations == ("/amount: type number",)
+    strict = await (await opened(strict_responses=True))(operation)
+    assert isinstance(strict.outcome, Failed)
+    said = "the answer is not what the API promises: /amount: type number"
+    assert (strict.outcome.reason, strict.outcome.message, strict.outcome.status) == ("bad_response", said, 200)
+    assert strict.violations == ("/amount: type number",)
+
+
+async def test_violations_hold_no_secret(upstream: Upstream, opened: Opener) -> None:
+    upstream.replies("/p", {"canary-1234 and canary-1234": 1})
+    call = await opened({"it": {"value": "canary-1234", "hosts": [upstream.host]}})
+    result = await call(promising({"additionalProperties": {"type": "string"}}, server=upstream.origin))
+    assert result.violations == ("/*** and ***: type string",)
+
+
+async def test_what_is_kept_of_schemas_is_bounded(upstream: Upstream, opened: Opener) -> None:
+    """Six hundred APIs, called twice: the first ones are forgotten meanwhile, and made anew."""
+    call = await opened()
+    for _ in range(2):
+        for number in range(0, 600, 100):
+            made = [
+                promising({"required": [f"r{n}"]}, server=upstream.origin).model_copy(
+                    update={"id": f"test.{n}", "content_hash": str(n)}
+                )
+                for n in range(number, number + 100)
+            ]
+            results = await asyncio.gather(*map(call, made))
+            assert [r.violations for r in results] == [(f"(root): required r{n}",) for n in range(number, number + 100)]
