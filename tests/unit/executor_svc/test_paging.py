@@ -1,0 +1,451 @@
+"""Lists in pages, against real upstreams on real sockets; the sandbox's own lists among them."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+import httpx2
+import pytest
+from aiohttp import web
+
+from deploy.onebox import sandbox_access
+from deploy.sockets import free_port, serving
+from executor_svc.models import CallResult
+from retriever_svc.importers import import_document
+from sandbox.main import create_app as create_sandbox
+from services.contracts.api import Api, Location, Parameter, SecretKind, SecurityRequirement
+from services.contracts.run import Failed, Succeeded
+from tests.support.executing import api, parameter
+from tests.support.upstream import Seen, Upstream, serve_upstream
+from tests.unit.executor_svc.conftest import Opener
+
+Page = Any
+"""A JSON value, or a whole response."""
+PATH = "/list"
+
+
+def number(name: str, **schema: Any) -> Parameter:
+    return parameter(name).model_copy(update={"json_schema": {"type": "integer"} | schema})
+
+
+def token(name: str) -> Parameter:
+    return parameter(name).model_copy(update={"json_schema": {"type": "string"}})
+
+
+def paged(upstream: Upstream, answer: Callable[[dict[str, str]], Page]) -> None:
+    """Answer by the query's arguments."""
+
+    @upstream.on(PATH)
+    async def reply(seen: Seen) -> web.StreamResponse:
+        page = answer({name: values[0] for name, values in parse_qs(seen.query, keep_blank_values=True).items()})
+        return page if isinstance(page, web.Response) else web.json_response(page)
+
+
+def value(result: CallResult) -> Any:
+    assert isinstance(result.outcome, Succeeded), result.outcome
+    return result.outcome.value
+
+
+def read(result: CallResult) -> tuple[Any, int, bool]:
+    return value(result), result.pages, result.more
+
+
+def linked(items: list[Any], link: str) -> web.Response:
+    return web.json_response(items, headers={"Link": link})
+
+
+class TestLinks:
+    """RFC 8288."""
+
+    @pytest.mark.parametrize(
+        "link",
+        [
+            '<{u}>; rel="next"',
+            "<{u}>; rel=next",
+            '<{p}>;rel="prev", <{u}>; title="a, b"; REL="last Next"',
+            '<{u}>; rel="NEXT"; title="x"',
+        ],
+    )
+    @pytest.mark.parametrize("target", ["{o}/list?page={n}", "/list?page={n}", "?page={n}", "list?page={n}"])
+    async def test_they_are_followed(self, upstream: Upstream, opened: Opener, link: str, target: str) -> None:
+        def answer(query: dict[str, str]) -> Page:
+            page = int(query.get("page", 1))
+            to = target.format(o=upstream.origin, n=page + 1)
+            return linked([page], link.format(u=to, p="/list?page=0")) if page < 4 else [page]
+
+        paged(upstream, answer)
+        result = await (await opened())(api(upstream.origin, PATH))
+        assert read(result) == ([1, 2, 3, 4], 4, False)
+        assert result.attempts == 1
+
+    @pytest.mark.parametrize(
+        "link",
+        ["", "next", "<>", '</list?page=2>; rel="prev"', '</list?page=2>; rel="next"; anchor="/other"', "<;,<>>"],
+    )
+    async def test_other_links_are_not(self, upstream: Upstream, opened: Opener, link: str) -> None:
+        paged(upstream, lambda _: linked([1], link))
+        assert read(await (await opened())(api(upstream.origin, PATH))) == ([1], 1, False)
+        assert upstream.count(PATH) == 1
+
+    @pytest.mark.parametrize(
+        "target",
+        ["http://{other}/list", "//{other}/list", "https://{host}/list", "http://user@{host}/list", "file:///etc/passwd",
+         "javascript:1", "http://[", "http://{host}:1/x"],
+    )  # fmt: skip
+    async def test_one_that_leads_elsewhere_ends_the_list_and_it_is_said(
+        self, upstream: Upstream, opened: Opener, target: str
+    ) -> None:
+        async with serve_upstream() as evil:
+            to = target.format(other=evil.host, host=upstream.host)
+            paged(upstream, lambda _: linked([1], f'<{to}>; rel="next"'))
+            needs = SecurityRequirement(
+                scheme="k", kind=SecretKind.API_KEY, secret="k", location=Location.HEADER, parameter="X-Key"
+            )
+            call = await opened({"k": {"value": "canary-1234", "hosts": [upstream.host]}})
+            result = await call(api(upstream.origin, PATH, security=((needs,),)))
+            assert read(result) == ([1], 1, True)
+            assert evil.seen == []
+        assert all(seen.path == PATH or seen.path.endswith("/list") for seen in upstream.seen)
+
+    async def test_credentials_go_along_and_once(self, upstream: Upstream, opened: Opener) -> None:
+        """This upstream repeats the key it was given in the URL of the next page."""
+
+        def answer(query: dict[str, str]) -> Page:
+            page = int(query.get("page", 1))
+            target = f"/list?k%65y={quote(query['key'])}&page={page + 1}"
+            return linked([page], f"<{target}>; rel=next") if page < 3 else [page]
+
+        paged(upstream, answer)
+        needs = SecurityRequirement(
+            scheme="k", kind=SecretKind.API_KEY, secret="k", location=Location.QUERY, parameter="key"
+        )
+        call = await opened({"k": {"value": "canary 1234", "hosts": [upstream.host]}})
+        result = await call(api(upstream.origin, PATH, security=((needs,),)))
+        assert read(result) == ([1, 2, 3], 3, False)
+        assert [seen.query.count("canary%201234") for seen in upstream.seen] == [1, 1, 1]
+        assert "canary" not in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "member"),
+    [
+        ("page_token", "next_page_token"),
+        ("pageToken", "nextPageToken"),
+        ("cursor", "next_cursor"),
+        ("cursor", "nextCursor"),
+        ("cursor", "next"),
+        ("nextToken", "nextToken"),
+        ("NextToken", "NextToken"),
+        ("continuation_token", "continuationToken"),
+        ("marker", "next_marker"),
+        ("cursor", "cursor"),
+        ("page[cursor]", "next_cursor"),
+    ],
+)
+@pytest.mark.parametrize("inside", [None, "meta", "pagination", "page_info"])
+@pytest.mark.parametrize("end", [{"leave out": True}, {"value": None}, {"value": ""}])
+async def test_tokens(
+    upstream: Upstream, opened: Opener, name: str, member: str, inside: str | None, end: dict[str, Any]
+) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        page = int(query.get(name, "after:0&").removeprefix("after:").removesuffix("&"))
+        facts = {member: f"after:{page + 1}&"} if page < 2 else {} if "leave out" in end else {member: end["value"]}
+        return {"orders": [page], "of": "me"} | ({inside: facts} if inside else facts)
+
+    paged(upstream, answer)
+    result = await (await opened())(api(upstream.origin, PATH, token(name), parameter("q")), q="a b")
+    whole, pages, more = read(result)
+    assert (whole["orders"], whole["of"], pages, more) == ([0, 1, 2], "me", 3, False)
+    assert [seen.query.startswith("q=a%20b") for seen in upstream.seen] == [True] * 3
+
+
+@pytest.mark.parametrize("last", [False, None])
+async def test_a_flag_ends_a_list_whatever_else_is_said(upstream: Upstream, opened: Opener, last: bool | None) -> None:
+    paged(upstream, lambda _: {"items": [1], "page_info": {"has_next_page": False, "end_cursor": "x"}, "next": last})
+    assert read(await (await opened())(api(upstream.origin, PATH, token("cursor"))))[1:] == (1, False)
+
+
+@pytest.mark.parametrize(
+    "next_", [lambda u: {"next": u}, lambda u: {"links": {"next": u}}, lambda u: {"_links": {"next": {"href": u}}},
+              lambda u: {"@odata.nextLink": u}, lambda u: {"paging": {"next": u}}, lambda u: {"next_page_url": u}],
+)  # fmt: skip
+@pytest.mark.parametrize("absolute", [True, False])
+async def test_urls_in_the_body(upstream: Upstream, opened: Opener, next_: Any, absolute: bool) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        page = int(query.get("page", 1))
+        url = f"{upstream.origin if absolute else ''}{PATH}?page={page + 1}"
+        return {"results": [page], "count": 3} | next_(url if page < 3 else None)
+
+    paged(upstream, answer)
+    whole, pages, more = read(await (await opened())(api(upstream.origin, PATH)))
+    assert (whole["results"], whole["count"], pages, more) == ([1, 2, 3], 3, 3, False)
+
+
+async def test_a_chapter_with_a_next_one_is_no_list(upstream: Upstream, opened: Opener) -> None:
+    chapter: dict[str, object] = {"title": "One", "tags": ["a"], "next": "/chapters/2"}
+    upstream.replies(PATH, chapter)
+    upstream.replies("/linked", web.json_response(chapter, headers={"Link": "</chapters/2>; rel=next"}))
+    call = await opened()
+    assert read(await call(api(upstream.origin, PATH))) == (chapter, 1, False)
+    assert read(await call(api(upstream.origin, "/linked", name="linked"))) == (chapter, 1, False)
+    assert upstream.count("/chapters/2") == 0
+
+
+ALL = list(range(25))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        lambda n: {"total": 25},
+        lambda n: {"totalCount": 25, "page": n},
+        lambda n: {"pages": 3},
+        lambda n: {"meta": {"total_pages": 3}},
+        lambda n: {"has_more": n < 3},
+        lambda n: {"pagination": {"hasNext": n < 3}},
+        lambda n: {"next_page": n + 1 if n < 3 else None},
+        lambda n: {"size": 10},
+        lambda n: {},
+    ],
+)
+@pytest.mark.parametrize("name", ["page", "pageNumber", "page[number]"])
+async def test_page_numbers(upstream: Upstream, opened: Opener, facts: Any, name: str) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        page = int(query.get(name, 1))
+        return {"items": ALL[(page - 1) * 10 : page * 10]} | facts(page)
+
+    paged(upstream, answer)
+    result = await (await opened())(api(upstream.origin, PATH, number(name), number("size", default=10)))
+    whole, pages, more = read(result)
+    assert (whole["items"], pages, more) == (ALL, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("schema", "facts"), [({"default": 0}, {}), ({"minimum": 0}, {}), ({}, {"page": 0}), ({}, {"number": 0})]
+)
+async def test_pages_that_count_from_nought(upstream: Upstream, opened: Opener, schema: Any, facts: Any) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        page = int(query.get("page", 0))
+        said = dict.fromkeys(facts, page)
+        return {"content": ALL[page * 10 : page * 10 + 10], "totalElements": 25} | said
+
+    paged(upstream, answer)
+    assert read(await (await opened())(api(upstream.origin, PATH, number("page", **schema))))[0]["content"] == ALL
+
+
+@pytest.mark.parametrize("facts", [{"total": 25}, {"limit": 10}, {}])
+@pytest.mark.parametrize("name", ["offset", "skip", "$skip"])
+async def test_offsets(upstream: Upstream, opened: Opener, facts: Any, name: str) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        start = int(query.get(name, 0))
+        return {"items": ALL[start : start + 10]} | facts
+
+    paged(upstream, answer)
+    result = await (await opened())(api(upstream.origin, PATH, number(name), number("limit", default=10)))
+    whole, pages, more = read(result)
+    assert (whole["items"], pages, more) == (ALL, 3, False)
+
+
+async def test_plain_lists_with_a_total_in_a_header(upstream: Upstream, opened: Opener) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        start = int(query.get("offset", 0))
+        return web.json_response(ALL[start : start + 10], headers={"X-Total-Count": "25"})
+
+    paged(upstream, answer)
+    assert read(await (await opened())(api(upstream.origin, PATH, number("offset")))) == (ALL, 3, False)
+
+
+@pytest.mark.parametrize("arguments", [{"page": 1}, {"size": 5}])
+async def test_a_plan_that_says_which_part_it_wants_gets_that(
+    upstream: Upstream, opened: Opener, arguments: Any
+) -> None:
+    paged(upstream, lambda _: {"items": [1], "total": 99})
+    operation = api(upstream.origin, PATH, number("page"), number("size"))
+    assert read(await (await opened())(operation, **arguments))[1:] == (1, False)
+    assert upstream.count(PATH) == 1
+
+
+async def test_an_argument_of_null_says_nothing(upstream: Upstream, opened: Opener) -> None:
+    paged(upstream, lambda query: {"items": [query.get("page", "1")], "pages": 2})
+    result = await (await opened())(api(upstream.origin, PATH, number("page")), page=None)
+    assert read(result)[0]["items"] == ["1", "2"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+async def test_only_reading_is_repeated(upstream: Upstream, opened: Opener, method: str) -> None:
+    paged(upstream, lambda _: linked([1], "</list?page=2>; rel=next"))
+    assert read(await (await opened())(api(upstream.origin, PATH, method=method))) == ([1], 1, False)
+    assert upstream.count(PATH) == 1
+
+
+def endless(upstream: Upstream) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        page = int(query.get("page", 1))
+        return linked([page, page], f"</list?page={page + 1}>; rel=next")
+
+    paged(upstream, answer)
+
+
+async def test_lists_are_followed_up_to_a_number_of_pages(upstream: Upstream, opened: Opener) -> None:
+    endless(upstream)
+    whole, pages, more = read(await (await opened(max_pages=3))(api(upstream.origin, PATH)))
+    assert (whole, pages, more) == ([1, 1, 2, 2, 3, 3], 3, True)
+    assert upstream.count(PATH) == 3
+
+
+async def test_and_up_to_a_number_of_items(upstream: Upstream, opened: Opener) -> None:
+    endless(upstream)
+    result = await (await opened(max_list_items=3))(api(upstream.origin, PATH))
+    assert read(result) == ([1, 1, 2, 2], 2, True)
+
+
+async def test_and_up_to_a_number_of_bytes(upstream: Upstream, opened: Opener) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        page = int(query.get("page", 1))
+        return linked([str(page) * 400], f"</list?page={page + 1}>; rel=next")
+
+    paged(upstream, answer)
+    result = await (await opened(max_response_bytes=1_000))(api(upstream.origin, PATH))
+    assert read(result) == (["1" * 400, "2" * 400], 2, True)
+    assert upstream.count(PATH) == 3
+
+
+@pytest.mark.parametrize("back_to", ["/list?page=1", "/list?page=2", "/list"])
+async def test_a_list_that_bites_its_tail_ends(upstream: Upstream, opened: Opener, back_to: str) -> None:
+    def answer(query: dict[str, str]) -> Page:
+        page = int(query.get("page", 0))
+        return linked([page], f"<{'/list?page=' + str(page + 1) if page < 2 else back_to}>; rel=next")
+
+    paged(upstream, answer)
+    whole, pages, more = read(await (await opened())(api(upstream.origin, PATH)))
+    assert more
+    assert whole == list(range(pages))
+    assert pages <= 4
+
+
+async def test_a_token_that_does_not_change_ends_the_list(upstream: Upstream, opened: Opener) -> None:
+    count = iter(range(99))
+    paged(upstream, lambda _: {"items": [next(count)], "next_cursor": "same"})
+    whole, pages, more = read(await (await opened())(api(upstream.origin, PATH, token("cursor"))))
+    assert (whole["items"], pages, more) == ([0, 1], 2, True)
+
+
+async def test_an_upstream_that_does_not_heed_the_page_is_not_read_twice(upstream: Upstream, opened: Opener) -> None:
+    paged(upstream, lambda _: {"items": [1, 2], "total": 99})
+    whole, pages, more = read(await (await opened())(api(upstream.origin, PATH, number("page"))))
+    assert (whole["items"], pages, more) == ([1, 2], 1, True)
+    assert upstream.count(PATH) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"items": [1], "others": [2], "orders": [3], "next_cursor": "x"} | {"items": None},
+        {"data": {"items": [1]}, "next_cursor": "x"},
+        {"has_more": True, "items": [1]},
+    ],
+)
+async def test_a_list_that_cannot_be_followed_does_not_look_complete(
+    upstream: Upstream, opened: Opener, body: Any
+) -> None:
+    paged(upstream, lambda _: body)
+    name = "limit" if "has_more" in body else "cursor"
+    parameters = [number("limit")] if name == "limit" else [token("cursor")]
+    assert read(await (await opened())(api(upstream.origin, PATH, *parameters))) == (body, 1, True)
+    assert upstream.count(PATH) == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "reason", "words"),
+    [
+        (web.Response(status=500), "upstream_error", "page 2 of the list: the upstream answered 500"),
+        (web.Response(text="<html>", content_type="text/html"), "bad_response", "page 2 of the list: expected"),
+        (web.json_response("no list"), "bad_response", "page 2 of the list: it is no list as the first page is"),
+    ],
+)
+async def test_half_a_list_does_not_pass_for_a_list(
+    upstream: Upstream, opened: Opener, second: web.Response, reason: str, words: str
+) -> None:
+    upstream.replies(PATH, linked([1], "</list?page=2>; rel=next"), second)
+    result = await (await opened())(api(upstream.origin, PATH))
+    assert isinstance(result.outcome, Failed)
+    assert result.outcome.reason == reason
+    assert result.outcome.message.startswith(words)
+    assert (result.attempts, result.pages) == (1, 1)
+
+
+async def test_a_page_is_tried_again_by_itself(upstream: Upstream, opened: Opener) -> None:
+    link = linked([1], "</list?page=2>; rel=next")
+    upstream.replies(PATH, link, web.Response(status=503), web.json_response([2]))
+    result = await (await opened())(api(upstream.origin, PATH))
+    assert read(result) == ([1, 2], 2, False)
+    assert (result.attempts, upstream.count(PATH)) == (2, 3)
+
+
+async def test_the_deadline_holds_for_all_pages_together(upstream: Upstream, opened: Opener) -> None:
+    @upstream.on(PATH)
+    async def slow(seen: Seen) -> web.StreamResponse:
+        await asyncio.sleep(0.1)
+        return linked([len(upstream.seen)], f"</list?page={len(upstream.seen) + 1}>; rel=next")
+
+    result = await (await opened(max_pages=1_000))(api(upstream.origin, PATH), within_s=0.5)
+    assert isinstance(result.outcome, Failed)
+    assert result.outcome.reason == "timeout"
+
+
+async def test_each_page_is_checked_against_the_schema(upstream: Upstream, opened: Opener) -> None:
+    upstream.replies(PATH, linked([1], "</list?page=2>; rel=next"), web.json_response(["x"]))
+    operation = api(upstream.origin, PATH)
+    response = operation.response.model_copy(update={"json_schema": {"items": {"type": "integer"}, "maxItems": 1}})
+    result = await (await opened())(operation.model_copy(update={"response": response, "content_hash": "h"}))
+    assert value(result) == [1, "x"]
+    assert result.violations == ("/0: type integer",)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[tuple[str, dict[str, Api]]]:
+    """The sandbox's credentials, and its operations by name."""
+    host = f"127.0.0.1:{free_port()}"
+    access = sandbox_access(host)
+    with serving(create_sandbox(access.settings), port=int(host.partition(":")[2])) as url:
+        imported = import_document(httpx2.get(f"{url}/openapi.json").text, provider="sandbox")
+        yield access.secrets, {made.name: made for made in imported.apis}
+
+
+class TestSandbox:
+    """The lists of the sandbox, in each of its five kinds, are whole and begin as they do in one large page."""
+
+    @pytest.mark.parametrize(
+        ("name", "arguments", "member", "large"),
+        [
+            ("searchCountries", {"name": "an"}, "items", {"size": 100}),
+            ("searchAirports", {"query": "port", "country_code": "PT"}, "items", {"limit": 100}),
+            ("listCurrencies", {}, "items", {"limit": 100}),
+            ("listSubdivisions", {"country_code": "TR"}, None, {"limit": 100}),
+            ("searchProducts", {}, "items", {"size": 100}),
+            ("listCustomerOrders", {"customer_id": "cus_10"}, "orders", {"page_size": 50}),
+        ],
+    )
+    async def test_whole(
+        self,
+        sandbox: tuple[str, dict[str, Api]],
+        opened: Opener,
+        name: str,
+        arguments: Any,
+        member: str | None,
+        large: Any,
+    ) -> None:
+        call, operation = await opened(json.loads(sandbox[0]), max_pages=50), sandbox[1][name]
+        if name == "listCustomerOrders":
+            order = {"customer_id": "cus_10", "lines": [{"sku": "AUD-1001"}]}
+            for index in range(25):
+                value(await call(sandbox[1]["createOrder"], key=f"run/{index}", **order))
+        whole, once = await call(operation, **arguments), await call(operation, **arguments, **large)
+        items, expected = (value(r)[member] if member else value(r) for r in (whole, once))
+        assert items[:100] == expected
+        assert len({json.dumps(item) for item in items}) == len(items)
+        assert not member or len(items) == value(whole).get("total", len(items))
+        assert (whole.pages > 1, once.pages, whole.more) == (True, 1, False)
+        assert whole.violations == once.violations == ()
