@@ -14,7 +14,6 @@ from services.telemetry import get_logger
 
 T = TypeVar("T")
 _log = get_logger(__name__)
-_WRITE_EVERY_S: Final = 0.2
 _POLL_S: Final = 0.25
 _PATIENCE_S: Final = 1.0
 
@@ -26,23 +25,12 @@ class Events:
         self._store, self._lives = store, lives
         self._closed = False
 
-    async def write_forever(self) -> None:
-        """Store new events every fifth of a second. What cannot be stored now is stored later."""
-        while True:
-            await asyncio.sleep(_WRITE_EVERY_S)
-            await self.write()
-
     async def write(self) -> None:
-        """Store the new events of all runs of this process, in one transaction."""
+        """Store the new events of all runs of this process, in one transaction. What cannot be stored stays new."""
         new = [(live, live.unwritten()) for live in self._lives.values()]
         rows = [(live.run.id, event) for live, events in new for event in events]
-        if not rows:
-            return
-        try:
+        if rows:
             await self._store.append(rows)
-        except ServiceError as error:
-            _log.warning("events cannot be written", events=len(rows), why=error.detail)
-            return
         for live, events in new:
             live.journaled += len(events)
 

@@ -81,7 +81,7 @@ async def open_service(
     runs = Runs(peers, store, settings, metrics, membership.id)
     events = Events(store, runs.lives)
     try:
-        async with Recovery(runs, store, events, membership).working():
+        async with Recovery(runs, store, events, membership, settings).working():
             yield GatewayService(peers, store, runs, events, settings, metrics)
     finally:
         store.close()

@@ -1,12 +1,13 @@
 """Being one of several gateways: signs of life, runs of those that stopped, and what others ask of this one's runs."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from gateway.events import Events
 from gateway.runs import Runs
+from gateway.settings import GatewaySettings
 from gateway.storage import RunStore
 from services.errors import ServiceError
 from services.storage.members import Membership
@@ -15,21 +16,31 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _LOOKS_PER_LEASE: Final = 5
 _HEAR_EVERY_S: Final = 0.5
+_WRITE_EVERY_S: Final = 0.2
+_FORGET_EVERY_S: Final = 3_600.0
 
 
 class Recovery:
     """Keeps runs going whatever becomes of the process that worked on them."""
 
-    def __init__(self, runs: Runs, store: RunStore, events: Events, membership: Membership) -> None:
+    def __init__(
+        self, runs: Runs, store: RunStore, events: Events, membership: Membership, settings: GatewaySettings
+    ) -> None:
         self._runs, self._store, self._events, self._membership = runs, store, events, membership
+        self._keep_events_s = settings.keep_events_days * 86_400.0
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
         """Be a member until the end of the context; what is under way then is left to others at once."""
         await self._membership.beat()
-        keepers = (self._membership.keep_beating(), self._events.write_forever(), self._hear())
+        reaper = asyncio.create_task(_again(self._take_over, self._membership.lease_s / _LOOKS_PER_LEASE))
+        keepers = (
+            self._membership.keep_beating(),
+            _again(self._events.write, _WRITE_EVERY_S),
+            _again(self._hear, _HEAR_EVERY_S),
+            _again(self._forget, _FORGET_EVERY_S),
+        )
         tasks = [asyncio.create_task(keeper) for keeper in keepers]
-        reaper = asyncio.create_task(self._look_after_orphans())
         try:
             yield
         finally:
@@ -41,26 +52,32 @@ class Recovery:
                 async with asyncio.timeout(self._membership.lease_s):
                     await self._membership.leave()
 
-    async def _look_after_orphans(self) -> None:
-        while True:
-            try:
-                if self._runs.room > 0:
-                    for stored in await self._store.take_over(self._membership, self._runs.lives, self._runs.room):
-                        self._runs.take_up(stored)
-            except ServiceError as error:
-                _log.warning("orphans cannot be looked for", why=error.detail)
-            await asyncio.sleep(self._membership.lease_s / _LOOKS_PER_LEASE)
+    async def _take_over(self) -> None:
+        """Go on with what dead processes left behind."""
+        if self._runs.room > 0:
+            for stored in await self._store.take_over(self._membership, self._runs.lives, self._runs.room):
+                self._runs.take_up(stored)
 
     async def _hear(self) -> None:
         """Cancel the runs that other processes were asked to cancel."""
-        while True:
-            await asyncio.sleep(_HEAR_EVERY_S)
-            if self._runs.lives:
-                try:
-                    for run_id in await self._store.cancelled(self._runs.owner):
-                        self._runs.cancel(run_id)
-                except ServiceError as error:
-                    _log.warning("cancellations cannot be heard of", why=error.detail)
+        if self._runs.lives:
+            for run_id in await self._store.cancelled(self._runs.owner):
+                self._runs.cancel(run_id)
+
+    async def _forget(self) -> None:
+        await self._store.forget_events(self._keep_events_s)
+
+
+async def _again(work: Callable[[], Awaitable[None]], every_s: float) -> None:
+    """Do something now and then, for ever: nothing of it may end because the database was away, or by a bug."""
+    while True:
+        try:
+            await work()
+        except ServiceError as error:
+            _log.warning("to be tried again", what=work.__qualname__, why=error.detail)
+        except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost
+            _log.error("bug", what=work.__qualname__, exc_info=error)
+        await asyncio.sleep(every_s)
 
 
 async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:

@@ -120,24 +120,29 @@ class Runs:
 
         async def enter() -> None:
             try:
-                entered.set_result(await admission())
+                there = await admission()
             except ServiceError as error:
                 entered.set_exception(error)
-            finally:
-                if not entered.done():
-                    entered.set_exception(ServiceUnavailable("The gateway is stopping.", service="gateway"))
-            if entered.exception() is None and entered.result() is None:
+                return
+            entered.set_result(there)
+            if there is None:
                 await self._drive(live)
 
-        self._spawn(live, enter())
+        def leave(_task: asyncio.Task[None]) -> None:
+            if not entered.done():
+                entered.set_exception(ServiceUnavailable("The gateway is stopping.", service="gateway"))
+            entered.exception()  # the caller may be gone
+
+        self._spawn(live, enter()).add_done_callback(leave)
         return await asyncio.shield(entered)
 
-    def _spawn(self, live: Live, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, live: Live, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self.lives[live.run.id] = live
         self._metrics.active.inc()
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(partial(self._left, live))
+        return task
 
     def _left(self, live: Live, task: asyncio.Task[None]) -> None:
         """Forget a run. What is left unfinished is taken over, be it by this same process."""

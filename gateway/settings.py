@@ -64,6 +64,9 @@ class GatewaySettings(ServiceSettings):
     max_takeovers: int = Field(
         default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
     )
+    keep_events_days: float = Field(
+        default=30.0, gt=0, description="How long the events of ended runs are kept, in days; the runs themselves stay."
+    )
     max_document_bytes: int = Field(
         default=25_000_000, ge=1, description="Largest API description or demo file accepted, in bytes."
     )

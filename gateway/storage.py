@@ -181,6 +181,17 @@ class RunStore:
             rows = (await connection.execute(statement)).all()
         return [run_event(row.seq, row.data) for row in rows]
 
+    async def forget_events(self, older_than_s: float) -> None:
+        """Delete the events of runs that began that many seconds ago and have ended."""
+        oldest = max(0, int((time.time() - older_than_s) * 1000))
+        under_way = sa.select(RUNS.c.id).where(RUNS.c.status.in_(UNDER_WAY))
+        old = (RUN_EVENTS.c.run_id < f"run_{oldest:012x}") & RUN_EVENTS.c.run_id.not_in(under_way)
+
+        def forget(connection: sa.Connection) -> None:
+            connection.execute(RUN_EVENTS.delete().where(old))
+
+        await self._transactions.run(forget)
+
     async def take_over(self, membership: Membership, here: Collection[str], limit: int) -> list[StoredRun]:
         """Make at most ``limit`` runs this process's own that are under way and that nobody works on.
 

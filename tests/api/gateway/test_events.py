@@ -168,7 +168,8 @@ async def test_events_wait_for_a_database_that_is_away(gateway: Gateway, monkeyp
     run = await gateway.client.solve(ask(ASK_HOLIDAYS).model_copy(update={"wait": False}))
     following = asyncio.create_task(followed(gateway, run.id))
     await until(lambda: "execute" in gateway.fakes.executor.calls)
-    await gateway.app.state.service._events.write()  # refused, and not forgotten
+    with pytest.raises(ServiceUnavailable):
+        await gateway.app.state.service._events.write()  # and nothing is forgotten
     away = False
     gateway.fakes.executor.gate.set()
     assert [event.event.kind for event in await following] == KINDS

@@ -196,6 +196,7 @@ def take_away(folder: Path) -> None:
 
 async def test_a_database_that_goes_away_is_named(tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as gateway:
+        await gateway.client.solve(ask(ASK_HOLIDAYS))  # whatever is written at the start is written
         store = gateway.app.state.service._store
         store._transactions._sync.dispose()
         await store._engine.dispose()

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.resources
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,6 +146,18 @@ async def test_events_are_kept_once_and_come_in_order(stores: list[RunStore]) ->
     assert await stores[1].events(run.id, 1, limit=1) == events[1:2]
     assert await stores[1].events(run.id, 1_000_001) == []
     assert closing_event(1, run).id > 1_000_001
+
+
+async def test_the_events_of_old_runs_are_forgotten_unless_they_go_on(stores: list[RunStore]) -> None:
+    new, old, older = a_run(RunStatus.SUCCEEDED), a_run(RunStatus.SUCCEEDED), a_run(RunStatus.RUNNING)
+    long_ago = f"run_{int((time.time() - 100) * 1000):012x}"
+    old, older = (run.model_copy(update={"id": long_ago + run.id[16:]}) for run in (old, older))
+    for run in (new, old, older):
+        await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+        await stores[0].append([(run.id, finished(run, 1))])
+    await stores[1].forget_events(older_than_s=50)
+    assert [len(await stores[0].events(run.id, 0)) for run in (new, old, older)] == [1, 0, 1]
+    assert await stores[0].get(old.id, "default") == old
 
 
 async def test_a_run_of_the_version_before_can_be_read(tmp_path: Path, postgres_url: str) -> None:
