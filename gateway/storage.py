@@ -84,7 +84,9 @@ class RunStore:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine, self._transactions = engine, Transactions(engine)
-        self._insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+        insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+        self._add_run = insert(RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
+        self._add_events = insert(RUN_EVENTS).on_conflict_do_nothing()
 
     def close(self) -> None:
         """Wait for what is being written."""
@@ -105,8 +107,7 @@ class RunStore:
         return await self._transactions.run(partial(self._add, row))
 
     def _add(self, row: Mapping[str, object], connection: sa.Connection) -> str | None:
-        added = self._insert(RUNS).on_conflict_do_nothing(index_elements=["tenant", "idempotency_key"])
-        if connection.execute(added.values(row)).rowcount == 1:
+        if connection.execute(self._add_run, row).rowcount == 1:
             return None
         same = (RUNS.c.tenant == row["tenant"]) & (RUNS.c.idempotency_key == row["idempotency_key"])
         found: str = connection.scalars(sa.select(RUNS.c.id).where(same)).one()
@@ -169,7 +170,7 @@ class RunStore:
         await self._transactions.run(partial(self._append, rows))
 
     def _append(self, rows: Sequence[Mapping[str, object]], connection: sa.Connection) -> None:
-        connection.execute(self._insert(RUN_EVENTS).on_conflict_do_nothing(), rows)
+        connection.execute(self._add_events, rows)
 
     async def events(self, run_id: str, after: int, upto: int | None = None, limit: int = 200) -> list[RunEvent]:
         """The stored events of a run with ``after < id <= upto``, in order."""
