@@ -68,7 +68,7 @@ class _Words:
                 return {name: self.stand_in(member) for name, member in value.fields.items()}
 
     def _word(self, spelling: str) -> str:
-        word = f"nestor{secrets.token_hex(12)}"
+        word = f"nestor{secrets.token_hex(13)}"  # 32 characters: base64 as well, for values that are bytes
         self.spellings[word] = spelling
         return word
 

@@ -14,6 +14,8 @@ from services.contracts.api import ApiResponse, Location, RequestBody, Style
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _ANYTHING = ("*/*", "application/*")
+_STYLED = frozenset({"style", "explode", "allowReserved"})
+"""Without any of these a part of a form is written in its media type (OpenAPI 3.1, section 4.8.15.1)."""
 _MAX_MERGED = 200
 _NOT_FLAT = frozenset({"oneOf", "anyOf", "not", "if", "patternProperties", "$dynamicRef"})
 
@@ -135,7 +137,7 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
             continue
         schema = reading.schemas.normalise(declared, Direction.REQUEST)
         part = as_object(encoding.get(name))
-        style, explode = style_of(part, Location.BODY, reading)
+        style, explode = style_of(part, Location.BODY, reading) if _STYLED & part.keys() else (Style.SIMPLE, False)
         arguments.append(
             Argument(
                 wire_name=name,

@@ -14,6 +14,7 @@ from executor_svc.adapters.http.serialise import Unserialisable, encode, query_p
 from services.contracts.api import Api, Location, Parameter, Style
 
 FORM: Final = "application/x-www-form-urlencoded"
+_PLAIN: Final = "text/plain; charset=utf-8"
 BINARY_MEMBERS: Final = frozenset({"media_type", "base64"})
 """The members of an object that stands for bytes: what a binary answer is decoded to, and an upload is made of."""
 
@@ -29,7 +30,8 @@ class Body:
 
 def is_json(media_type: str) -> bool:
     """Whether this is JSON: ``application/json`` or a type with the ``+json`` suffix (RFC 6839)."""
-    return media_type == "application/json" or media_type.endswith("+json")
+    bare = media_type.partition(";")[0].strip().lower()
+    return bare == "application/json" or bare.endswith("+json")
 
 
 def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
@@ -84,24 +86,25 @@ def _form_pairs(given: list[tuple[Parameter, JsonValue]], value: JsonValue, whol
     pairs: list[str] = []
     for name, field in _fields(value).items():
         parameter = styled.get(name)
-        if parameter is not None and parameter.media_type is not None:
-            pairs.append(f"{encode(name)}={encode(scalar(as_document(parameter, field)))}")
-        elif parameter is not None and parameter.style is not Style.SIMPLE:
-            pairs += query_pairs(name, field, parameter.style, parameter.explode)
+        if parameter is not None and parameter.style is not Style.SIMPLE:
+            pairs += query_pairs(name, field, parameter.style, parameter.explode)  # wins over a media type: 4.8.15.1
         else:
-            pairs += [f"{encode(name)}={encode(_text(part))}" for part in _repeated(field)]
+            wanted = (parameter.media_type or "") if parameter is not None else ""
+            pairs += [f"{encode(name)}={encode(_text(part, wanted))}" for part in _repeated(field, wanted)]
     return pairs
 
 
-def _repeated(value: JsonValue) -> list[JsonValue]:
-    """A list is sent as one field for each element, null as none."""
+def _repeated(value: JsonValue, wanted: str) -> list[JsonValue]:
+    """A list is sent as one field for each element, unless JSON is wanted for the whole; null as none."""
     if value is None:
         return []
-    return value if isinstance(value, list) else [value]
+    return value if isinstance(value, list) and not is_json(wanted) else [value]
 
 
-def _text(value: JsonValue) -> str:
-    return _json(value).decode() if isinstance(value, (dict, list)) or value is None else scalar(value)
+def _text(value: JsonValue, wanted: str) -> str:
+    """Objects are written as JSON, and what is said to be."""
+    structured = isinstance(value, (dict, list)) or value is None
+    return _json(value).decode() if structured or is_json(wanted) else scalar(value)
 
 
 def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded: JsonValue) -> Body:
@@ -113,7 +116,7 @@ def _multipart(fields: dict[str, JsonValue], typed: Mapping[str, str], recorded:
     parts: list[bytes] = []
     for name, field in fields.items():
         wanted = typed.get(name, "")
-        for value in [field] if is_json(wanted) and field is not None else _repeated(field):
+        for value in _repeated(field, wanted):
             disposition = f'Content-Disposition: form-data; name="{_quoted(scalar(name))}"'
             media_type, content, is_file = _part(value, wanted)
             if is_file:
@@ -129,9 +132,8 @@ def _part(value: JsonValue, wanted: str) -> tuple[str, bytes, bool]:
     binary = _binary(value)
     if binary is not None:
         return wanted or binary[0], binary[1], True
-    if isinstance(value, (dict, list)) or is_json(wanted):
-        return wanted or "application/json", _json(value), False
-    return wanted or "text/plain; charset=utf-8", _text(value).encode(), False
+    text = _text(value, wanted).encode()
+    return wanted or ("application/json" if isinstance(value, (dict, list)) else _PLAIN), text, False
 
 
 def _quoted(name: str) -> str:

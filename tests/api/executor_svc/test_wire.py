@@ -13,12 +13,12 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from retriever_svc.importers import import_document
 from services.contracts.api import Api
-from services.contracts.run import Succeeded
+from services.contracts.run import Failed, Succeeded
 from tests.support.upstream import Seen, Upstream
 
-COLOURS = ["blue", "black"]
-RGB = {"R": 100, "G": 200}
-ARRAY, OBJECT = {"type": "array", "items": {"type": "string"}}, {"type": "object"}
+COLOURS = ["blue", "black", "brown"]
+RGB = {"R": 100, "G": 200, "B": 150}
+TEXT, ARRAY, OBJECT = {"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "object"}
 
 
 @pytest.fixture
@@ -48,59 +48,125 @@ async def sent(adapter: HttpAdapter, upstream: Upstream, api: Api, **arguments: 
     return upstream.seen[-1]
 
 
+async def refused(adapter: HttpAdapter, api: Api, **arguments: Any) -> str:
+    result = await adapter.call(Call(api, arguments, "run/step", asyncio.get_running_loop().time() + 10))
+    assert isinstance(result.outcome, Failed)
+    assert result.outcome.reason == "bad_request"
+    return result.outcome.message
+
+
 def parameter(place: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": "color", "in": place, "schema": schema, **({"required": True} if place == "path" else {}), **more}
 
 
+VALUES: tuple[tuple[dict[str, Any], Any], ...] = ((TEXT, ""), (TEXT, "blue"), (ARRAY, COLOURS), (OBJECT, RGB))
+"""The columns of the table in OpenAPI 3.1.1, section 4.8.12.6: empty, string, array, object."""
+
+
 @pytest.mark.parametrize(
-    ("style", "explode", "array", "object_"),
+    ("style", "explode", "written"),
     [
-        ("simple", False, "/c/blue,black", "/c/R,100,G,200"),
-        ("simple", True, "/c/blue,black", "/c/R=100,G=200"),
-        ("label", False, "/c/.blue,black", "/c/.R,100,G,200"),
-        ("label", True, "/c/.blue.black", "/c/.R=100.G=200"),
-        ("matrix", False, "/c/;color=blue,black", "/c/;color=R,100,G,200"),
-        ("matrix", True, "/c/;color=blue;color=black", "/c/;R=100;G=200"),
+        ("simple", False, (None, "blue", "blue,black,brown", "R,100,G,200,B,150")),
+        ("simple", True, (None, "blue", "blue,black,brown", "R=100,G=200,B=150")),
+        ("label", False, (None, ".blue", ".blue,black,brown", ".R,100,G,200,B,150")),
+        ("label", True, (None, ".blue", ".blue.black.brown", ".R=100.G=200.B=150")),
+        ("matrix", False, (None, ";color=blue", ";color=blue,black,brown", ";color=R,100,G,200,B,150")),
+        ("matrix", True, (None, ";color=blue", ";color=blue;color=black;color=brown", ";R=100;G=200;B=150")),
     ],
 )
 async def test_paths(
-    adapter: HttpAdapter, upstream: Upstream, style: str, explode: bool, array: str, object_: str
+    adapter: HttpAdapter, upstream: Upstream, style: str, explode: bool, written: tuple[str | None, ...]
 ) -> None:
-    for schema, value, target in ((ARRAY, COLOURS, array), (OBJECT, RGB, object_)):
+    """An empty value is refused, whatever its style: `/c/`, `/c/.` and `/c/;color` may be quite another resource."""
+    for (schema, value), text in zip(VALUES, written, strict=True):
         declared = parameter("path", schema, style=style, explode=explode)
         api = imported(upstream, "/c/{color}", {"parameters": [declared]})
-        assert (await sent(adapter, upstream, api, color=value)).target == target
+        if text is None:
+            assert "must not be empty" in await refused(adapter, api, color=value)
+        else:
+            assert (await sent(adapter, upstream, api, color=value)).target == f"/c/{text}"
+
+
+DELIMITED = ("color=", "color=blue")
+"""What the table leaves open, a single value in a style for several, is written as in `form`."""
 
 
 @pytest.mark.parametrize(
-    ("style", "explode", "value", "query"),
+    ("style", "explode", "written"),
     [
-        ("form", True, COLOURS, "color=blue&color=black"),
-        ("form", False, COLOURS, "color=blue,black"),
-        ("form", True, RGB, "R=100&G=200"),
-        ("form", False, RGB, "color=R,100,G,200"),
-        ("spaceDelimited", False, COLOURS, "color=blue%20black"),
-        ("pipeDelimited", False, COLOURS, "color=blue%7Cblack"),
-        ("deepObject", True, RGB, "color%5BR%5D=100&color%5BG%5D=200"),
+        ("form", False, ("color=", "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150")),
+        ("form", True, ("color=", "color=blue", "color=blue&color=black&color=brown", "R=100&G=200&B=150")),
+        ("spaceDelimited", False, (*DELIMITED, "color=blue%20black%20brown", "color=R%20100%20G%20200%20B%20150")),
+        ("pipeDelimited", False, (*DELIMITED, "color=blue%7Cblack%7Cbrown", "color=R%7C100%7CG%7C200%7CB%7C150")),
+        ("spaceDelimited", True, (*DELIMITED, "color=blue&color=black&color=brown", "R=100&G=200&B=150")),
+        ("pipeDelimited", True, (*DELIMITED, "color=blue&color=black&color=brown", "R=100&G=200&B=150")),
+        (
+            "deepObject",
+            True,
+            (
+                *DELIMITED,
+                "color%5B0%5D=blue&color%5B1%5D=black&color%5B2%5D=brown",
+                "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150",
+            ),
+        ),
     ],
 )
 async def test_queries(
-    adapter: HttpAdapter, upstream: Upstream, style: str, explode: bool, value: Any, query: str
+    adapter: HttpAdapter, upstream: Upstream, style: str, explode: bool, written: tuple[str, ...]
 ) -> None:
-    schema = ARRAY if isinstance(value, list) else OBJECT
-    api = imported(upstream, "/c", {"parameters": [parameter("query", schema, style=style, explode=explode)]})
-    assert (await sent(adapter, upstream, api, color=value)).query == query
+    for (schema, value), query in zip(VALUES, written, strict=True):
+        declared = parameter("query", schema, style=style, explode=explode)
+        api = imported(upstream, "/c", {"parameters": [declared]})
+        assert (await sent(adapter, upstream, api, color=value)).target == f"/c?{query}"
 
 
-@pytest.mark.parametrize(("explode", "header"), [(False, "R,100,G,200"), (True, "R=100,G=200")])
-async def test_headers(adapter: HttpAdapter, upstream: Upstream, explode: bool, header: str) -> None:
-    api = imported(upstream, "/c", {"parameters": [parameter("header", OBJECT, explode=explode)]})
-    assert (await sent(adapter, upstream, api, color=RGB)).headers["color"] == header
+@pytest.mark.parametrize(
+    ("explode", "written"),
+    [
+        (False, ("", "blue", "blue,black,brown", "R,100,G,200,B,150")),
+        (True, ("", "blue", "blue,black,brown", "R=100,G=200,B=150")),
+    ],
+)
+async def test_headers(adapter: HttpAdapter, upstream: Upstream, explode: bool, written: tuple[str, ...]) -> None:
+    for (schema, value), header in zip(VALUES, written, strict=True):
+        api = imported(upstream, "/c", {"parameters": [parameter("header", schema, explode=explode)]})
+        assert (await sent(adapter, upstream, api, color=value)).headers["color"] == header
 
 
-async def test_cookies(adapter: HttpAdapter, upstream: Upstream) -> None:
-    api = imported(upstream, "/c", {"parameters": [parameter("cookie", ARRAY, explode=False)]})
-    assert (await sent(adapter, upstream, api, color=COLOURS)).headers["Cookie"] == "color=blue,black"
+@pytest.mark.parametrize(
+    ("explode", "written"),
+    [
+        (False, ("color=", "color=blue", "color=blue,black,brown", "color=R,100,G,200,B,150")),
+        (True, ("color=", "color=blue", "color=blue; color=black; color=brown", "R=100; G=200; B=150")),
+    ],
+)
+async def test_cookies(adapter: HttpAdapter, upstream: Upstream, explode: bool, written: tuple[str, ...]) -> None:
+    for (schema, value), cookies in zip(VALUES, written, strict=True):
+        api = imported(upstream, "/c", {"parameters": [parameter("cookie", schema, explode=explode)]})
+        assert (await sent(adapter, upstream, api, color=value)).headers["Cookie"] == cookies
+
+
+@pytest.mark.parametrize("place", ["path", "query", "header", "cookie"])
+async def test_what_is_not_said_has_the_default_of_its_place(
+    adapter: HttpAdapter, upstream: Upstream, place: str
+) -> None:
+    api = imported(upstream, "/c/{color}" if place == "path" else "/c", {"parameters": [parameter(place, ARRAY)]})
+    seen = await sent(adapter, upstream, api, color=COLOURS)
+    found = {"path": seen.target, "query": seen.target, "header": seen.headers.get("color")}.get(place)
+    assert (found or seen.headers["Cookie"]) == {
+        "path": "/c/blue,black,brown",
+        "query": "/c?color=blue&color=black&color=brown",
+        "header": "blue,black,brown",
+        "cookie": "color=blue; color=black; color=brown",
+    }[place]
+
+
+async def test_reserved_characters_are_encoded_though_they_need_not_be(
+    adapter: HttpAdapter, upstream: Upstream
+) -> None:
+    """`allowReserved` would let them stand. Encoded they mean the same (RFC 3986, section 2.4), and split nothing."""
+    api = imported(upstream, "/c", {"parameters": [parameter("query", TEXT, allowReserved=True)]})
+    assert (await sent(adapter, upstream, api, color="a/b?c&d=e")).query == "color=a%2Fb%3Fc%26d%3De"
 
 
 @pytest.mark.parametrize("place", ["query", "path", "header", "cookie"])
@@ -137,26 +203,48 @@ async def test_json_bodies(adapter: HttpAdapter, upstream: Upstream) -> None:
 
 
 async def test_form_bodies_with_their_encoding(adapter: HttpAdapter, upstream: Upstream) -> None:
-    encoding = {"p": {"style": "pipeDelimited", "explode": False}, "j": {"contentType": "application/json"}}
-    form = body("application/x-www-form-urlencoded", {"a": ARRAY, "p": ARRAY, "j": OBJECT, "t": {}}, encoding)
-    seen = await sent(adapter, upstream, imported(upstream, "/c", form, "post"), a=COLOURS, p=COLOURS, j=RGB, t="a b&c")
-    pairs = seen.body.decode().split("&")
-    assert pairs[:3] == ["a=blue", "a=black", "p=blue%7Cblack"]
-    assert pairs[3:] == ["j=%7B%22R%22%3A100%2C%22G%22%3A200%7D", "t=a%20b%26c"]
+    encoding = {
+        "p": {"style": "pipeDelimited", "explode": False},
+        "d": {"style": "deepObject", "explode": True},
+        "e": {"explode": False},
+        "j": {"contentType": "application/json; charset=utf-8"},
+        "s": {"style": "form", "contentType": "application/json"},
+    }
+    properties = {"p": ARRAY, "d": OBJECT, "e": ARRAY, "j": ARRAY, "s": ARRAY}
+    form = body("application/x-www-form-urlencoded", properties, encoding)
+    api = imported(upstream, "/c", form, "post")
+    seen = await sent(adapter, upstream, api, p=COLOURS, d=RGB, e=COLOURS, j=COLOURS, s=COLOURS)
+    assert seen.body.decode().split("&") == [
+        "p=blue%7Cblack%7Cbrown",
+        *("d%5BR%5D=100", "d%5BG%5D=200", "d%5BB%5D=150"),
+        "e=blue,black,brown",
+        "j=%5B%22blue%22%2C%22black%22%2C%22brown%22%5D",
+        *("s=blue", "s=black", "s=brown"),  # a style wins over a media type: section 4.8.15.1
+    ]
+
+
+async def test_form_bodies_without_an_encoding(adapter: HttpAdapter, upstream: Upstream) -> None:
+    """The example of section 4.8.15.3: an object is written as JSON, a list as a field for each element."""
+    form = body("application/x-www-form-urlencoded", {"id": TEXT, "address": OBJECT, "tags": ARRAY})
+    api = imported(upstream, "/c", form, "post")
+    seen = await sent(adapter, upstream, api, id="a b&c", address={"zip": "8000"}, tags=COLOURS)
+    assert seen.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert seen.body.decode() == "id=a%20b%26c&address=%7B%22zip%22%3A%228000%22%7D&tags=blue&tags=black&tags=brown"
 
 
 async def test_multipart_bodies_with_their_encoding(adapter: HttpAdapter, upstream: Upstream) -> None:
     encoding = {"meta": {"contentType": "application/vnd.x+json"}, "note": {"contentType": "text/markdown, text/plain"}}
-    form = body("multipart/form-data", {"meta": ARRAY, "note": {"type": "string"}, "file": {}, "tags": ARRAY}, encoding)
+    properties = {"meta": ARRAY, "note": {"type": "string"}, "file": {}, "tags": ARRAY, "at": OBJECT}
+    form = body("multipart/form-data", properties, encoding)
     api = imported(upstream, "/c", form, "post")
     png = {"media_type": "image/png", "base64": "iVBORw=="}
-    seen = await sent(adapter, upstream, api, meta=COLOURS, note="# hi", file=png, tags=COLOURS)
+    seen = await sent(adapter, upstream, api, meta=COLOURS, note="# hi", file=png, tags=COLOURS, at={"zip": "8000"})
     boundary = seen.headers["Content-Type"].partition("boundary=")[2].encode()
     parts = [part.strip(b"\r\n").partition(b"\r\n\r\n") for part in seen.body.split(b"--" + boundary)[1:-1]]
     assert [(head.partition(b"name=")[2].replace(b"\r\n", b" "), content) for head, _, content in parts] == [
-        (b'"meta" Content-Type: application/vnd.x+json', b'["blue","black"]'),
+        (b'"meta" Content-Type: application/vnd.x+json', b'["blue","black","brown"]'),
         (b'"note" Content-Type: text/markdown', b"# hi"),
         (b'"file"; filename="file" Content-Type: image/png', b"\x89PNG"),
-        (b'"tags" Content-Type: text/plain; charset=utf-8', b"blue"),
-        (b'"tags" Content-Type: text/plain; charset=utf-8', b"black"),
+        *((b'"tags" Content-Type: text/plain; charset=utf-8', colour.encode()) for colour in COLOURS),
+        (b'"at" Content-Type: application/json', b'{"zip":"8000"}'),
     ]

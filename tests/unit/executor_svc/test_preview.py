@@ -80,6 +80,18 @@ def test_forms_are_shown_as_their_fields(adapter: HttpAdapter, media_type: str) 
     assert preview.request.body == {"nights": "{var1.n}", "guests": "Ana"}
 
 
+def test_bytes_and_documents_that_are_not_known_yet(adapter: HttpAdapter) -> None:
+    upload = ObjectValue(fields={"media_type": literal("image/png"), "base64": ref("var1", "file", "base64")})
+    form = api(ORIGIN, "/f", NIGHTS, method="POST", body=RequestBody(media_type="multipart/form-data"), name="form")
+    assert shown(adapter, form, {"nights": upload}).request.body == {
+        "nights": {"media_type": "image/png", "base64": "{var1.file.base64}"}
+    }
+    document = TAG.model_copy(update={"media_type": "application/json"})
+    found = api(ORIGIN, "/d", document, method="POST", name="document")
+    preview = shown(adapter, found, {"tag": ListValue(items=(literal("a"), ref("var1", "tag")))})
+    assert preview.request.url == f"{ORIGIN}/d?tag=%5B%22a%22%2C%22{{var1.tag}}%22%5D"
+
+
 def test_what_cannot_be_built_says_why(adapter: HttpAdapter) -> None:
     preview = shown(adapter, BOOK, {"room": literal(""), "nights": literal(1)})
     assert "must not be empty" in preview.problem

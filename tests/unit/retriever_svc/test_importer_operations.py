@@ -143,7 +143,7 @@ def test_forms_are_flattened_with_their_encoding(media_type: str) -> None:
     assert api.body.media_type == media_type
     assert [(p.name, p.style, p.explode) for p in api.parameters] == [
         ("tags", Style.SPACE_DELIMITED, False),
-        ("file", Style.FORM, True),
+        ("file", Style.SIMPLE, False),
     ]
 
 
