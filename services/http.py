@@ -16,6 +16,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -136,14 +137,29 @@ class _EventResponse(StreamingResponse):
         raise NotImplementedError
 
     async def stream_response(self, send: Send) -> None:
-        """Send the events."""
+        """Send the events. Raises what keeps the first one from coming, which can still be answered as a problem."""
         try:
-            await super().stream_response(send)
+            encoded = aiter(self.body_iterator)
+            self.body_iterator = _again(await anext(encoded, b""), encoded)
+            await self._stream(send)
         finally:
             # Waiting to send, the generator is not where a cancellation strikes; left alone, it would live on until
             # the garbage collector finds it, and the run or import inside it too.
             with CancelScope(shield=True):
                 await self._events.aclose()
+
+    async def _stream(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except ServiceError as error:
+            # The last chunk is missing, by which the reader knows that this was not all.
+            _log.warning("stream cut off", why=error.detail)
+
+
+async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    yield first
+    async for item in rest:
+        yield item
 
 
 class NdjsonResponse(_EventResponse):
@@ -301,6 +317,8 @@ class RequestScopeMiddleware:
     async def _guarded(self, scope: Scope, receive: Receive, send: Send, status: Callable[[], int]) -> None:
         try:
             await self.app(scope, receive, send)
+        except ClientDisconnect:
+            _log.info("the caller hung up before it had asked", service=self.service, path=scope["path"])
         except Exception as error:  # noqa: BLE001 - the last resort, see the class docstring
             _log.error("bug", service=self.service, path=scope["path"], exc_info=error)
             if not status():

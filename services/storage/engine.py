@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import create_engine as create_sync_engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import StaticPool
 
@@ -32,6 +33,8 @@ from services.errors import Overloaded, ServiceUnavailable
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5_000
+PATIENCE_S = 30.0
+"""How long a transaction on a server may take."""
 _WAL_ATTEMPTS = 100
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
@@ -138,9 +141,14 @@ async def read(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 @asynccontextmanager
 async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
-    """Turn a database that cannot be reached, or is locked too long, into a 503; other database errors are bugs."""
+    """Turn a database that cannot be reached, or is locked too long, into a 503; other database errors are bugs.
+
+    A server that went away without a word (a machine that lost its power, a firewall that forgot the connection) would
+    be waited for for ever: neither the driver nor TCP ever gives up an answer.
+    """
     try:
-        yield
+        async with asyncio.timeout(PATIENCE_S if engine.dialect.name == "postgresql" else None):
+            yield
     except DBAPIError as error:
         # Without a statement it was raised while connecting: the server is starting, full, or has no such database.
         connecting = error.statement is None and not isinstance(error, IntegrityError)
@@ -152,7 +160,7 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
         if connecting or _is_stopping(error) or error.connection_invalidated or isinstance(error.orig, OSError):
             raise _unavailable(engine) from error
         raise
-    except OSError as error:
+    except (OSError, PoolTimeout) as error:  # a TimeoutError is an OSError
         raise _unavailable(engine) from error
 
 

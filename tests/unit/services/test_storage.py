@@ -71,6 +71,20 @@ async def test_a_cancelled_transaction_changes_nothing_and_holds_nobody_up(engin
     assert await names(engine) == ["c"]
 
 
+async def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = create_engine(postgres_url)
+    monkeypatch.setattr("services.storage.engine.PATIENCE_S", 0.2)
+    with pytest.raises(ServiceUnavailable):
+        async with write(engine) as connection:
+            await connection.execute(sa.select(sa.func.pg_sleep(60)))
+    monkeypatch.undo()
+    async with read(engine) as connection:
+        assert await connection.scalar(sa.select(1)) == 1
+    await engine.dispose()
+
+
 async def test_a_reader_does_not_wait_for_a_writer_and_sees_what_is_committed(engine: AsyncEngine) -> None:
     await add(engine, "a")
     async with write(engine) as connection:

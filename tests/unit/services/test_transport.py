@@ -2,20 +2,26 @@
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx2
 import pytest
+from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.testing import capture_logs
 
+from services.app import create_service, service_router
 from services.clients import InProcessTransport
+from services.errors import ServiceUnavailable
 from services.http import NdjsonResponse
+from services.settings import ServiceSettings
 
 color: contextvars.ContextVar[str] = contextvars.ContextVar("color", default="none")
 
@@ -225,6 +231,21 @@ class Number(BaseModel):
     value: int
 
 
+def service_of(router: APIRouter) -> ASGIApp:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+
+    return create_service(
+        name="numbers",
+        title="Numbers",
+        description="",
+        settings=ServiceSettings(),
+        routers=[router],
+        lifespan=lifespan,
+    )
+
+
 async def test_a_stream_of_events_is_closed_when_its_reader_leaves() -> None:
     closed = asyncio.Event()
 
@@ -243,3 +264,48 @@ async def test_a_stream_of_events_is_closed_when_its_reader_leaves() -> None:
         assert await anext(response.aiter_lines()) == '{"value":0}'
         await response.aclose()
         assert closed.is_set()
+
+
+@pytest.mark.parametrize(("before", "status"), [(0, 503), (1, 200)])
+async def test_a_stream_that_cannot_begin_is_a_problem_and_one_that_cannot_go_on_is_cut_off(
+    before: int, status: int
+) -> None:
+    async def numbers() -> AsyncGenerator[Number, None]:
+        for value in range(before):
+            yield Number(value=value)
+        raise ServiceUnavailable("The ledger is away.", service="ledger")
+
+    router = service_router()
+
+    @router.get("/numbers")
+    async def answer() -> NdjsonResponse:
+        return NdjsonResponse(numbers())
+
+    with capture_logs() as logged:
+        async with client_of(service_of(router)) as http, http.stream("GET", "/numbers") as response:
+            assert response.status_code == status
+            if before:
+                with pytest.raises(httpx2.RemoteProtocolError):
+                    await response.aread()
+            else:
+                assert "The ledger is away." in (await response.aread()).decode()
+    assert logged == []  # nothing but bugs is logged in tests
+
+
+async def test_a_caller_that_hangs_up_while_it_asks_is_no_bug() -> None:
+    router = service_router()
+
+    @router.post("/numbers")
+    async def answer(number: Number) -> Number:
+        return number
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/numbers", "headers": [], "query_string": b""}
+    with capture_logs() as logged:
+        await service_of(router)(scope, receive, send)
+    assert logged == []
