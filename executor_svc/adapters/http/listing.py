@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from executor_svc.adapters.http.paging import NoWay, Paging, Progress, first_number, next_page, plain
+from executor_svc.adapters.http.paging import NoWay, Paging, Progress, first_number, may_go_on, next_page, plain
 from executor_svc.adapters.http.request import MAX_URL_CHARS, Credentials, HttpRequest
 from executor_svc.adapters.http.response import BadResponse
 from executor_svc.adapters.http.transport import Reply
@@ -37,7 +37,7 @@ class Listing:
         self._paging, self._limits = paging, limits
         self._request, self._reply, self._page = request, reply, value
         self._whole, self._member = value, _member(value)
-        self._bytes, self._seen = len(reply.body), {request.url_text(Credentials())}
+        self._bytes, self._seen = len(reply.body), set[str]()
         self._last = self._items_of(value) or []
         self._items = self._last
         self._first = first_number(paging, value)
@@ -61,12 +61,12 @@ class Listing:
             return None
         if request is None:
             return None
+        self._seen.add(self._request.url_text(Credentials()))
         url = request.url_text(Credentials())
         full = self.pages >= self._limits.pages or len(self._items) >= self._limits.items
-        if full or url in self._seen or len(url) > MAX_URL_CHARS or not self._is_list:
+        if full or url in self._seen or len(url) > MAX_URL_CHARS or not self.is_list:
             self.more = True
             return None
-        self._seen.add(url)
         self._request = request
         return request
 
@@ -88,7 +88,8 @@ class Listing:
         self.pages += 1
 
     @property
-    def _is_list(self) -> bool:
+    def is_list(self) -> bool:
+        """Whether it is known where the items are."""
         return self._member != "" or isinstance(self._whole, list)
 
     def _items_of(self, value: JsonValue) -> list[JsonValue] | None:
@@ -101,10 +102,11 @@ class Listing:
 def listing_of(
     paging: Paging, limits: ListLimits, request: HttpRequest, reply: Reply, value: JsonValue
 ) -> Listing | None:
-    """The list that an answer begins; None where it is no list."""
-    if isinstance(value, list) or (isinstance(value, dict) and (paging.controls or _member(value))):
-        return Listing(paging, limits, request, reply, value)
-    return None
+    """The list that an answer begins; None where it is no list, or plainly the whole of it."""
+    if not paging.controls and not may_go_on(reply, value):
+        return None
+    listing = Listing(paging, limits, request, reply, value)
+    return listing if paging.controls or listing.is_list else None
 
 
 def _member(value: JsonValue) -> str:

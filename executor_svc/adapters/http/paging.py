@@ -45,6 +45,7 @@ _MORE_FLAGS: Final = ("hasmore", "hasnext", "hasnextpage", "more", "moreresults"
 _PAGE_NUMBERS: Final = ("page", "pagenumber", "currentpage", "pageindex", "number")
 _SIZES: Final = ("limit", "pagesize", "size", "perpage", "itemsperpage")
 _CONTAINERS: Final = frozenset({"meta", "metadata", "pagination", "paging", "pageinfo", "page", "links"})
+_SAYING_MORE: Final = _CONTAINERS.union(_NEXT_URLS)
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]+))", re.IGNORECASE)
 _MAX_LINK_CHARS: Final = 16 * 1024
@@ -101,6 +102,11 @@ def paging_of(api: Api) -> Paging | None:
         offset=offset,
         size=_integer(size.json_schema.get("default")) if size is not None else None,
     )
+
+
+def may_go_on(reply: Reply, body: JsonValue) -> bool:
+    """Whether an answer could say where its next page is, where the API has no parameters for pages. Costs little."""
+    return "Link" in reply.headers or (isinstance(body, dict) and not _SAYING_MORE.isdisjoint(map(plain, body)))
 
 
 def first_number(paging: Paging, body: JsonValue) -> int | None:
