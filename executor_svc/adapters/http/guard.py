@@ -13,6 +13,7 @@ import re
 import socket
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -61,6 +62,21 @@ def is_public(address: IPAddress) -> bool:
     return address in _GLOBAL_V6 and address.is_global and not any(address in net for net in _NOT_PUBLIC_V6)
 
 
+@lru_cache(maxsize=4_096)
+def _literal(host: str) -> IPAddress | None:
+    """The address that a host is; None where it is a name, of which `resolve` sees what it stands for.
+
+    Raises:
+        AddressRefused: it is neither.
+    """
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        if not _HOST_NAME.fullmatch(host):
+            raise AddressRefused("the URL's host is not a valid name") from None
+        return None
+
+
 class AddressGuard(AbstractResolver):
     """aiohttp's resolver, and the maker of its sockets.
 
@@ -83,13 +99,9 @@ class AddressGuard(AbstractResolver):
             AddressRefused: it is no host name, or an address that is neither public nor allowed.
         """
         host, port = (url.raw_host or "").replace("%25", "%"), url.port or 0
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            if not _HOST_NAME.fullmatch(host):
-                raise AddressRefused("the URL's host is not a valid name") from None
-            return  # `resolve` sees what it stands for
-        self._admit(host, port, [address])
+        address = _literal(host)
+        if address is not None:
+            self._admit(host, port, [address])
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC

@@ -131,10 +131,7 @@ class Transport:
         limit = self._max_bytes if succeeded else self._max_error_bytes
         content = bytearray()
         try:
-            async for piece in _decoded(response, self._max_bytes + _CODING_OVERHEAD):
-                content += piece
-                if len(content) > limit:
-                    raise Undecodable(f"the answer is larger than {limit} bytes")
+            await self._decode(response, content, limit)
         except Undecodable:
             if succeeded:
                 raise
@@ -142,23 +139,30 @@ class Transport:
             return Reply(response.status, response.headers, bytes(content[:limit]), truncated=True)
         return Reply(response.status, response.headers, bytes(content), truncated=False)
 
+    async def _decode(self, response: aiohttp.ClientResponse, content: bytearray, limit: int) -> None:
+        """Read into ``content``, a little more than ``limit`` bytes at most.
 
-async def _decoded(response: aiohttp.ClientResponse, limit: int) -> AsyncIterator[bytes]:
-    """The content in pieces. ``limit`` is on the coded bytes: a coding can also carry nothing, without end.
+        The coded bytes are counted, too: a coding can also carry nothing, without end.
 
-    Raises:
-        Undecodable: see :class:`Decoder`; or there are more bytes than ``limit``.
-    """
-    decoder, received = None, 0
-    async for chunk in response.content.iter_any():
-        decoder = decoder or Decoder(", ".join(response.headers.getall("Content-Encoding", ())))
-        received += len(chunk)
-        if received > limit:
-            raise Undecodable(f"the answer takes more than {limit} bytes")
-        for piece in decoder.feed(chunk):
-            yield piece
-    if decoder is not None:
-        yield decoder.end()
+        Raises:
+            Undecodable: see :class:`Decoder`; or the answer is too large.
+        """
+        decoder, received, received_limit = None, 0, self._max_bytes + _CODING_OVERHEAD
+        async for chunk in response.content.iter_any():
+            decoder = decoder or Decoder(", ".join(response.headers.getall("Content-Encoding", ())))
+            received += len(chunk)
+            if received > received_limit:
+                raise Undecodable(f"the answer takes more than {received_limit} bytes")
+            for piece in decoder.feed(chunk):
+                _add(piece, content, limit)
+        if decoder is not None:
+            _add(decoder.end(), content, limit)
+
+
+def _add(piece: bytes, content: bytearray, limit: int) -> None:
+    content += piece
+    if len(content) > limit:
+        raise Undecodable(f"the answer is larger than {limit} bytes")
 
 
 def _failure(error: aiohttp.ClientError | OSError, exchange: _Exchange) -> SendFailed:
