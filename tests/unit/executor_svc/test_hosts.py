@@ -6,10 +6,15 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from executor_svc.adapters.http import open_http_adapter
 from executor_svc.adapters.http.hosts import Breaker, HostEvent, Hosts, RetryBudget
 from executor_svc.adapters.http.recent import Recent
+from executor_svc.metrics import ExecutorMetrics
+from executor_svc.models import Call
+from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings, HostLimit
 from services.contracts.run import Failed, Succeeded
 from tests.support.executing import api
@@ -147,6 +152,26 @@ async def test_so_many_requests_a_second(upstream: Upstream, opened: Opener) -> 
     reasons = [result.outcome.reason for result in results if isinstance(result.outcome, Failed)]
     assert reasons == ["timeout"] * 9
     assert upstream.count("/x") == 1
+
+
+async def test_what_happens_to_hosts_is_counted(upstream: Upstream) -> None:
+    upstream.replies("/b", web.Response(status=503))
+    registry = CollectorRegistry()
+    settings = ExecutorSettings(
+        allowed_private_hosts=("127.0.0.1",), circuit_failures=3, circuit_open_s=60, retry_base_s=1e-6
+    )
+    observe = ExecutorMetrics(registry).upstream
+    async with open_http_adapter(settings, SecretStore({}), observe) as adapter:
+        for _ in range(2):
+            deadline = asyncio.get_running_loop().time() + 20
+            await adapter.call(Call(api(upstream.origin, "/b"), {}, "r/s", deadline))
+    counted = {
+        event: registry.get_sample_value("nestor_upstream_events_total", {"event": event})
+        for event in ("retry", "retry_refused", "circuit_opened", "circuit_closed", "circuit_refused")
+    }
+    assert counted == {
+        "retry": 2, "retry_refused": None, "circuit_opened": 1, "circuit_closed": None, "circuit_refused": 1
+    }  # fmt: skip
 
 
 def test_limits_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
