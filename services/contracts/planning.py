@@ -25,14 +25,15 @@ class PolicyRule(Contract):
     """A decision about the calls it matches. All fields but `decision` are shell patterns; what is not said matches."""
 
     decision: Decision
-    api: str = Field(default="*", max_length=400, description="API ids, e.g. `crm.delete*`.")
-    provider: str = Field(default="*", max_length=200)
-    method: str = Field(default="*", max_length=20, description="HTTP methods, e.g. `DELETE`.")
-    tenant: str = Field(default="*", max_length=100)
+    api: str = Field(default="*", min_length=1, max_length=400, description="API ids, e.g. `crm.delete*`.")
+    provider: str = Field(default="*", min_length=1, max_length=200)
+    method: str = Field(default="*", min_length=1, max_length=20, description="HTTP methods, e.g. `DELETE`.")
+    tenant: str = Field(default="*", min_length=1, max_length=100)
 
     def matches(self, api: Api, tenant: str) -> bool:
         """Whether the rule speaks of this tenant's calls of this API."""
-        pairs = ((api.id, self.api), (api.provider, self.provider), (api.method, self.method), (tenant, self.tenant))
+        method = self.method.upper()  # as all methods of the catalogue are
+        pairs = ((api.id, self.api), (api.provider, self.provider), (api.method, method), (tenant, self.tenant))
         return all(fnmatchcase(text, pattern) for text, pattern in pairs)
 
 
