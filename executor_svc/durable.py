@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from executor_svc.graph import Graph
-from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, restored
+from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, parked, restored
 from executor_svc.live import Gate, Live
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Adapter, Call, CallResult, Execution, KnownCall, Limits, Ticket
+from executor_svc.models import Call, Caller, CallResult, Execution, KnownCall, Limits, Ticket
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, open_doubts, settled
@@ -25,6 +25,7 @@ from services.contracts.run import (
     ExecutionFinished,
     ExecutionState,
     Failed,
+    RequestRecord,
     ResolveRequest,
     StepFinished,
 )
@@ -45,7 +46,7 @@ class DurableLane:
 
     def __init__(
         self,
-        adapter: Adapter,
+        adapter: Caller,
         store: LedgerStore,
         membership: Membership,
         settings: ExecutorSettings,
@@ -132,8 +133,10 @@ class DurableLane:
             raise Conflict(f"Run {run_id} is {execution.status}; only one that is in_doubt has calls to settle.")
         key = call_key(step, request.item)
         if not await self._store.settle(run_id, key, settled(request)):
-            known = (await self._store.calls(run_id)).get(key)
-            if known is None or known.result is None:
+            calls = await self._store.calls(run_id)
+            unknown = key not in calls or calls[key].result is None
+            # Without any doubt left it was the last one, and the process that was told died before it could go on.
+            if unknown and open_doubts(execution, calls):
                 raise Conflict(f"The call {key} of run {run_id} is not in doubt.")
         _log.info("settled", run=run_id, call=key, outcome=request.outcome)
         return await self._go_on(execution)
@@ -184,11 +187,11 @@ class DurableLane:
         live.cancelled = execution.cancel_requested
         known = await restored(await self._store.calls(execution.run_id), self._store)
         poisonous = execution.takeovers > self._settings.max_takeovers
-        adapter = _Refusing(execution.takeovers) if poisonous else self._adapter
+        adapter = _Refusing(self._adapter, execution.takeovers) if poisonous else self._adapter
         await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
 
     async def _drive(
-        self, live: Live, graph: Graph, ticket: Ticket, known: dict[str, KnownCall], adapter: Adapter
+        self, live: Live, graph: Graph, ticket: Ticket, known: dict[str, KnownCall], adapter: Caller
     ) -> None:
         request = live.request
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
@@ -267,12 +270,19 @@ def _other_plan(request: ExecuteRequest) -> Conflict:
 class _Refusing:
     """The adapter of a run that has brought down one process after another: it sends nothing any more."""
 
-    def __init__(self, takeovers: int) -> None:
-        self._message = f"not sent: the run was given up after its process had died {takeovers} times"
+    def __init__(self, adapter: Caller, takeovers: int) -> None:
+        self._adapter = adapter
+        self._message = f"the run was given up after its process had died {takeovers} times"
+
+    def preview(self, call: Call) -> RequestRecord:
+        """As the adapter does."""
+        return self._adapter.preview(call)
 
     async def call(self, call: Call) -> CallResult:
-        """Refuse."""
-        return CallResult(Failed(reason="refused", message=self._message), None, 0)
+        """Refuse. What a former process may have sent is in doubt, also where it could have been sent again."""
+        if call.resent:
+            return parked(self._adapter, call, self._message)
+        return CallResult(Failed(reason="refused", message=f"not sent: {self._message}"), None, 0)
 
 
 async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:

@@ -15,10 +15,9 @@ from pydantic_core import from_json
 from sqlalchemy.exc import SQLAlchemyError
 
 from executor_svc.models import (
-    Adapter,
     Admission,
     Call,
-    CallOutcome,
+    Caller,
     CallResult,
     CallState,
     Conclusion,
@@ -26,9 +25,11 @@ from executor_svc.models import (
     LargeValue,
     Operation,
     Outcome,
+    Previewer,
     Sending,
     Standing,
     Ticket,
+    Unpreviewable,
 )
 from executor_svc.storage import LedgerStore
 from executor_svc.values import Shelf
@@ -173,7 +174,7 @@ class LedgerAdapter:
     """An :class:`~executor_svc.models.Adapter` that writes every call of one run into the ledger.
 
     Args:
-        adapter: makes the calls.
+        adapter: makes the calls, and shows those that it must not make.
         ledger: where they are written down.
         ticket: the right to run this execution.
         known: what earlier owners of the run left in the ledger.
@@ -181,7 +182,7 @@ class LedgerAdapter:
     """
 
     def __init__(
-        self, adapter: Adapter, ledger: Ledger, ticket: Ticket, known: dict[str, KnownCall], shelf: Shelf
+        self, adapter: Caller, ledger: Ledger, ticket: Ticket, known: dict[str, KnownCall], shelf: Shelf
     ) -> None:
         self._adapter, self._ledger, self._ticket, self._known, self._shelf = adapter, ledger, ticket, known, shelf
 
@@ -199,23 +200,34 @@ class LedgerAdapter:
             return self._written(key, await self._adapter.call(call), sent=False)
         digest = content_hash(dict(call.arguments))
         if known is not None and (doubt := _doubt(call, known, digest)):
-            return self._written(key, CallResult(InDoubt(message=doubt), None, 0, recovered=True), sent=True)
+            result = parked(self._adapter, call, doubt)
+            if known.digest != digest:  # it was another request that went out, and nobody knows which
+                result = replace(result, request=None)
+            return self._written(key, result, sent=True)
         try:
             async with asyncio.timeout_at(call.deadline):
                 await self._ledger.sending(self._ticket, key, digest)
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
+            result = CallResult(Failed(reason="ledger", message=message), None, 0)
             if known is not None:
-                outcome: CallOutcome = InDoubt(message=f"a former process may have sent it; now {message}")
-            else:
-                outcome = Failed(reason="ledger", message=message)
-            return self._written(key, CallResult(outcome, None, 0), sent=True)
+                result = parked(self._adapter, call, f"a former process may have sent it; now {message}")
+            return self._written(key, result, sent=True)
         return self._written(key, await self._adapter.call(replace(call, resent=known is not None)), sent=True)
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE
         self._ledger.outcome(self._ticket, key, state, self._shelf.slim(result), sent=sent)
         return result
+
+
+def parked(adapter: Previewer, call: Call, doubt: str) -> CallResult:
+    """In doubt, with the request that a former process made: somebody has to find out what became of it."""
+    try:
+        request = adapter.preview(call)
+    except Unpreviewable:
+        request = None
+    return CallResult(InDoubt(message=doubt), request, 0, recovered=True)
 
 
 def _doubt(call: Call, known: KnownCall, digest: str) -> str:

@@ -23,6 +23,7 @@ class Call:
         arguments: values by parameter name; shared with other steps, so never to be changed.
         key: identifies this call within all runs (run, step, item): equal for every attempt at it, and after a crash.
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
+        items: of how many items of a list use is made; None: perhaps of all.
         resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
     """
 
@@ -30,6 +31,7 @@ class Call:
     arguments: Mapping[str, JsonValue]
     key: str
     deadline: float
+    items: int | None = None
     resent: bool = False
 
 
@@ -78,6 +80,10 @@ class Previewer(Protocol):
             Unpreviewable: no request can be built from these arguments.
         """
         ...
+
+
+class Caller(Adapter, Previewer, Protocol):
+    """Makes calls, and can show them without making them."""
 
 
 @dataclass(frozen=True, slots=True)

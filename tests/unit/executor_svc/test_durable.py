@@ -19,6 +19,7 @@ from executor_svc.main import open_executor
 from executor_svc.models import Admission, CallResult, CallState, Outcome, Sending, Ticket
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
+from executor_svc.settling import settled
 from executor_svc.storage import EXECUTIONS, LedgerStore
 from services.contracts.api import Api, RequestBody
 from services.contracts.plan import ForEach, content_hash
@@ -146,7 +147,10 @@ async def test_a_call_in_flight_is_parked_and_listed_and_never_sent_again(house:
     assert finished.status == "in_doubt"
     assert isinstance(finished.records[0].outcome, InDoubt)
     assert finished.records[1].outcome == Skipped(because="a")
-    assert [(doubt.step, doubt.item) for doubt in doubts_of(finished.records)] == [("a", None)]
+    (doubt,) = doubts_of(finished.records)
+    assert (doubt.step, doubt.item) == ("a", None)
+    assert doubt.request is not None
+    assert (doubt.request.url, doubt.request.body) == (f"{upstream.origin}/book", {"room": "blue"})
     assert upstream.seen == []
 
 
@@ -173,7 +177,9 @@ async def test_an_idempotent_call_is_not_repeated_with_other_arguments(house: Ho
     await house.left_behind(plan, sending("a", room="green"))
     finished = await finish(await house.executor(), plan)
     assert finished.status == "in_doubt"
-    assert "other arguments" in doubts_of(finished.records)[0].message
+    (doubt,) = doubts_of(finished.records)
+    assert "other arguments" in doubt.message
+    assert doubt.request is None
     assert upstream.seen == []
 
 
@@ -239,6 +245,24 @@ async def test_a_doubt_is_settled_and_the_run_goes_on(
     assert [seen.body for seen in upstream.seen] == bodies
     with pytest.raises(Conflict, match=status):
         await executor.resolve("run-1", "a", said)
+
+
+@pytest.mark.parametrize("said", [ResolveRequest(outcome="retry"), ResolveRequest(outcome="succeeded", value={})])
+async def test_a_settlement_that_a_crash_cut_short_is_repeated(
+    house: House, upstream: Upstream, said: ResolveRequest
+) -> None:
+    """The process dies between writing what was said and setting the run running again."""
+    upstream.replies("/book", {"id": "b2"})
+    plan = compiled([booking(upstream)], step("a", booking(upstream), {"room": literal("blue")}), mutating=("a",))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    store = LedgerStore(house.engine)
+    assert await store.settle("run-1", "a", settled(said))
+    store.close()
+    assert (await executor.resolve("run-1", "a", said)).status == "running"
+    assert (await finish(executor, plan)).status == "succeeded"
+    assert upstream.count("/book") == (said.outcome == "retry")
 
 
 async def test_items_of_a_foreach_are_settled_one_by_one(house: House, upstream: Upstream) -> None:
@@ -355,6 +379,18 @@ async def test_a_run_that_brings_down_its_process_again_and_again_is_given_up(ho
     finished = await finish(await house.executor(), plan)
     assert finished.status == "failed"
     assert "given up" in finished.records[0].outcome.message  # type: ignore[union-attr]
+    assert upstream.seen == []
+
+
+async def test_a_call_in_flight_of_a_run_that_is_given_up_is_in_doubt(house: House, upstream: Upstream) -> None:
+    """Also one that could have been sent again: it may have taken effect."""
+    plan = two_bookings(booking(upstream, idempotency_header="Idempotency-Key"))
+    await house.left_behind(plan, sending("a", room="blue"))
+    async with house.engine.begin() as connection:
+        await connection.execute(EXECUTIONS.update().values(takeovers=5))
+    finished = await finish(await house.executor(), plan)
+    assert finished.status == "in_doubt"
+    assert [(doubt.step, doubt.request is not None) for doubt in doubts_of(finished.records)] == [("a", True)]
     assert upstream.seen == []
 
 
