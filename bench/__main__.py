@@ -4,43 +4,40 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from rich.console import Console
-
-from bench.figures import Figure, print_figures
+from bench.figures import Figure, Report
 
 
-def solve(console: Console) -> list[Figure]:
+def solve(report: Report) -> list[Figure]:
     """Start, memory, import, and what ``POST /solve`` adds to the requests it makes."""
     from bench.solve import measure
 
     return measure()
 
 
-def graphs(console: Console) -> list[Figure]:
+def graphs(report: Report) -> list[Figure]:
     """A graph of 100 calls, beside other ways to run it."""
     from bench.graphs import measure
 
-    return measure(console)
+    return measure(report)
 
 
-def scale(console: Console) -> list[Figure]:
+def scale(report: Report) -> list[Figure]:
     """Ten thousand steps in one plan, a thousand runs at a time."""
     from bench.scale import measure
 
     return measure()
 
 
-def clone(console: Console) -> list[Figure]:
+def clone(report: Report) -> list[Figure]:
     """A fresh clone's way to the end of ``make demo``, everything downloaded."""
     from bench.solve import fresh_clone
 
     return [fresh_clone()]
 
 
-WIDTH = 110
-"""Columns of the tables, also where nobody looks at them."""
-SECTIONS: dict[str, Callable[[Console], list[Figure]]] = {
+SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
     section.__name__: section for section in (solve, graphs, scale, clone)
 }
 
@@ -50,17 +47,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given more than once")
     parser.add_argument("--no-clone", action="store_true", help="leave out the fresh clone, which downloads everything")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page, as docs/speed.md")
     options = parser.parse_args()
     chosen = options.only or [name for name in SECTIONS if not (name == "clone" and options.no_clone)]
-    console, figures = Console(), list[Figure]()
-    console.width = max(console.width, WIDTH)
+    report, figures = Report(), list[Figure]()
     for name in chosen:
         began = time.perf_counter()
-        found = SECTIONS[name](console)
+        found = SECTIONS[name](report)
         took_s, load = time.perf_counter() - began, os.getloadavg()[0]
         title = f"{name}: {os.cpu_count()} cores, {took_s:.0f} s, load {load:.1f} at the end"
-        print_figures(console, title, found)
+        report.figures(title, found)
         figures += found
+    if options.write is not None:
+        report.write(options.write)
     return int(any(figure.missed for figure in figures))
 
 

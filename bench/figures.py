@@ -1,10 +1,15 @@
-"""What is measured, what was hoped for, and the table of both."""
+"""What is measured, what was hoped for, and the tables of both."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+MARK = "<!-- Written by `python -m bench --write`, from here to the end. -->"
+WIDTH = 110
+"""Columns of the tables, also where nobody looks at them."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +41,28 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def print_figures(console: Console, title: str, figures: Iterable[Figure]) -> None:
-    """A table of figures."""
-    table = Table("measure", "value", "unit", "target", "", title=title)
-    for figure in figures:
-        table.add_row(*figure.cells())
-    console.print(table)
+class Report:
+    """Tables on a terminal, kept to be written into a page as well."""
 
+    def __init__(self) -> None:
+        self._console = Console()
+        self._console.width = max(self._console.width, WIDTH)
+        self._pages: list[str] = []
 
-def print_matrix(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table of runners side by side."""
-    table = Table("", *columns, title=title)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    def figures(self, title: str, figures: Iterable[Figure]) -> None:
+        """A table of figures with their targets."""
+        self.table(title, ("measure", "value", "unit", "target", ""), [figure.cells() for figure in figures])
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Any table."""
+        shown = Table(*columns, title=title)
+        for row in rows:
+            shown.add_row(*row)
+        self._console.print(shown)
+        lines = (columns, ["---"] * len(columns), *rows)
+        self._pages.append("\n".join([f"**{title}**", "", *(f"| {' | '.join(line)} |" for line in lines)]))
+
+    def write(self, page: Path) -> None:
+        """Put the tables into a page, in place of what stands behind its mark."""
+        before = page.read_text("utf-8").partition(MARK)[0]
+        page.write_text("\n\n".join([before + MARK, *self._pages]) + "\n", "utf-8")

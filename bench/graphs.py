@@ -19,9 +19,7 @@ from collections import defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from rich.console import Console
-
-from bench.figures import Figure, print_matrix
+from bench.figures import Figure, Report
 from bench.processes import Worker, postgres, upstream, worker
 from bench.workload import DELAYS, DEPTH, WIDTH, layered
 
@@ -67,7 +65,7 @@ TARGETS = {
 COLUMNS = {"none": "0 ms: ms a step", "even": "50 ms: / path", "jitter": "jitter: / path"}
 
 
-def measure(console: Console) -> list[Figure]:
+def measure(report: Report) -> list[Figure]:
     """Run everything, print who did how, and return the figures that have targets."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -77,7 +75,7 @@ def measure(console: Console) -> list[Figure]:
         workers = {key: stack.enter_context(worker(*key)) for key in sorted(started)}
         results = _take_turns(taking_part, workers, {"none": fast, "even": precise, "jitter": precise})
         rates = {c.label: _burst(workers[c.runner, c.database], fast) for c in taking_part if c.mutating == "all"}
-    columns = (*COLUMNS.values(), "steps/s, 50 runs")
+    columns = ("", *COLUMNS.values(), "steps/s, 50 runs")
     rows = [
         (
             c.label,
@@ -86,7 +84,7 @@ def measure(console: Console) -> list[Figure]:
         )
         for c in taking_part
     ]
-    print_matrix(console, "100 calls, 10 wide, 10 deep", columns, rows)
+    report.table("100 calls, 10 wide, 10 deep", columns, rows)
     by_label = {c.label: c for c in taking_part}
     figures = [
         Figure(f"{label}; {COLUMNS[delay]}", results[by_label[label], delay], "", target)
