@@ -14,12 +14,10 @@ that port, in clear text too.
 
 import base64
 import json
-import re
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote_plus
 
 from pydantic import (
     BaseModel,
@@ -33,12 +31,8 @@ from pydantic import (
     field_validator,
 )
 
+from executor_svc.masking import MIN_SECRET_CHARS
 from services.contracts.api import SecretKind
-
-MASK = "***"
-MIN_SECRET_CHARS = 6
-"""Shorter secrets are refused: to mask them in what an upstream echoes would garble ordinary text."""
-_RECENT_TOKENS = 256
 
 Host = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]{1,5})?$", to_lower=True)]
 
@@ -181,57 +175,3 @@ def _entry(name: str, entry: JsonValue, where: str) -> Secret:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
         raise SecretsUnreadable(f"{where}: {name}: {problems}") from None
-
-
-class Masker:
-    """Replaces every known secret in texts and JSON values with ``***``, also where it is percent- or JSON-encoded."""
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._fixed = {form for secret in secrets for form in _forms(secret)}
-        self._tokens: deque[str] = deque(maxlen=_RECENT_TOKENS)
-        self._pattern = self._compile()
-
-    def add(self, token: str) -> None:
-        """Learn a secret that was issued at run time. The most recent 256 are known."""
-        if len(token) >= MIN_SECRET_CHARS and token not in self._tokens:
-            self._tokens.append(token)
-            self._pattern = self._compile()
-
-    def _compile(self) -> re.Pattern[str] | None:
-        forms = self._fixed | {form for token in self._tokens for form in _forms(token)}
-        longest_first = sorted(forms, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest_first))) if forms else None
-
-    def text(self, text: str) -> str:
-        """The text with secrets masked."""
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
-
-    def json(self, value: JsonValue) -> JsonValue:
-        """The value with secrets masked in every string and member name; the very same object where it holds none."""
-        if self._pattern is None:
-            return value
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list):
-            masked = [self.json(element) for element in value]
-            return masked if any(a is not b for a, b in zip(masked, value, strict=True)) else value
-        if isinstance(value, dict):
-            pairs = {self.text(name): self.json(member) for name, member in value.items()}
-            same = (
-                all(a is b for a, b in zip(pairs.values(), value.values(), strict=False))
-                and pairs.keys() == value.keys()
-            )
-            return value if same else pairs
-        return value
-
-
-def _forms(secret: str) -> set[str]:
-    """The secret as it may appear: raw, percent-encoded, form-encoded, escaped in JSON."""
-    return {
-        secret,
-        quote(secret, safe=""),
-        quote(secret),
-        quote_plus(secret),
-        json.dumps(secret)[1:-1],
-        json.dumps(secret, ensure_ascii=False)[1:-1],
-    }

@@ -15,12 +15,13 @@ from executor_svc.adapters.http.listing import Listing, ListLimits, listing_of
 from executor_svc.adapters.http.paging import Paging, paging_of
 from executor_svc.adapters.http.recent import Recent
 from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request
-from executor_svc.adapters.http.response import BadResponse, decode, decode_error
+from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode_error
 from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.sending import Sender, Sending
 from executor_svc.adapters.http.transport import Reply, open_transport
+from executor_svc.masking import Masker
 from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
-from executor_svc.secret_store import Masker, SecretStore
+from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
 from services.contracts.plan import content_hash
@@ -150,11 +151,23 @@ class HttpAdapter:
         return outcome.model_copy(update={"message": self._masker.text(outcome.message)})
 
     def _refused(self, reply: Reply) -> Failed:
-        detail = self._masker.json(decode_error(reply.content_type, reply.body, truncated=reply.truncated))
+        detail = decode_error(reply.content_type, reply.body, truncated=reply.truncated)
+        if reply.truncated and isinstance(detail, str):
+            detail = self._masker.cut_text(detail.removesuffix(CUT)) + CUT
+        else:
+            detail = self._masker.json(detail)
         message = f"the upstream answered {reply.status}"
         if 300 <= reply.status < 400:
-            message = f"{message}, a redirect{_target(reply)}; redirects are not followed"
+            message = f"{message}, a redirect{self._target(reply)}; redirects are not followed"
         return Failed(reason="upstream_error", message=message, status=reply.status, detail=detail)
+
+    def _target(self, reply: Reply) -> str:
+        """Where a redirect points, without its path: that is the upstream's own text."""
+        try:  # masked before it is read: reading changes the case of a host
+            host = URL(self._masker.text(reply.headers.get("Location", ""))).raw_host
+        except ValueError:
+            return ""
+        return f" to {host}" if host else ""
 
     def _record(self, request: HttpRequest, credentials: Credentials) -> RequestRecord:
         """Masked twice: credentials by where they stand, and any known secret wherever else it stands."""
@@ -170,15 +183,6 @@ class HttpAdapter:
 def idempotency_key(call_key: str) -> str:
     """The `Idempotency-Key` of a call: the same for every attempt at it, and equal to no other call's."""
     return content_hash(call_key)[:32]
-
-
-def _target(reply: Reply) -> str:
-    """Where a redirect points, without its path: that is the upstream's own text."""
-    try:
-        location = URL(reply.headers.get("Location", ""))
-    except ValueError:
-        return ""
-    return f" to {location.host}" if location.host else ""
 
 
 def _unobserved(_: HostEvent) -> None:

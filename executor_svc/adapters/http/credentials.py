@@ -17,7 +17,8 @@ from executor_svc.adapters.http.recent import Recent
 from executor_svc.adapters.http.request import Credentials, is_settable_header
 from executor_svc.adapters.http.response import BadResponse, decode_error, parse_json
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
-from executor_svc.secret_store import Client, Login, Masker, Secret, SecretStore, Token
+from executor_svc.masking import Masker
+from executor_svc.secret_store import Client, Login, Secret, SecretStore, Token
 from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
 
 _COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -100,6 +101,7 @@ class Authenticator:
             secret = self._store.get(requirement.secret, requirement.kind)
             if isinstance(secret, Client):
                 token = await self._token(requirement, secret, origin, deadline)
+                self._masker.add(token)  # each time: it keeps those in use
                 headers["Authorization"] = f"Bearer {token}"
             elif isinstance(secret, Login):
                 headers["Authorization"] = secret.header()
@@ -145,7 +147,6 @@ class Authenticator:
         except CredentialUnavailable as error:
             grant.problem, grant.at = str(error), clock()
             raise
-        self._masker.add(token)
         skew_s = min(self._skew_s, lifetime_s / 2)  # a token that lives shorter than the skew is still used once
         grant.token, grant.expires, grant.at = token, began + lifetime_s - skew_s, clock()
 
@@ -205,7 +206,7 @@ def _token_url(requirement: SecurityRequirement, origin: URL) -> URL | None:
         url = origin.join(URL(requirement.token_url or ""))
     except ValueError:
         return None
-    usable = requirement.token_url and url.scheme in ("http", "https") and url.host and url.user is None
+    usable = requirement.token_url and url.scheme in ("http", "https") and url.raw_host and url.user is None
     return url.with_fragment(None) if usable else None
 
 

@@ -12,6 +12,8 @@ from pydantic import JsonValue
 from executor_svc.adapters.http.body import is_json
 from services.contracts.api import Api
 
+CUT: Final = " [...]"
+"""What stands at the end of a text that was cut off."""
 MAX_DEPTH: Final = 100
 """Deepest nesting of an answer: it travels on inside events, which have a limit too."""
 _HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{300}")
@@ -67,7 +69,7 @@ def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValu
             pass
     if is_json(received) or _is_text(received) or not received:
         text = body.decode("utf-8", "replace")
-        return text + " [...]" if truncated else text
+        return text + CUT if truncated else text
     return f"({'more than ' if truncated else ''}{len(body)} bytes of {received})"
 
 

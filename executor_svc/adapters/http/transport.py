@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -221,7 +221,7 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
     )
     return aiohttp.ClientSession(
         connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
+        cookie_jar=_NoCookies(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect_timeout_s),
         headers={"User-Agent": USER_AGENT, "Accept-Encoding": ACCEPTED},
         skip_auto_headers=("Content-Type",),
@@ -230,6 +230,13 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
         trust_env=False,
         auto_decompress=False,
     )
+
+
+class _NoCookies(aiohttp.DummyCookieJar):
+    """Keeps no cookies, and reads none: aiohttp would log those it cannot read, whatever they hold."""
+
+    def update_cookies_from_headers(self, headers: Sequence[str], response_url: URL) -> None:
+        """Do nothing."""
 
 
 class _ConnectionLost(aiohttp.ClientError):

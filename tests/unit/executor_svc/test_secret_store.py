@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from executor_svc.secret_store import MASK, Masker, SecretStore, SecretsUnreadable, Token
+from executor_svc.secret_store import SecretStore, SecretsUnreadable, Token
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import SecretKind
 
@@ -95,36 +93,3 @@ def test_settings_do_not_show_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_where_a_secret_may_go(hosts: list[str], url: tuple[str, str, int], bound: bool) -> None:
     assert Token(value=SecretStr(CANARY), hosts=tuple(hosts)).bound_to(*url) is bound
-
-
-TEXT = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"]))
-
-
-@given(TEXT.filter(lambda text: len(text) >= 6), TEXT, TEXT)
-def test_a_secret_is_masked_in_any_surroundings(secret: str, before: str, after: str) -> None:
-    masked = Masker([secret]).json([before + secret + after, {secret: secret}])
-    assert isinstance(masked, list)
-    assert MASK in str(masked[0])
-    assert secret not in str(masked[0])
-    assert masked[1] == {MASK: MASK}
-
-
-def test_encoded_forms_are_masked_too() -> None:
-    store = load({"l": {"username": "user", "password": CANARY, "hosts": HOSTS}})
-    masker = Masker(store.masked())
-    login = store.get("l", SecretKind.BASIC)
-    assert login is not None
-    for form in ("c4n%22ary%2F%C3%BC%2B%20key", "c4n%22ary%2F%C3%BC%2B+key", json.dumps(CANARY)[1:-1], *login.masked()):
-        assert masker.text(f"<{form}>") == f"<{MASK}>"
-
-
-def test_values_without_secrets_are_passed_through_as_they_are() -> None:
-    value = {"a": [1, {"b": "x"}], "c": "d"}
-    assert Masker([CANARY]).json(value) is value  # type: ignore[arg-type]
-
-
-def test_issued_tokens_are_learned_and_old_ones_forgotten() -> None:
-    masker = Masker([])
-    for n in range(300):
-        masker.add(f"token-{n:04}")
-    assert masker.text("token-0299 token-0000") == f"{MASK} token-0000"

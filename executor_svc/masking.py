@@ -1,0 +1,127 @@
+"""Keeps secrets out of what upstreams say: they echo headers, URLs and bodies, encoded one way or another.
+
+This guards against echoes, not against malice: an upstream that was sent a secret can always say it in some other way.
+"""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from pydantic import JsonValue
+
+MASK: Final = "***"
+MIN_SECRET_CHARS: Final = 6
+"""Shorter secrets are refused: to mask them in what an upstream echoes would garble ordinary text."""
+_MAX_TOKENS: Final = 100
+
+
+class Masker:
+    """Replaces every known secret in texts and JSON values with ``***``, in every form of :func:`forms`."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._fixed = _Forms(form for secret in secrets for form in forms(secret))
+        self._tokens: dict[str, set[str]] = {}
+        self._issued = _Forms(())
+
+    def add(self, token: str) -> None:
+        """Learn a secret that was issued at run time. The 100 that were added last, or again, are known."""
+        if token in self._tokens:
+            self._tokens[token] = self._tokens.pop(token)
+        elif len(token) >= MIN_SECRET_CHARS:
+            if len(self._tokens) >= _MAX_TOKENS:
+                del self._tokens[next(iter(self._tokens))]
+            self._tokens[token] = forms(token)
+            self._issued = _Forms(form for known in self._tokens.values() for form in known)
+
+    def text(self, text: str) -> str:
+        """The text with secrets masked."""
+        return self._issued.masked(self._fixed.masked(text))
+
+    def cut_text(self, text: str) -> str:
+        """The same for a text that was cut off somewhere: what its end holds of a secret is masked too."""
+        masked = self.text(text)
+        end = masked[-MIN_SECRET_CHARS:]
+        for form in sorted((form for form in self._fixed.all | self._issued.all if end in form), key=len, reverse=True):
+            for length in range(min(len(form), len(masked)), MIN_SECRET_CHARS - 1, -1):
+                if masked.endswith(form[:length]):
+                    return masked[:-length] + MASK
+        return masked
+
+    def json(self, value: JsonValue) -> JsonValue:
+        """The value with secrets masked in every string and member name; the very same object where it holds none."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            masked = [self.json(element) for element in value]
+            return masked if any(a is not b for a, b in zip(masked, value, strict=True)) else value
+        if isinstance(value, dict):
+            pairs = {self.text(name): self.json(member) for name, member in value.items()}
+            same = (
+                all(a is b for a, b in zip(pairs.values(), value.values(), strict=False))
+                and pairs.keys() == value.keys()
+            )
+            return value if same else pairs
+        return value
+
+
+class _Forms:
+    """Texts to be masked, and one pattern for all of them."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.all = frozenset(texts)
+        self._shortest = min(map(len, self.all), default=0)
+        # The longest first, grouped by first character: as a flat list it would be far slower.
+        ordered = sorted(self.all, key=lambda text: (text[0], -len(text)))
+        groups = ((first, [re.escape(text[1:]) for text in same]) for first, same in groupby(ordered, lambda t: t[0]))
+        self._pattern = re.compile("|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in groups))
+
+    def masked(self, text: str) -> str:
+        if not self.all or len(text) < self._shortest:
+            return text
+        return self._pattern.sub(MASK, text)
+
+
+def forms(secret: str) -> set[str]:
+    """A secret as it may turn up: as it is, in URLs, JSON, HTML, base64 and hexadecimal digits."""
+    once = {secret, *_in_urls(secret), *_in_json(secret), *_in_html(secret)}
+    # A URL in a URL, a JSON text in a JSON text: as gateways and debugging pages show what they were sent.
+    twice = {form for inner in (*_in_urls(secret), *_in_json(secret)) for form in (*_in_urls(inner), *_in_json(inner))}
+    digits = secret.encode().hex()
+    return once | twice | set(_in_base64(secret.encode())) | {digits, digits.upper()}
+
+
+def _in_urls(text: str) -> list[str]:
+    """Percent-encoded, as different encoders do it: which characters they leave, and the case of the digits."""
+    upper = [quote(text, safe=left) for left in ("", "/", "*", "!'()*", ";,/?:@&=+$!*'()#")] + [quote_plus(text)]
+    return upper + [re.sub("%[0-9A-F]{2}", lambda digits: digits[0].lower(), form) for form in upper]
+
+
+def _in_json(text: str) -> list[str]:
+    """In JSON strings, with or without what lies beyond ASCII; some encoders escape the slash and `<>&'` too."""
+    found: set[str] = set()
+    for ascii_only in (True, False):
+        plain = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
+        for more in ("(?!)", "[<>&]", "[<>&']"):
+            lower = re.sub(more, lambda char: f"\\u{ord(char[0]):04x}", plain)
+            found |= {lower, re.sub(r"\\u[0-9a-f]{4}", lambda digits: "\\u" + digits[0][2:].upper(), lower)}
+    return [*found, *(form.replace("/", "\\/") for form in found)]
+
+
+def _in_html(text: str) -> list[str]:
+    escaped = html.escape(text)
+    decimal = escaped.replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
+    return [escaped, escaped.replace("&#x27;", "&apos;"), decimal, html.escape(text, quote=False)]
+
+
+def _in_base64(content: bytes) -> list[str]:
+    """In base64 of any text that holds it: the digits that no neighbour has a part in, at each of three offsets."""
+    found: list[str] = []
+    for offset, mixed in ((0, 0), (1, 2), (2, 3)):
+        digits = base64.b64encode(b"\0" * offset + content).decode()[mixed : (offset + len(content)) * 8 // 6]
+        found += [digits, digits.replace("+", "-").replace("/", "_")]
+    return found

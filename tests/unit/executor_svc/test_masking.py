@@ -1,0 +1,99 @@
+"""Secrets are masked wherever and however they turn up."""
+
+import base64
+import html
+import json
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue, SecretStr
+
+from executor_svc.masking import MASK, Masker
+from executor_svc.secret_store import SecretStore
+from services.contracts.api import SecretKind
+
+CANARY = "c4n\"ary/ü+ <k&e'y>"
+TEXT = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"]))
+SECRET = TEXT.filter(lambda text: len(text) >= 6)
+
+
+@given(SECRET, TEXT, TEXT)
+def test_a_secret_is_masked_in_any_surroundings(secret: str, before: str, after: str) -> None:
+    masked = Masker([secret]).json([before + secret + after, {secret: secret}])
+    assert isinstance(masked, list)
+    assert MASK in str(masked[0])
+    assert secret not in str(masked[0])
+    assert masked[1] == {MASK: MASK}
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda s: quote(s, safe=""),
+        lambda s: quote(s, safe="").lower(),
+        quote,
+        quote_plus,
+        lambda s: quote(s, safe="!'()*"),
+        lambda s: quote(quote(s, safe=""), safe=""),
+        lambda s: json.dumps(s)[1:-1],
+        lambda s: json.dumps(s, ensure_ascii=False)[1:-1],
+        lambda s: json.dumps(s)[1:-1].replace("\\u00fc", "\\u00FC"),
+        lambda s: json.dumps(s)[1:-1].replace("/", "\\/"),
+        lambda s: json.dumps(s)[1:-1].replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+        lambda s: json.dumps(json.dumps(s)[1:-1])[1:-1],
+        html.escape,
+        lambda s: html.escape(s).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
+        lambda s: base64.b64encode(s.encode()).decode().rstrip("="),
+        lambda s: s.encode().hex(),
+        lambda s: s.encode().hex().upper(),
+    ],
+)
+def test_encoded_secrets_are_masked(encode: Callable[[str], str]) -> None:
+    text = encode(CANARY)
+    masked = Masker([CANARY]).text(f"<{text}>")
+    assert masked.startswith(f"<{MASK}")
+    assert len(masked) <= len(f"<{MASK}x>")  # of base64 the last digit may be shared with what follows
+
+
+@given(SECRET, st.binary(max_size=9), st.binary(max_size=9))
+def test_base64_of_whatever_holds_a_secret_is_masked(secret: str, before: bytes, after: bytes) -> None:
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        text = encode(before + secret.encode() + after).decode()
+        masked = Masker([secret]).text(text)
+        # What is left of it are the neighbours' digits, and one that the secret shares with each of them.
+        assert MASK in masked
+        assert len(masked) - len(MASK) <= len(text) - len(secret.encode()) * 8 // 6 + 2
+
+
+@given(SECRET, TEXT, st.integers(min_value=0))
+def test_a_text_that_is_cut_off_does_not_end_with_the_beginning_of_a_secret(secret: str, before: str, at: int) -> None:
+    whole = before + secret
+    masked = Masker([secret]).cut_text(whole[: at % (len(whole) + 1)])
+    assert not any(masked.endswith(secret[:length]) for length in range(6, len(secret) + 1))
+
+
+def test_logins_are_masked_as_they_travel() -> None:
+    entry = {"username": "user", "password": CANARY, "hosts": ["api.example.com"]}
+    store = SecretStore.load(None, SecretStr(json.dumps({"l": entry})))
+    login = store.get("l", SecretKind.BASIC)
+    assert login is not None
+    for form in login.masked():
+        assert Masker(store.masked()).text(f"<{form}>") == f"<{MASK}>"
+
+
+def test_values_without_secrets_are_passed_through_as_they_are() -> None:
+    value: JsonValue = {"a": [1, {"b": "a longer text than any secret"}], "c": "d"}
+    assert Masker([CANARY]).json(value) is value
+    assert Masker([]).json(value) is value
+
+
+def test_issued_tokens_are_learned_and_the_longest_unused_forgotten() -> None:
+    masker = Masker([])
+    masker.add("token-used")
+    for n in range(120):
+        masker.add(f"token-{n:04}")
+        masker.add("token-used")
+    assert masker.text("token-0119 token-used token-0000") == f"{MASK} {MASK} token-0000"
