@@ -1,5 +1,6 @@
 """Which step waits for which. Built once per run in time linear in steps and references."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -21,6 +22,8 @@ class Graph:
         self.steps = {step.id: step for step in plan.steps}
         self.dependants: dict[str, list[str]] = defaultdict(list)
         self.waiting = {step.id: 0 for step in plan.steps}
+        self.items = _items_wanted(plan)
+        """How many items of a step's list the plan looks at; not for steps of which it may want all."""
         self._values = {step.id: frozenset(ref.step for ref in step_references(step)) for step in plan.steps}
         for step in plan.steps:
             self._connect(step)
@@ -49,6 +52,18 @@ class Graph:
     def needs_value(self, step: str, needed: str) -> bool:
         """Whether ``step`` refers to the output of ``needed``, and does not merely come after it."""
         return needed in self._values[step]
+
+
+def _items_wanted(plan: Plan) -> dict[str, int]:
+    """``var1.items[0].id`` wants one item of the list of ``var1``; any path without an index may want all of them."""
+    mapped = {step.id for step in plan.steps if step.foreach is not None}
+    wanted: dict[str, float] = {}
+    references = [ref for step in plan.steps for ref in step_references(step)]
+    for ref in [*references, *(output.value for output in plan.answer)]:
+        path = ref.path[1:] if ref.step in mapped else ref.path
+        index = next((key for key in path if isinstance(key, int)), math.inf)
+        wanted[ref.step] = max(wanted.get(ref.step, 0), index + 1)
+    return {step: int(items) for step, items in wanted.items() if items != math.inf}
 
 
 def _some(names: Iterable[str]) -> str:

@@ -119,7 +119,7 @@ class Run:
             return Skipped(because=self._blocked[step.id])
         if self._stop.holds(step):
             return Skipped(because=CANCELLED)
-        return prepare(step, self._compiled.apis[step.api], self._outputs, self._limits)
+        return prepare(step, self._compiled.apis[step.api], self._outputs, self._limits, self._graph.items.get(step.id))
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         """Make a step's calls, then those of the steps it frees, one of them in this very task.

@@ -27,12 +27,16 @@ GRACE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A step with its inputs resolved: the arguments of each call it makes. ``mapped`` where a `foreach` makes them."""
+    """A step with its inputs resolved: the arguments of each call it makes. ``mapped`` where a `foreach` makes them.
+
+    ``items``: of how many items of a list the plan makes use; None: perhaps of all.
+    """
 
     step: Step
     api: Api
     arguments: tuple[dict[str, JsonValue], ...]
     mapped: bool
+    items: int | None
 
 
 @dataclass(slots=True)
@@ -73,7 +77,9 @@ class _Progress:
     stopped: bool = False
 
 
-def prepare(step: Step, api: Api, outputs: Mapping[str, JsonValue], limits: Limits) -> Prepared | Failed | Skipped:
+def prepare(
+    step: Step, api: Api, outputs: Mapping[str, JsonValue], limits: Limits, wanted: int | None = None
+) -> Prepared | Failed | Skipped:
     """Resolve a step's inputs, or say why there is nothing to call.
 
     A condition that speaks of the current item filters the items; any other decides over the whole step.
@@ -83,7 +89,7 @@ def prepare(step: Step, api: Api, outputs: Mapping[str, JsonValue], limits: Limi
         if step.when is not None and not filtering and not holds(step.when, outputs):
             return Skipped(because=CONDITION)
         if step.foreach is None:
-            return Prepared(step, api, (_arguments(step, outputs, None),), mapped=False)
+            return Prepared(step, api, (_arguments(step, outputs, None),), mapped=False, items=wanted)
         elements = resolve(step.foreach.items, outputs)
         if not isinstance(elements, list):
             return Failed(reason="reference", message=f"foreach needs a list, not {type_name(elements)}")
@@ -92,7 +98,7 @@ def prepare(step: Step, api: Api, outputs: Mapping[str, JsonValue], limits: Limi
             items = [item for item in items if holds(step.when, outputs, item)]
         if len(items) > limits.items:
             return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
-        return Prepared(step, api, tuple(_arguments(step, outputs, item) for item in items), mapped=True)
+        return Prepared(step, api, tuple(_arguments(step, outputs, item) for item in items), mapped=True, items=wanted)
     except Unresolved as error:
         return Failed(reason="reference", message=f"{step.id}: {error}")
     except Incomparable as error:
@@ -135,7 +141,7 @@ async def _call(
     """Make one call. The adapter keeps the deadline itself, since it alone knows whether anything was sent."""
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
-            return await adapter.call(Call(prepared.api, arguments, key, deadline))
+            return await adapter.call(Call(prepared.api, arguments, key, deadline, prepared.items))
     except TimeoutError:
         message = "the call did not end within its deadline"
         if prepared.api.mutating:

@@ -38,12 +38,12 @@ async def test_every_demo_runs(subtests: pytest.Subtests, tmp_path: Path) -> Non
         ):
             client = ExecutorClient(http)
             names = (await client.credentials()).secrets
-            for demo in shipped_demos():
+            for number, demo in enumerate(shipped_demos()):
                 with subtests.test(demo.query):
                     used = [apis[api] for api in demo.apis]
                     compiled = compile_plan(demo.plan, used, Policy(mutating=Decision.ALLOW), names).compiled
                     assert compiled is not None
-                    request = ExecuteRequest(run_id="demo", compiled=compiled, approved=compiled.plan.id)
+                    request = ExecuteRequest(run_id=f"demo-{number}", compiled=compiled, approved=compiled.plan.id)
                     *_, last = [event async for event in client.execute(request)]
                     assert isinstance(last, ExecutionFinished)
                     assert last.status == "succeeded", last.records

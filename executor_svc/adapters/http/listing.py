@@ -1,7 +1,7 @@
 """Pages as one value: a list is continued, an object keeps its first page's members with its one list continued."""
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from pydantic import JsonValue
 
@@ -20,6 +20,10 @@ class ListLimits:
     pages: int
     items: int
     bytes: int
+
+    def for_items(self, wanted: int | None) -> Self:
+        """The same, or less, where only so many items are made use of."""
+        return self if wanted is None or wanted >= self.items else replace(self, items=wanted)
 
 
 class Listing:

@@ -40,7 +40,7 @@ async def opened() -> AsyncIterator[Opener]:
                 api: Api, /, within_s: float = 20.0, key: str = "run/step", resent: bool = False, **arguments: Any
             ) -> CallResult:
                 deadline = asyncio.get_running_loop().time() + within_s
-                return await adapter.call(Call(api, arguments, key, deadline, resent))
+                return await adapter.call(Call(api, arguments, key, deadline, resent=resent))
 
             return call
 

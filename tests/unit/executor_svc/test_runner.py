@@ -365,6 +365,28 @@ async def test_keys_differ_between_steps_and_items() -> None:
     assert {call.key for call in adapter.calls} == {"run-9/a", *(f"run-9/each/{n}" for n in range(10))}
 
 
+@pytest.mark.parametrize(
+    ("references", "items"),
+    [
+        ([ref("a", "items", 0, "id")], 1),
+        ([ref("a", "items", 0, "id"), ref("a", "items", 4)], 5),
+        ([ref("a", 2, "tags", 9)], 3),
+        ([ref("a", "items", 0), ref("a", "items")], None),
+        ([ref("a", "total")], None),
+        ([ref("a")], None),
+        ([], None),
+    ],
+)
+async def test_a_call_says_how_many_items_of_a_list_are_made_use_of(references: list[Any], items: int | None) -> None:
+    users = [step(f"u{number}", GET, {"x": reference}) for number, reference in enumerate(references)]
+    plan = compiled([GET], step("a", GET), *users)
+    assert Graph(plan.plan).items.get("a") == items
+    adapter = Scripted(echo)
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-1", LIMITS, no_shelf()).events():
+        pass
+    assert adapter.calls[0].items == items
+
+
 @pytest.mark.parametrize("first_fails", [False, True])
 async def test_ten_thousand_steps_in_a_chain(first_fails: bool) -> None:
     """As deep as a plan can be: neither the recursion limit nor a scan over all steps for each may be in the way."""
