@@ -63,8 +63,8 @@ class HttpAdapter:
     async def call(self, call: Call) -> CallResult:
         """Make one call and say what came of it, before its deadline.
 
-        A list is followed over its pages, unless the plan itself says which part it wants. If a page cannot be had, the
-        whole call has failed: half a list must not pass for a list.
+        A list is followed over its pages as far as the plan makes use of it, unless the plan itself says which part it
+        wants. If a page cannot be had, the whole call has failed: half a list must not pass for a list.
         """
         sending = Sending(call)
         try:
@@ -94,7 +94,7 @@ class HttpAdapter:
         reply, value = page
         call, paging = reading.sending.call, reading.profile.paging
         if paging is not None and isinstance(value, (list, dict)) and not paging.chosen(call.arguments):
-            listing = listing_of(paging, self._limits, request, reply, value)
+            listing = listing_of(paging, self._limits.for_items(call.items), request, reply, value)
             if listing is not None:
                 failed = await self._follow(listing, reading)
                 reading.pages, reading.more = listing.pages, listing.more
