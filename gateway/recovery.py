@@ -15,9 +15,11 @@ from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _LOOKS_PER_LEASE: Final = 5
+_BEATS_PER_LEASE: Final = 5
 _HEAR_EVERY_S: Final = 0.5
 _WRITE_EVERY_S: Final = 0.2
 _FORGET_EVERY_S: Final = 3_600.0
+_PATIENCE_S: Final = 1.0
 
 
 class Recovery:
@@ -33,23 +35,23 @@ class Recovery:
     async def working(self) -> AsyncGenerator[None, None]:
         """Be a member until the end of the context; what is under way then is left to others at once."""
         await self._membership.beat()
-        reaper = asyncio.create_task(_again(self._take_over, self._membership.lease_s / _LOOKS_PER_LEASE))
-        keepers = (
-            self._membership.keep_beating(),
-            _again(self._events.write, _WRITE_EVERY_S),
-            _again(self._hear, _HEAR_EVERY_S),
-            _again(self._forget, _FORGET_EVERY_S),
-        )
-        tasks = [asyncio.create_task(keeper) for keeper in keepers]
+        lease_s = self._membership.lease_s
+        reaper = [_Keeper(self._take_over, lease_s / _LOOKS_PER_LEASE)]
+        keepers = [
+            _Keeper(self._membership.beat, lease_s / _BEATS_PER_LEASE),
+            _Keeper(self._events.write, _WRITE_EVERY_S),
+            _Keeper(self._hear, _HEAR_EVERY_S),
+            _Keeper(self._forget, _FORGET_EVERY_S),
+        ]
         try:
             yield
         finally:
-            await _cancel([reaper])
+            await _stop(reaper, lease_s)
             await self._runs.close()
             self._events.close()
-            await _cancel(tasks)
+            await _stop(keepers, lease_s)
             with suppress(ServiceError, TimeoutError):
-                async with asyncio.timeout(self._membership.lease_s):
+                async with asyncio.timeout(lease_s):
                     await self._membership.leave()
 
     async def _take_over(self) -> None:
@@ -68,19 +70,35 @@ class Recovery:
         await self._store.forget_events(self._keep_events_s)
 
 
-async def _again(work: Callable[[], Awaitable[None]], every_s: float) -> None:
-    """Do something now and then, for ever: nothing of it may end because the database was away, or by a bug."""
-    while True:
-        try:
-            await work()
-        except ServiceError as error:
-            _log.warning("to be tried again", what=work.__qualname__, why=error.detail)
-        except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost
-            _log.error("bug", what=work.__qualname__, exc_info=error)
-        await asyncio.sleep(every_s)
+class _Keeper:
+    """Does something now and then: nothing of it may end because the database was away, or by a bug."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
+        self._work, self._every_s = work, every_s
+        self.stopping = asyncio.Event()
+        self.task = asyncio.create_task(self._keep())
+
+    async def _keep(self) -> None:
+        while not self.stopping.is_set():
+            pause_s = self._every_s
+            try:
+                await self._work()
+            except ServiceError as error:
+                pause_s = max(pause_s, _PATIENCE_S)
+                _log.warning("to be tried again", what=self._work.__qualname__, why=error.detail)
+            except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost
+                _log.error("bug", what=self._work.__qualname__, exc_info=error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self.stopping.wait()
 
 
-async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+async def _stop(keepers: Collection[_Keeper], patience_s: float) -> None:
+    """Let them end what they are at: cancelled in the middle, a database's connection would be lost."""
+    for keeper in keepers:
+        keeper.stopping.set()
+    tasks = [keeper.task for keeper in keepers]
+    await asyncio.wait(tasks, timeout=patience_s)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -136,8 +136,9 @@ async def test_a_cancelled_run_whose_gateway_dies_is_ended_by_another(
     await until(lambda: at in fakes.planner.calls + fakes.executor.calls)
     await one.die()
     await two.client.cancel(run.id)
+    fakes.executor.gate.set()  # the other one may have taken it over before it was cancelled
     assert (await ended(two.client, run.id)).status is RunStatus.CANCELLED
-    assert fakes.executor.sent == []
+    assert fakes.executor.sent in ([], [(run.id, "var1")])
 
 
 async def test_who_asked_twice_is_answered_by_another_gateway(pair: tuple[Gateway, Gateway]) -> None:
