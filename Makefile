@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --disable-pip-version-check --quiet --require-hashes
 PORT ?= 8080
+CHAOS_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check bench compose-test docs lock clean
+.PHONY: help demo run test check bench chaos compose-test docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -47,6 +48,9 @@ check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
 
 bench: $(VENV)/.bench ## measure start, memory, overheads, graphs beside others, scale; print tables (8 minutes)
 	@$(BIN)/python -m bench
+
+chaos: $(VENV)/.dev ## break executors, databases and connections, count the effects (CHAOS_SECONDS=600)
+	@$(BIN)/python -m tests.chaos --seconds $(CHAOS_SECONDS)
 
 compose-test: ## build and start the containers, solve, kill a service, recover, take all down
 	@$(PYTHON) -m tests.compose.compose_test

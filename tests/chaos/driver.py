@@ -1,0 +1,143 @@
+"""Drives runs to their ends through whatever happens, and settles their doubts as a person would."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from services.contracts.run import (
+    AnswerValue,
+    DoubtfulCall,
+    ExecutionFinished,
+    ResolveRequest,
+    StepRecord,
+    StoredValue,
+    Succeeded,
+    doubts_of,
+)
+from services.errors import Conflict, DeadlineExceeded, NotFound, NotReady, Overloaded, ServiceError, ServiceUnavailable
+from tests.chaos.bindings import Bindings
+from tests.chaos.house import House
+from tests.chaos.plans import Case, site
+from tests.chaos.upstream import Upstream
+
+PATIENCE_S = 5.0
+"""After so long without an end a run is asked for again, from another executor."""
+_EXCUSED = (ServiceUnavailable, DeadlineExceeded, Overloaded, NotReady, TimeoutError)
+
+
+@dataclass
+class Driven:
+    """A run on its way.
+
+    Attributes:
+        accepted: whether the executor said anything of it.
+        ending: its last word so far.
+        doubts: every call that was ever listed in doubt, by step and item.
+        refusals: answers for which nothing that was broken is an excuse.
+        broken: how often following it was cut short.
+        whole: whether the large values are in its last word.
+    """
+
+    case: Case
+    accepted: bool = False
+    ending: ExecutionFinished | None = None
+    doubts: set[tuple[str, int | None]] = field(default_factory=set)
+    refusals: list[str] = field(default_factory=list)
+    broken: int = 0
+    whole: bool = False
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it waits for its calls to be settled."""
+        return self.ending is not None and self.ending.status == "in_doubt"
+
+    @property
+    def open_doubts(self) -> tuple[DoubtfulCall, ...]:
+        """The calls to be settled."""
+        return doubts_of(self.ending.records) if self.ending else ()
+
+
+class Driver:
+    """Asks the executors of a house for runs."""
+
+    def __init__(self, house: House, upstream: Upstream) -> None:
+        self._house, self._upstream = house, upstream
+
+    async def finish(self, run: Driven) -> None:
+        """Ask for a run, again and again, until its last word is heard."""
+        run.ending, run.whole = None, False
+        while run.ending is None:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    async for event in self._house.any().execute(run.case.request):
+                        run.accepted = True
+                        if isinstance(event, ExecutionFinished):
+                            run.ending = event
+            except _EXCUSED:
+                run.broken += 1
+            except ServiceError as error:
+                run.refusals.append(f"execute: {error!r}")
+            if run.ending is None:
+                await asyncio.sleep(self._house.rng.uniform(0.005, 0.05))
+        run.doubts |= {(doubt.step, doubt.item) for doubt in run.open_doubts}
+
+    async def settle(self, run: Driven) -> None:
+        """Settle each doubt with the truth, and follow the run further.
+
+        Each is said once: had the first word got through without our hearing of it, the truth might be another one by
+        the time of a second. What did not get through is in doubt still when everything is quiet again.
+        """
+        for doubt in run.open_doubts:
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._house.any().resolve(run.case.run_id, doubt.step, self._truth(run, doubt))
+            except (*_EXCUSED, Conflict):
+                run.broken += 1
+            except ServiceError as error:
+                run.refusals.append(f"resolve: {error!r}")
+        await self.finish(run)
+
+    def _truth(self, run: Driven, doubt: DoubtfulCall) -> ResolveRequest:
+        """What a person would find out by looking at the upstream. Only true while nothing is under way."""
+        items = Bindings(run.case, run.ending).items(run.case.task(doubt.step))
+        assert items is not None, "a call in doubt was made, so its items are known"
+        answer = self._upstream.answer_to(site(run.case.run_id, doubt.step), items[doubt.item or 0])
+        if answer is None:
+            return ResolveRequest(outcome="retry", item=doubt.item)
+        return ResolveRequest(outcome="succeeded", value=answer, item=doubt.item)
+
+    async def complete(self, run: Driven) -> None:
+        """Hear a run's last word anew, and put its large values back into it."""
+        await self.finish(run)
+        assert run.ending is not None
+        try:
+            run.ending = await self._with_values(run.ending)
+            run.whole = True
+        except NotFound as error:
+            run.refusals.append(f"a large value is gone: {error!r}")
+
+    async def _with_values(self, ending: ExecutionFinished) -> ExecutionFinished:
+        records = [await self._whole(record) for record in ending.records]
+        answer = [await self._whole_answer(value) for value in ending.answer]
+        return ending.model_copy(update={"records": tuple(records), "answer": tuple(answer)})
+
+    async def _whole(self, record: StepRecord) -> StepRecord:
+        outcome = record.outcome
+        if not isinstance(outcome, Succeeded) or outcome.stored is None:
+            return record
+        value = await self._value(outcome.stored)
+        return record.model_copy(update={"outcome": Succeeded(value=value, status=outcome.status)})
+
+    async def _whole_answer(self, answer: AnswerValue) -> AnswerValue:
+        if answer.stored is None:
+            return answer
+        return AnswerValue(name=answer.name, value=await self._value(answer.stored), step=answer.step, path=answer.path)
+
+    async def _value(self, stored: StoredValue) -> JsonValue:
+        """A large value in full. Raises NotFound, which would be a loss."""
+        while True:
+            try:
+                return await self._house.any().value(stored.id)
+            except _EXCUSED:
+                await asyncio.sleep(self._house.rng.uniform(0.005, 0.05))

@@ -1,0 +1,117 @@
+"""What is broken. Each fire breaks things at random, counts its strikes, and mends what it broke when it is put out."""
+
+import asyncio
+import random
+import resource
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import make_url
+
+from tests.chaos.house import House
+from tests.chaos.proxy import Fault, FaultProxy
+from tests.chaos.stores import Store
+
+
+@dataclass
+class Scene:
+    """Where it burns. ``strikes`` counts what was broken; a fire ends when there are ``wanted``.
+
+    ``proxies``: those that all connections of one hop pass.
+    """
+
+    house: House
+    store: Store
+    rng: random.Random
+    wanted: int
+    proxies: tuple[FaultProxy, ...] = ()
+    strikes: int = 0
+
+    @property
+    def burning(self) -> bool:
+        """Whether there were fewer strikes than wanted."""
+        return self.strikes < self.wanted
+
+    async def wait(self, least_s: float, most_s: float) -> None:
+        """Wait a random while."""
+        await asyncio.sleep(self.rng.uniform(least_s, most_s))
+
+
+Fire = Callable[[Scene], Coroutine[Any, Any, None]]
+
+
+async def kill_executors(scene: Scene) -> None:
+    """``kill -9`` of one executor, now and then of all at once."""
+    while scene.burning:
+        await scene.wait(0.02, 0.35)
+        everyone = scene.rng.random() < 0.05
+        for slot in scene.house.slots if everyone else (scene.rng.choice(scene.house.slots),):
+            scene.strikes += slot.signal(signal.SIGKILL)
+
+
+async def pause_executors(scene: Scene) -> None:
+    """``SIGSTOP`` until others believe the process dead, or nearly; then ``SIGCONT``: it was only slow."""
+    while scene.burning:
+        slot = scene.rng.choice(scene.house.slots)
+        try:
+            scene.strikes += slot.signal(signal.SIGSTOP)
+            await scene.wait(0.4, 1.5)
+        finally:
+            slot.signal(signal.SIGCONT)
+        await scene.wait(0.0, 0.3)
+
+
+async def kill_postgres(scene: Scene) -> None:
+    """``kill -9`` of the database server, or of one process of it, which makes it start over."""
+    server = scene.store.server
+    assert server is not None
+    try:
+        while scene.burning:
+            await scene.wait(0.3, 1.2)
+            await server.kill(scene.rng)
+            scene.strikes += 1
+            await scene.wait(0.0, 0.4)
+            await server.start()
+    finally:
+        await server.start()
+
+
+async def fill_disk(scene: Scene) -> None:
+    """No file can grow, save by a few bytes, pages or transactions; after a while there is room again."""
+    database = Path(make_url(scene.store.url).database or "")
+    try:
+        while scene.burning:
+            await scene.wait(0.2, 0.8)
+            largest = max(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
+            room = scene.rng.choice((0, 1, 4_096, 100_000))
+            _limit_files(scene, largest + room)
+            scene.strikes += 1
+            await scene.wait(0.3, 1.2)
+            _limit_files(scene, resource.RLIM_INFINITY)
+    finally:
+        _limit_files(scene, resource.RLIM_INFINITY)
+
+
+async def break_connections(scene: Scene) -> None:
+    """Each fault in turn for a while, on all connections of a hop."""
+    try:
+        while scene.burning:
+            await scene.wait(0.1, 0.4)
+            await _set(scene, tuple(Fault)[scene.strikes % len(Fault)])
+            scene.strikes += 1
+            await scene.wait(0.3, 1.5)
+            await _set(scene, None)
+    finally:
+        await _set(scene, None)
+
+
+async def _set(scene: Scene, fault: Fault | None) -> None:
+    await asyncio.gather(*(proxy.set(fault) for proxy in scene.proxies))
+
+
+def _limit_files(scene: Scene, size: int) -> None:
+    for slot in scene.house.slots:
+        slot.limit_files(size)
