@@ -1,28 +1,27 @@
 """Plans, runs and answers drawn for a terminal. Where output is not a terminal, the same as plain lines."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pydantic import JsonValue
 from rich.console import Console
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
 from services.contracts.run import (
+    DoubtfulCall,
     Failed,
     InDoubt,
+    RequestPreview,
+    RequestRecord,
     Run,
-    RunFinished,
-    RunPlanned,
     RunStatus,
     Skipped,
-    SolveEvent,
-    StepFinished,
+    StepOutcome,
     StepRecord,
-    StepStarted,
+    StoredValue,
     Succeeded,
 )
 
@@ -31,15 +30,29 @@ _STATUS_STYLE = {
     RunStatus.PLANNED: "bold cyan",
     RunStatus.NEEDS_INPUT: "bold yellow",
     RunStatus.NEEDS_APPROVAL: "bold yellow",
+    RunStatus.IN_DOUBT: "bold yellow",
     RunStatus.NO_PLAN: "bold yellow",
 }
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they make a line read as another one: Unicode TR 36
+_STEERING = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
+_MAX_ITEMS = 5
+_MAX_BODY_CHARS = 2_000
+
+
+def visible(text: str) -> str:
+    """The text without what would steer the terminal: much of it was written by services and documents."""
+    return text.translate(_STEERING)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """A piece of output from a text of any origin."""
+    return Text(visible(text), style)
 
 
 def show_value(value: Value) -> str:
     """A value as it is written in a call: JSON for literals, ``var1.items[0].id`` for references."""
     if isinstance(value, LiteralValue):
-        text = json.dumps(value.value, ensure_ascii=False)
-        return text if len(text) <= 60 else text[:59] + "…"
+        return _cut(json.dumps(value.value, ensure_ascii=False), 60)
     if isinstance(value, Reference):
         return value.step + _show_path(value.path)
     if isinstance(value, ItemReference):
@@ -70,37 +83,69 @@ def plan_table(plan: Plan, stages: Sequence[Sequence[str]], records: dict[str, S
         for index, step_id in enumerate(stage):
             step = plan.step(step_id)
             if step is not None:
-                outcome = _outcome(step_id, records, running)
-                body = Text(show_call(step)).append("\n").append_text(outcome) if outcome else Text(show_call(step))
-                table.add_row(_bar(index, len(stage), tall=bool(outcome)), Text(step_id, "bold cyan"), body)
+                below = _below(step_id, records, running)
+                body = Text("\n").join([plain(show_call(step)), *below])
+                table.add_row(_bar(index, len(stage), height=1 + len(below)), Text(step_id, "bold cyan"), body)
     return table
 
 
-def _bar(index: int, size: int, *, tall: bool) -> Text:
+def _bar(index: int, size: int, *, height: int) -> Text:
     if size == 1:
         return Text(" ")
     first = "┌" if index == 0 else "└" if index == size - 1 else "├"
-    return Text(first + ("\n│" if tall and index < size - 1 else ""), "dim")
+    return Text(first + ("\n│" * (height - 1) if index < size - 1 else ""), "dim")
 
 
-def _outcome(step_id: str, records: dict[str, StepRecord], running: set[str]) -> Text:
+def _below(step_id: str, records: dict[str, StepRecord], running: set[str]) -> list[Text]:
     record = records.get(step_id)
     if record is None:
-        return Text("running…", "yellow") if step_id in running else Text("")
-    outcome = record.outcome
+        return [Text("running…", "yellow")] if step_id in running else []
+    return [outcome_line(record), *_item_lines(record)]
+
+
+def outcome_line(record: StepRecord) -> Text:
+    """What became of a step, and what is worth knowing about how."""
+    line = _outcome(record.outcome, record.duration_ms)
+    notes = [
+        f"{record.attempts} attempts" if record.attempts > 1 else "",
+        f"{record.pages} pages{', and there are more' if record.more else ''}" if record.pages > 1 else "",
+        "there are more pages" if record.more and record.pages == 1 else "",
+        f"{len(record.violations)} against the schema" if record.violations else "",
+        "read from the ledger after a crash" if record.recovered else "",
+    ]
+    said = "; ".join(note for note in notes if note)
+    return line.append(f"  ({said})", "dim") if said else line
+
+
+def _outcome(outcome: StepOutcome, duration_ms: float | None = None) -> Text:
     if isinstance(outcome, Succeeded):
-        return Text(f"✓ {record.duration_ms:.0f} ms  {_preview(outcome.value)}", "green")
+        took = f"{duration_ms:.0f} ms  " if duration_ms is not None else ""
+        line = plain(f"✓ {took}{_cut(json.dumps(outcome.value, ensure_ascii=False), 70)}", "green")
+        return line.append(f"  {_stored(outcome.stored)}", "dim") if outcome.stored else line
     if isinstance(outcome, Failed):
-        return Text(f"✗ {outcome.message}", "red")
+        return plain(f"✗ {outcome.message}", "red")
     if isinstance(outcome, Skipped):
-        return Text(f"- skipped: {outcome.because}", "dim")
+        return plain(f"- skipped: {outcome.because}", "dim")
     assert isinstance(outcome, InDoubt)
-    return Text(f"? in doubt: {outcome.message}", "bold yellow")
+    return plain(f"? in doubt: {outcome.message}", "bold yellow")
 
 
-def _preview(value: JsonValue) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 70 else text[:69] + "…"
+def _item_lines(record: StepRecord) -> list[Text]:
+    """The items of a `foreach` that did not succeed, and how many did."""
+    others = [item for item in record.items if not isinstance(item.outcome, Succeeded)]
+    if not others:
+        return []
+    lines = [Text(f"{len(record.items) - len(others)} of {len(record.items)} items succeeded", "yellow")]
+    lines += [Text(f"  item {item.index} ").append_text(_outcome(item.outcome)) for item in others[:_MAX_ITEMS]]
+    return [*lines, Text(f"  and {len(others) - _MAX_ITEMS} more")] if len(others) > _MAX_ITEMS else lines
+
+
+def _stored(stored: StoredValue) -> str:
+    return f"the beginning of {stored.bytes:,} bytes, kept as {stored.id}"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def draw_run(console: Console, run: Run) -> None:
@@ -113,68 +158,86 @@ def draw_run(console: Console, run: Run) -> None:
 
 def draw_conclusion(console: Console, run: Run) -> None:
     """The answer, or the questions, diagnostics or reason there are instead."""
-    style = _STATUS_STYLE.get(run.status, "bold red")
     if run.answer.values:
-        console.print(Panel(Text(run.answer.text), title="answer", title_align="left", border_style="green"))
+        console.print(Panel(plain(run.answer.text), title="answer", title_align="left", border_style="green"))
+    for value in run.answer.values:
+        if value.stored is not None:
+            shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
+            console.print(plain(shown, "dim"))
     for question in run.questions:
-        console.print(Text(f"? {question.text}", "yellow"))
+        console.print(plain(f"? {question.text}", "yellow"))
     for diagnostic in run.diagnostics:
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
-        console.print(Text(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
+        console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
     if run.reason:
-        console.print(Text(run.reason, "yellow"))
+        console.print(plain(run.reason, "yellow"))
     if run.problem is not None:
-        console.print(Text(f"{run.problem.title}: {run.problem.detail}", "red"))
-    if run.status is RunStatus.NEEDS_APPROVAL and run.plan is not None and run.proof is not None:
-        steps = ", ".join(run.proof.approvals)
-        console.print(Text(f"{steps} may change state. Approve with: nestor runs approve {run.id}", "yellow"))
+        console.print(plain(f"{run.problem.title}: {run.problem.detail}", "red"))
+    if run.status is RunStatus.NEEDS_APPROVAL:
+        _draw_approval(console, run)
+    if run.doubts:
+        _draw_doubts(console, run.id, run.doubts)
+    if run.status is RunStatus.CANCELLED and not run.reason:
+        console.print(Text("It was cancelled.", "yellow"))
+    _draw_state(console, run)
+
+
+def _draw_state(console: Console, run: Run) -> None:
     timings = run.timings
-    console.print(
-        Text.assemble(
-            (run.status.value, style),
-            (
-                f"  {timings.total_ms:.0f} ms (retrieve {timings.retrieve_ms:.0f}, demos {timings.demos_ms:.0f}, "
-                f"plan {timings.plan_ms:.0f}, run {timings.execute_ms:.0f})  {run.id}",
-                "dim",
-            ),
-        )
+    parts = (
+        f"retrieve {timings.retrieve_ms:.0f}, demos {timings.demos_ms:.0f}, plan {timings.plan_ms:.0f}, "
+        f"run {timings.execute_ms:.0f}"
     )
+    style = _STATUS_STYLE.get(run.status, "bold red")
+    console.print(Text.assemble((run.status.value, style), (f"  {timings.total_ms:.0f} ms ({parts})  {run.id}", "dim")))
 
 
-class RunDrawing:
-    """Follows a run's events: on a terminal outcomes appear as they come, elsewhere all is written at the end."""
+def _draw_approval(console: Console, run: Run) -> None:
+    console.print(Text("These requests would go out:", "bold yellow"))
+    draw_previews(console, run.previews)
+    console.print(Text(f"Approve them with: nestor runs approve {run.id}", "yellow"))
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live: Live | None = None
-        self._run: Run | None = None
-        self._records: dict[str, StepRecord] = {}
-        self._running: set[str] = set()
 
-    def show(self, event: SolveEvent) -> None:
-        """Take one event."""
-        if isinstance(event, RunPlanned) and self._console.is_terminal:
-            self._run = event.run
-            self._live = Live(console=self._console, refresh_per_second=20, transient=False)
-            self._live.start()
-        elif isinstance(event, StepStarted):
-            self._running.add(event.step)
-        elif isinstance(event, StepFinished):
-            self._records[event.record.step] = event.record
-        elif isinstance(event, RunFinished):
-            self._finish(event.run)
-            return
-        self._draw()
+def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:
+    """Requests as they would go out; names in braces stand for what only the run can tell."""
+    for preview in previews:
+        each = f" for each item of {preview.foreach}" if preview.foreach else ""
+        console.print(plain(f"{preview.step}  {preview.api}{each}", "bold"))
+        draw_request(console, preview.request)
+        if preview.problem:
+            console.print(plain(f"  cannot be sent: {preview.problem}", "red"))
+        elif not preview.complete:
+            console.print(Text("  What stands in braces is known only when the run gets there.", "dim"))
 
-    def _draw(self) -> None:
-        if self._live is not None and self._run is not None and self._run.plan is not None:
-            stages = self._run.proof.stages if self._run.proof else ()
-            self._live.update(plan_table(self._run.plan, stages, self._records, self._running))
 
-    def _finish(self, run: Run) -> None:
-        if self._live is None:
-            draw_run(self._console, run)
-            return
-        self._draw()
-        self._live.stop()
-        draw_conclusion(self._console, run)
+def draw_request(console: Console, request: RequestRecord) -> None:
+    """A request, its secrets masked."""
+    lines = [f"{request.method} {request.url}", *(f"{name}: {value}" for name, value in request.headers.items())]
+    if request.body is not None:
+        lines += _body(request.body)
+    for line in lines:
+        console.print(plain(f"  {line}"), soft_wrap=True)
+
+
+def _body(body: JsonValue) -> list[str]:
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+    if len(text) > 80 and not isinstance(body, str):
+        text = json.dumps(body, ensure_ascii=False, indent=2)
+    return _cut(text, _MAX_BODY_CHARS).splitlines()
+
+
+def _draw_doubts(console: Console, run_id: str, doubts: Iterable[DoubtfulCall]) -> None:
+    console.print(Text("Nobody knows whether these took effect; the run goes on once each is settled:", "bold yellow"))
+    for doubt in doubts:
+        draw_doubt(console, run_id, doubt)
+
+
+def draw_doubt(console: Console, run_id: str, doubt: DoubtfulCall) -> None:
+    """A call in doubt, and how it is settled."""
+    item = f", item {doubt.item}" if doubt.item is not None else ""
+    console.print(plain(f"{doubt.step}{item}  {doubt.api}: {doubt.message}", "bold"))
+    if doubt.request is not None:
+        draw_request(console, doubt.request)
+    chosen = f" --item {doubt.item}" if doubt.item is not None else ""
+    command = f"nestor runs resolve {run_id} {doubt.step}{chosen} --outcome succeeded|failed|retry"
+    console.print(plain(f"  {command}", "yellow"), soft_wrap=True)

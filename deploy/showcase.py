@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from deploy.drawing import RunDrawing
+from deploy.following import RunDrawing
 from deploy.onebox import World, world
 from services.clients import GatewayClient, open_http
 from services.contracts.run import Run, RunFinished, RunStatus, SolveRequest
@@ -56,5 +56,6 @@ async def _solve(console: Console, gateway: GatewayClient, sentence: str) -> Run
         drawing.show(event)
         if isinstance(event, RunFinished):
             run = event.run
+            drawing.finish(run)
     assert run is not None, "a run's stream ends with its last state"
     return run

@@ -1,0 +1,85 @@
+"""``nestor``: the command line. Every command but ``serve``, ``demo`` and ``eval`` talks to a running gateway."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from deploy.cli.catalogue import apis, demos
+from deploy.cli.gateway import Json
+from deploy.cli.runs import runs
+from deploy.cli.solving import solve
+
+app = typer.Typer(
+    name="nestor",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Turns a sentence into a checked, parallel graph of real API calls, runs it, and answers.\n\n"
+    "Start with `nestor demo`, or `nestor serve --sandbox` in one terminal and `nestor solve '...'` in another.",
+)
+measures = typer.Typer(no_args_is_help=True, help="Measure Nestor against benchmark data in a folder.")
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(help="Port of the gateway.")] = 8080,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Beyond loopback, set NESTOR_GATEWAY_TOKEN.")
+    ] = "127.0.0.1",
+    data: Annotated[Path, typer.Option(help="Folder of the SQLite files.")] = Path("var"),
+    sandbox: Annotated[bool, typer.Option("--sandbox", help="Also serve the sandbox and import its APIs.")] = False,
+    sandbox_port: Annotated[int, typer.Option(help="Port of the sandbox.")] = 8090,
+) -> None:
+    """Run all of Nestor in one process, on SQLite."""
+    from deploy.onebox import serve_onebox  # the services are imported by those who serve only
+
+    serve_onebox(host=host, port=port, data_dir=data, sandbox_port=sandbox_port if sandbox else None)
+
+
+@app.command()
+def demo() -> None:
+    """Start everything with the sandbox, solve some sentences, show how, and stop."""
+    from deploy.showcase import show
+
+    raise typer.Exit(show(Console()))
+
+
+@measures.command("retrieve")
+def eval_retrieve(
+    data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl.", file_okay=False)],
+    split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="A sample of so many requests, always the same.")] = None,
+    k: Annotated[
+        list[int] | None, typer.Option(min=1, max=100, help="Budget of candidates; repeat. [5 and 10]")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="whole-, clauses- with lexical, dense, hybrid; or e.g. `shipped:context=0.2`. Repeat. [all]"),
+    ] = None,
+    name_provider: Annotated[bool, typer.Option("--name-provider", help="Add 'Use VENDOR.' to each request.")] = False,
+    encoder: Annotated[str | None, typer.Option(help="Another sentence encoder: a name or a directory.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
+    json: Json = False,
+) -> None:
+    """Measure how many of the needed APIs the retriever finds.
+
+    Prints recall, all-needed-found and nDCG at each k in percent, and the latency of the shipped method's search.
+    """
+    from evals.commands import measure_retrieval  # the engine and the encoder are loaded by those who measure only
+
+    raise typer.Exit(
+        measure_retrieval(data, split, limit, k or [5, 10], method or [], name_provider, encoder, cache, as_json=json)
+    )
+
+
+app.command()(solve)
+app.add_typer(apis, name="apis")
+app.add_typer(demos, name="demos")
+app.add_typer(runs, name="runs")
+app.add_typer(measures, name="eval")
+
+
+def main() -> None:
+    """Entry point of the ``nestor`` command."""
+    app()

@@ -1,0 +1,92 @@
+"""What all commands do: reach the gateway, follow a run to its end, and turn problems into exit statuses."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from deploy.drawing import visible
+from services.clients import GatewayClient, open_http
+from services.contracts.run import Run, RunEvent, RunStatus
+from services.errors import DeadlineExceeded, NotReady, Overloaded, ServiceError, ServiceUnavailable
+
+T = TypeVar("T")
+EXIT_PROBLEM, EXIT_UNREACHABLE = 1, 3
+UNDER_WAY: Final = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
+SOLVED: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
+_PASSING: Final = (ServiceUnavailable, DeadlineExceeded, Overloaded, NotReady)
+_PAUSES_S: Final = (0.2, 0.5, 1, 2, *[5] * 6)
+"""Between attempts to reach a gateway again; about half a minute in all, which a restart takes at most."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
+
+
+@asynccontextmanager
+async def gateway() -> AsyncIterator[GatewayClient]:
+    """A client of the gateway at ``NESTOR_URL``, with the token in ``NESTOR_TOKEN``."""
+    client = GatewayClient(
+        open_http(os.environ.get("NESTOR_URL", "http://127.0.0.1:8080")), os.environ.get("NESTOR_TOKEN")
+    )
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+def ask(question: Callable[[GatewayClient], Awaitable[T]]) -> T:
+    """Ask the gateway one thing. Exits where there is a problem."""
+
+    async def asked() -> T:
+        async with gateway() as client:
+            return await question(client)
+
+    return run(asked())
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; a problem becomes a line on standard error and an exit status."""
+    try:
+        return asyncio.run(work)
+    except ServiceError as error:
+        typer.echo(visible(f"{error.title}: {error.detail}" if error.detail else error.title), err=True)
+        if isinstance(error, ServiceUnavailable) and error.extensions.get("service") == "gateway":
+            typer.echo("Start Nestor with `nestor serve --sandbox`, or set NESTOR_URL.", err=True)
+            raise typer.Exit(EXIT_UNREACHABLE) from None
+        raise typer.Exit(EXIT_PROBLEM) from None
+
+
+async def follow(client: GatewayClient, run_id: str, show: Callable[[RunEvent], None]) -> Run:
+    """Follow a run until it ends or waits for somebody, over as many connections as it takes.
+
+    Raises:
+        ServiceError: there is no such run, or the gateway stayed away.
+    """
+    seen, pauses = 0, iter(_PAUSES_S)
+    try:
+        while True:
+            try:
+                async with aclosing(client.events(run_id, seen)) as events:
+                    async for event in events:
+                        seen, pauses = event.id, iter(_PAUSES_S)
+                        show(event)
+                stored = await client.run(run_id)
+                if stored.status not in UNDER_WAY:
+                    return stored
+                await asyncio.sleep(_PAUSES_S[0])
+            except _PASSING as error:
+                if (pause := next(pauses, None)) is None:
+                    raise
+                typer.echo(visible(f"{error.detail} Trying again."), err=True)
+                await asyncio.sleep(pause)
+    except (*_PASSING, asyncio.CancelledError):
+        typer.echo(f"The run is not given up; follow it with: nestor runs watch {run_id}", err=True)
+        raise
+
+
+def leave(status: RunStatus) -> typer.Exit:
+    """The end of a command that is about what became of a run."""
+    return typer.Exit(0 if status in SOLVED else EXIT_PROBLEM)

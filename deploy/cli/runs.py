@@ -1,0 +1,228 @@
+"""``nestor runs``: what was asked and what became of it; approving, cancelling, settling."""
+
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue, ValidationError
+from pydantic_core import from_json, to_json
+from rich.console import Console
+from rich.table import Table
+
+from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
+from deploy.cli.solving import approve, drawn
+from deploy.drawing import draw_doubt, draw_previews, draw_run, plain
+from deploy.following import event_line
+from services.clients import GatewayClient
+from services.contracts.run import DoubtfulCall, ResolveRequest, Run, RunEvent, RunStatus
+
+runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of it.")
+
+RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
+Step = Annotated[str, typer.Argument(help="The step, e.g. `var2`.", metavar="STEP")]
+
+
+class Finding(StrEnum):
+    """What a person found out about a call in doubt."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RETRY = "retry"
+
+
+@runs.command("list")
+def list_runs(
+    status: Annotated[list[RunStatus] | None, typer.Option(help="Only runs in this state; may be repeated.")] = None,
+    after: Annotated[datetime | None, typer.Option(help="Created after this moment, local time.")] = None,
+    before: Annotated[datetime | None, typer.Option(help="Created before this moment, local time.")] = None,
+    contains: Annotated[str | None, typer.Option(help="Only requests with this text in them.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
+    limit: Limit = 20,
+    json: Json = False,
+) -> None:
+    """List runs, newest first."""
+    states = [state.value for state in status or ()]
+    page = ask(
+        lambda g: g.runs(
+            limit=limit, cursor=cursor, status=states or None, after=_utc(after), before=_utc(before), q=contains
+        )
+    )
+    if json:
+        typer.echo(page.model_dump_json(indent=2))
+        return
+    table = Table("id", "status", "when", "ms", "request", box=None)
+    for line in page.runs:
+        when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        table.add_row(line.id, line.status.value, when, f"{line.total_ms:.0f}", plain(line.query[:80]))
+    Console().print(table)
+    if page.next:
+        typer.echo(f"There are more: --cursor {page.next}")
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.astimezone(UTC)
+
+
+@runs.command("show")
+def show_run(run_id: RunId, json: Json = False) -> None:
+    """Show one run: its plan, what each call did, and the answer."""
+    found = ask(lambda g: g.run(run_id))
+    if json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    console = Console()
+    console.print(plain(found.query))
+    draw_run(console, found)
+
+
+@runs.command("watch")
+def watch_run(run_id: RunId, json: Json = False) -> None:
+    """Follow a run until it ends or waits for somebody; a connection that breaks is made again.
+
+    On a terminal the plan is drawn; elsewhere each event is a line, with `--json` a JSON one. Exits as `solve` does.
+    """
+    raise leave(run(_watch(run_id, json=json)).status)
+
+
+async def _watch(run_id: str, *, json: bool) -> Run:
+    async with gateway() as client:
+        if json:
+            return await follow(client, run_id, lambda event: typer.echo(event.model_dump_json()))
+        console = Console()
+        if console.is_terminal:
+            return await drawn(client, run_id)
+
+        def tell(numbered: RunEvent) -> None:
+            console.print(event_line(numbered.event))
+
+        ended = await follow(client, run_id, tell)
+        draw_run(console, ended)
+        return ended
+
+
+@runs.command("approve")
+def approve_run(
+    run_id: RunId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
+    on_behalf_of: Annotated[str, typer.Option(help="The person who approves, for the record.")] = "",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the run.")] = False,
+    json: Json = False,
+) -> None:
+    """Approve the plan a run waits with, and run it. On a terminal its requests are shown, and you are asked.
+
+    Where the requests would not be those that were shown any more, nothing is sent and the command says so.
+    """
+    waiting = ask(lambda g: g.run(run_id))
+    if waiting.plan is None:
+        raise typer.BadParameter(f"{run_id} has no plan")
+    if waiting.status is RunStatus.NEEDS_APPROVAL and sys.stdin.isatty() and not yes:
+        draw_previews(Console(stderr=json), waiting.previews)
+        typer.confirm("Approve this plan and run it?", abort=True, err=json)
+    plan_id = waiting.plan.id
+    done = run(approve(run_id, plan_id, on_behalf_of=on_behalf_of, wait=not no_wait, quiet=json))
+    if json:
+        typer.echo(done.model_dump_json(indent=2))
+    elif no_wait:
+        typer.echo(f"{run_id} is {done.status.value}")
+    if not no_wait:
+        raise leave(done.status)
+
+
+@runs.command("cancel")
+def cancel_run(run_id: RunId, json: Json = False) -> None:
+    """End a run. Nothing further is sent; calls in flight are waited for."""
+    done = ask(lambda g: g.cancel(run_id))
+    typer.echo(done.model_dump_json(indent=2) if json else f"{run_id} is {done.status.value}")
+
+
+@runs.command("doubts")
+def list_doubts(json: Json = False) -> None:
+    """List every call of which nobody knows whether it took effect, with its request and how to settle it."""
+    found = run(_doubts())
+    if json:
+        lines = [{"run": run_id, **doubt.model_dump(mode="json")} for run_id, doubt in found]
+        typer.echo(to_json(lines, indent=2))
+        return
+    console = Console()
+    for run_id, doubt in found:
+        console.print(plain(run_id, "bold cyan"))
+        draw_doubt(console, run_id, doubt)
+    typer.echo(f"{len(found)} in doubt")
+
+
+async def _doubts() -> list[tuple[str, DoubtfulCall]]:
+    async with gateway() as client:
+        ids = await _in_doubt(client)
+        doubtful = [await client.run(run_id) for run_id in ids]
+    return [(one.id, doubt) for one in doubtful for doubt in one.doubts]
+
+
+async def _in_doubt(client: GatewayClient) -> list[str]:
+    ids: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await client.runs(limit=100, cursor=cursor, status=RunStatus.IN_DOUBT.value)
+        ids += [line.id for line in page.runs]
+        cursor = page.next
+        if cursor is None:
+            return ids
+
+
+@runs.command("resolve")
+def resolve_call(
+    run_id: RunId,
+    step: Step,
+    outcome: Annotated[
+        Finding,
+        typer.Option(help="It took effect; it did not and shall not be made; it did not and shall be made now."),
+    ],
+    value: Annotated[str | None, typer.Option(help="With `succeeded`: what it would have answered, as JSON.")] = None,
+    item: Annotated[int | None, typer.Option(min=0, help="Which item of a `foreach`.")] = None,
+    message: Annotated[str, typer.Option(help="Why; kept with the run.")] = "",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the run.")] = False,
+    json: Json = False,
+) -> None:
+    """Say what became of a call in doubt. With the last one of a run settled, the run goes on and is followed.
+
+    Exits 0 where the call is settled, whatever becomes of the run.
+
+    Example: `nestor runs resolve 0197... var2 --outcome succeeded --value '{"id": "bkg_17"}'`
+    """
+    if value is not None and outcome is not Finding.SUCCEEDED:
+        raise typer.BadParameter("only a call that succeeded has one", param_hint="--value")
+    try:
+        request = ResolveRequest(outcome=outcome.value, value=_json(value), message=message, item=item)
+    except ValidationError as error:
+        raise typer.BadParameter(error.errors()[0]["msg"]) from None
+    done = run(_resolve(run_id, step, request, wait=not no_wait, quiet=json))
+    if json:
+        typer.echo(done.model_dump_json(indent=2))
+    elif done.doubts or no_wait:
+        draw_run(Console(), done)
+
+
+def _json(text: str | None) -> JsonValue:
+    try:
+        value: JsonValue = None if text is None else from_json(text, allow_inf_nan=False)
+        return value
+    except ValueError as error:
+        raise typer.BadParameter(f"not JSON: {error}", param_hint="--value") from None
+
+
+async def _resolve(run_id: str, step: str, request: ResolveRequest, *, wait: bool, quiet: bool) -> Run:
+    async with gateway() as client:
+        settled = await client.resolve(run_id, step, request, wait=False)
+        if settled.status is RunStatus.IN_DOUBT or not wait:
+            return settled
+        return await follow(client, run_id, lambda _: None) if quiet else await drawn(client, run_id)
+
+
+@runs.command("value")
+def show_value(
+    run_id: RunId,
+    value_id: Annotated[str, typer.Argument(help="The value's id, as the run shows it.", metavar="VALUE")],
+) -> None:
+    """Print a large value of a run in full, as JSON."""
+    typer.echo(to_json(ask(lambda g: g.value(run_id, value_id)), indent=2))

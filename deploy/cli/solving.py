@@ -1,0 +1,131 @@
+"""``nestor solve``: a request in words, followed to its answer."""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from deploy.cli.gateway import Json, follow, gateway, leave, run
+from deploy.following import RunDrawing
+from services.clients import GatewayClient
+from services.contracts.context import Context
+from services.contracts.planning import Decision
+from services.contracts.run import Run, RunStatus, SolveOptions, SolveRequest
+from services.errors import DeadlineExceeded
+
+_GRACE_S = 10.0
+"""The gateway keeps the deadline itself; what is waited for beyond it is its word about that."""
+
+
+def solve(
+    query: Annotated[str, typer.Argument(help="The request in words; `-` reads it from standard input.")],
+    json: Json = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and prove, send nothing.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and leave.")] = False,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key with the same request gives the same run.")
+    ] = None,
+    top_k: Annotated[int, typer.Option(min=1, max=100, help="Candidate APIs to retrieve.")] = 20,
+    backend: Annotated[str | None, typer.Option(help="Planner backend.")] = None,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
+    mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
+    timezone: Annotated[str | None, typer.Option(help="Time zone that 'today' refers to, e.g. Europe/Lisbon.")] = None,
+    locale: Annotated[str | None, typer.Option(help="Locale of the request, e.g. pt-PT.")] = None,
+    value: Annotated[list[str] | None, typer.Option(help="NAME=VALUE the app already knows; may be repeated.")] = None,
+) -> None:
+    """Solve a request in words.
+
+    On a terminal the plan is drawn and each call's outcome appears as it comes. A connection that breaks is made
+    again; a run goes on without it. Exits 0 where the request was solved (with `--dry-run` planned, with `--no-wait`
+    accepted), 1 where it was not, 3 where no gateway answers.
+
+    Example: `nestor solve "Which public holidays does Portugal have in June 2027?"`
+    """
+    request = _request(query, dry_run, top_k, backend, deadline, mutations, timezone, locale, value or [])
+    if no_wait:
+        accepted = run(_accepted(request, idempotency_key))
+        typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
+        return
+    solved = run(_solve(request, idempotency_key, quiet=json))
+    if json:
+        typer.echo(solved.model_dump_json(indent=2))
+    elif _wants_approval(solved) and solved.plan is not None:
+        solved = run(approve(solved.id, solved.plan.id))
+    raise leave(solved.status)
+
+
+def _wants_approval(waiting: Run) -> bool:
+    if waiting.status is not RunStatus.NEEDS_APPROVAL or not sys.stdin.isatty():
+        return False
+    return typer.confirm("Approve this plan and run it?")
+
+
+def _request(
+    query: str,
+    dry_run: bool,
+    top_k: int,
+    backend: str | None,
+    deadline: float,
+    mutations: Decision,
+    timezone: str | None,
+    locale: str | None,
+    values: list[str],
+) -> SolveRequest:
+    pairs = [pair.partition("=") for pair in values]
+    if any(not separator for _, separator, _ in pairs):
+        raise typer.BadParameter("use NAME=VALUE", param_hint="--value")
+    try:
+        return SolveRequest(
+            query=sys.stdin.read() if query == "-" else query,
+            options=SolveOptions(
+                top_k=top_k, dry_run=dry_run, backend=backend, deadline_ms=int(deadline * 1000), mutations=mutations
+            ),
+            context=Context(timezone=timezone, locale=locale, values={name: text for name, _, text in pairs}),
+            wait=False,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(first["msg"], param_hint=str(first["loc"][-1])) from None
+
+
+async def _accepted(request: SolveRequest, key: str | None) -> Run:
+    async with gateway() as client:
+        return await client.solve(request, idempotency_key=key)
+
+
+async def _solve(request: SolveRequest, key: str | None, *, quiet: bool) -> Run:
+    within_s = request.options.deadline_ms / 1000 + _GRACE_S
+    async with gateway() as client:
+        accepted = await client.solve(request, idempotency_key=key)
+        try:
+            async with asyncio.timeout(within_s):
+                return await _quietly(client, accepted.id) if quiet else await drawn(client, accepted.id)
+        except TimeoutError:
+            raise DeadlineExceeded(f"Run {accepted.id} has not ended within {within_s:g} s.") from None
+
+
+async def _quietly(client: GatewayClient, run_id: str) -> Run:
+    return await follow(client, run_id, lambda _: None)
+
+
+async def drawn(client: GatewayClient, run_id: str) -> Run:
+    """Follow a run to its end and draw it."""
+    drawing = RunDrawing(Console())
+    try:
+        ended = await follow(client, run_id, lambda numbered: drawing.show(numbered.event))
+    finally:
+        drawing.stop()
+    drawing.finish(ended)
+    return ended
+
+
+async def approve(run_id: str, plan_id: str, *, on_behalf_of: str = "", wait: bool = True, quiet: bool = False) -> Run:
+    """Approve exactly this plan and, unless told otherwise, follow the run to its end."""
+    async with gateway() as client:
+        approved = await client.approve(run_id, plan_id, on_behalf_of=on_behalf_of, wait=False)
+        if not wait:
+            return approved
+        return await _quietly(client, run_id) if quiet else await drawn(client, run_id)

@@ -1,0 +1,66 @@
+"""Runs shown while they happen: drawn anew on a terminal, a line for each event elsewhere."""
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from deploy.drawing import draw_conclusion, draw_run, outcome_line, plain, plan_table
+from services.contracts.run import Run, RunPlanned, SolveEvent, StepFinished, StepRecord, StepStarted
+
+
+class RunDrawing:
+    """Follows a run's events: on a terminal outcomes appear as they come, elsewhere all is written at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._run: Run | None = None
+        self._records: dict[str, StepRecord] = {}
+        self._running: set[str] = set()
+
+    def show(self, event: SolveEvent) -> None:
+        """Take one event. A run that goes on after it had stopped is planned a second time."""
+        if isinstance(event, RunPlanned):
+            self._run = event.run
+            self._records, self._running = {record.step: record for record in event.run.steps}, set()
+            if self._live is None and self._console.is_terminal:
+                self._live = Live(console=self._console, refresh_per_second=20, transient=False)
+                self._live.start()
+        elif isinstance(event, StepStarted):
+            self._running.add(event.step)
+        elif isinstance(event, StepFinished):
+            self._records[event.record.step] = event.record
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._live is not None and self._run is not None and self._run.plan is not None:
+            stages = self._run.proof.stages if self._run.proof else ()
+            self._live.update(plan_table(self._run.plan, stages, self._records, self._running))
+
+    def finish(self, run: Run) -> None:
+        """Draw how it ended, or what it waits for."""
+        if self._live is None:
+            draw_run(self._console, run)
+            return
+        self._records = {record.step: record for record in run.steps}
+        self._draw()
+        self.stop()
+        draw_conclusion(self._console, run)
+
+    def stop(self) -> None:
+        """Leave the terminal as it is."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def event_line(event: SolveEvent) -> Text:
+    """An event as one line."""
+    if isinstance(event, RunPlanned):
+        steps = len(event.run.plan.steps) if event.run.plan else 0
+        return Text(f"planned: {steps} {'step' if steps == 1 else 'steps'}")
+    if isinstance(event, StepStarted):
+        return plain(f"{event.step} {event.api} …")
+    if isinstance(event, StepFinished):
+        return plain(f"{event.record.step} {event.record.api} ").append_text(outcome_line(event.record))
+    return Text(event.run.status.value)
