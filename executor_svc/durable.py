@@ -5,8 +5,9 @@ over: it reads from the ledger what is done, makes again what may be made again,
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from executor_svc.graph import Graph
@@ -57,6 +58,7 @@ class DurableLane:
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
         self._live: dict[str, Live] = {}
+        self._fallen: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
         self._tasks: set[asyncio.Task[None]] = set()
         self._keepers: list[asyncio.Task[None]] = []
 
@@ -100,18 +102,27 @@ class DurableLane:
             Conflict: the run of that id has another plan.
             ServiceUnavailable: the ledger cannot be written, so nothing was started.
         """
-        live = self._live.get(request.run_id) or self._launch(request, self._begin(request, graph))
-        if live.request.compiled.plan.id != request.compiled.plan.id:
-            raise _other_plan(request)
-        async for event in live.follow():
-            yield event
-        if not live.finished:
-            async for event in self._follow_stored(request):
+        live = self._live.get(request.run_id)
+        if live is None and request.run_id not in self._fallen:
+            live = self._launch(request, partial(self._begin, graph))
+        if live is not None:
+            if live.request.compiled.plan.id != request.compiled.plan.id:
+                raise _other_plan(request)
+            async for event in live.follow():
                 yield event
+            if live.finished:
+                return
+        async for event in self._follow_stored(request):
+            yield event
 
     async def cancel(self, run_id: str) -> ExecutionState:
-        """Start no further call of a run, whoever runs it. Raises NotFound."""
-        await self._stored(run_id)
+        """Start no further call of a run, whoever runs it.
+
+        Raises:
+            NotFound: the run was never begun, and from now on cannot be: a request for it may still be under way.
+        """
+        if await self._store.execution(run_id) is None and await self._store.bury(run_id):
+            raise NotFound(f"There is no durable execution {run_id}, and there will be none.")
         await self._store.request_cancel(run_id)
         self._cancel_live(run_id)
         execution = await self._stored(run_id)
@@ -148,13 +159,14 @@ class DurableLane:
             return ExecutionState(run_id=execution.run_id, status="in_doubt", doubts=left)
         ticket = await self._store.reopen(execution, self._membership.id)
         if ticket is not None:
-            self._launch(execution.request, self._continue(execution, ticket))
+            self._launch(execution.request, partial(self._continue, execution, ticket))
         return ExecutionState(run_id=execution.run_id, status="running")
 
-    def _launch(self, request: ExecuteRequest, work: Coroutine[Any, Any, None]) -> Live:
+    def _launch(self, request: ExecuteRequest, work: Callable[[Live], Coroutine[Any, Any, None]]) -> Live:
         live = self._live[request.run_id] = Live(request)
+        self._fallen.discard(request.run_id)
         self._metrics.active.inc()
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work(live))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(live, done))
         return live
@@ -167,10 +179,11 @@ class DurableLane:
             del self._live[live.request.run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("bug", run=live.request.run_id, exc_info=error)
+            self._fallen.add(live.request.run_id)
         live.end()
 
-    async def _begin(self, request: ExecuteRequest, graph: Graph) -> None:
-        live, ticket = self._live[request.run_id], Ticket(request.run_id, self._membership.id, 1)
+    async def _begin(self, graph: Graph, live: Live) -> None:
+        request, ticket = live.request, Ticket(live.request.run_id, self._membership.id, 1)
         try:
             async with asyncio.timeout(request.deadline_ms / 1000):
                 admitted = await self.ledger.admit(ticket, request)
@@ -181,10 +194,11 @@ class DurableLane:
         if admitted:
             await self._drive(live, graph, ticket, {}, self._adapter)
 
-    async def _continue(self, execution: Execution, ticket: Ticket) -> None:
+    async def _continue(self, execution: Execution, ticket: Ticket, live: Live) -> None:
         """Go on with a run that this process has taken over, or set running again."""
-        live = self._live[execution.run_id]
-        live.cancelled = execution.cancel_requested
+        # Asked once more: a cancellation may have come after it was taken, and before it was known here to be running.
+        stored = await self._stored(execution.run_id)
+        live.cancelled |= stored.cancel_requested
         known = await restored(await self._store.calls(execution.run_id), self._store)
         poisonous = execution.takeovers > self._settings.max_takeovers
         adapter = _Refusing(self._adapter, execution.takeovers) if poisonous else self._adapter
@@ -211,12 +225,6 @@ class DurableLane:
     async def _follow_stored(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Follow a run of another process through the ledger, until it ends or this process takes it over."""
         while True:
-            live = self._live.get(request.run_id)
-            if live is not None:
-                async for event in live.follow():
-                    yield event
-                if live.finished:
-                    return
             execution = await self._stored(request.run_id)
             if execution.plan_id != request.compiled.plan.id:
                 raise _other_plan(request)
@@ -225,6 +233,12 @@ class DurableLane:
                     yield StepFinished(record=record)
                 yield execution.result
                 return
+            live = self._live.get(request.run_id)
+            if live is not None:
+                async for event in live.follow():
+                    yield event
+                if live.finished:
+                    return
             await asyncio.sleep(_POLL_S)
 
     async def _look_after_orphans(self) -> None:
@@ -250,7 +264,7 @@ class DurableLane:
         for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
             _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
             self._metrics.taken_over.inc()
-            self._launch(execution.request, self._continue(execution, ticket))
+            self._launch(execution.request, partial(self._continue, execution, ticket))
 
     def _cancel_live(self, run_id: str) -> None:
         if run_id in self._live:

@@ -130,10 +130,26 @@ class LedgerStore:
         self._transactions.close()
 
     async def execution(self, run_id: str) -> Execution | None:
-        """An execution as it is stored."""
+        """An execution as it is stored; None also for one that was buried."""
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(EXECUTIONS).where(EXECUTIONS.c.id == run_id))).first()
-        return None if row is None else _execution(row)
+        return None if row is None or not row.request else _execution(row)
+
+    async def bury(self, run_id: str) -> bool:
+        """See to it that no execution of that id can be begun any more. False where one has been."""
+        row = {
+            "id": run_id,
+            "plan_id": "",
+            "status": "cancelled",
+            "owner": "",
+            "epoch": 0,
+            "takeovers": 0,
+            "request": "",
+        }
+        async with write(self._engine) as connection:
+            await connection.execute(self._admit, [row | {"cancel_requested": True}])
+            request = await connection.scalar(sa.select(EXECUTIONS.c.request).where(EXECUTIONS.c.id == run_id))
+        return not request
 
     async def calls(self, run_id: str) -> dict[str, KnownCall]:
         """The calls of a run that are known, by key."""

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from executor_svc.adapters.http.adapter import idempotency_key
+from executor_svc.adapters.http.adapter import HttpAdapter, idempotency_key
 from executor_svc.main import open_executor
-from executor_svc.models import Admission, CallResult, CallState, Outcome, Sending, Ticket
+from executor_svc.models import Admission, Call, CallResult, CallState, Outcome, Sending, Ticket
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import settled
-from executor_svc.storage import EXECUTIONS, LedgerStore
+from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
 from services.contracts.api import Api, RequestBody
 from services.contracts.plan import ForEach, content_hash
 from services.contracts.planning import CompiledPlan
@@ -295,10 +296,21 @@ async def test_what_does_not_exist_cannot_be_settled_or_cancelled(house: House, 
     with pytest.raises(NotFound):
         await executor.resolve("run-1", "a", ResolveRequest(outcome="failed"))
     with pytest.raises(NotFound):
-        await executor.cancel("run-1")
+        await executor.cancel("run-2")
     await finish(executor, two_bookings(booking(upstream)))
     with pytest.raises(NotFound, match="no step"):
         await executor.resolve("run-1", "z", ResolveRequest(outcome="failed"))
+
+
+async def test_what_was_cancelled_before_it_began_does_not_begin(house: House, upstream: Upstream) -> None:
+    """A request for it may be held up somewhere between the gateway and the ledger."""
+    one, other = await house.executor(), await house.executor()
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            await one.cancel("run-1")
+    with pytest.raises(NotFound):
+        await finish(other, two_bookings(booking(upstream)))
+    assert upstream.seen == []
 
 
 @pytest.mark.parametrize("asked_of_owner", [True, False])
@@ -461,3 +473,59 @@ async def test_a_ledger_that_cannot_be_written_sends_nothing(tmp_path: Path, ups
                 pass
     assert upstream.seen == []
     await engine.dispose()
+
+
+async def test_a_run_that_a_bug_has_ended_is_not_begun_anew(house: House, upstream: Upstream) -> None:
+    """Whoever asks for it before this process takes it up again must not make it send again what it has sent."""
+
+    class Falls:
+        preview = HttpAdapter.preview
+
+        async def call(self, call: Call) -> CallResult:
+            await real.call(call)
+            raise RuntimeError("a bug")
+
+    plan = two_bookings(booking(upstream))
+    executor = await house.executor(lease_s=5)
+    lane, real = executor._lane, executor._lane._adapter
+    lane._adapter = Falls()
+    first = asyncio.create_task(finish(executor, plan))
+    async with asyncio.timeout(20):
+        while not lane._fallen:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+    lane._adapter = real
+    assert [ended.status for ended in (await finish(executor, plan), await first)] == ["in_doubt"] * 2
+    assert upstream.count("/book") == 1
+
+
+async def test_a_cancellation_between_taking_over_and_going_on_is_heard(house: House, upstream: Upstream) -> None:
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan)
+    async with house.engine.begin() as connection:  # so that the run is taken over by this test alone
+        await connection.execute(MEMBERS.insert().values(id=DEAD.owner, seen_at=4e9))
+    executor = await house.executor()
+    taken = await executor._lane._stored("run-1")
+    await executor.cancel("run-1")
+    executor._lane._launch(taken.request, partial(executor._lane._continue, taken, DEAD))
+    assert (await finish(executor, plan)).status == "cancelled"
+    assert upstream.seen == []
+
+
+async def test_another_plan_does_not_get_to_see_a_run_that_was_taken_over_meanwhile(
+    house: House, upstream: Upstream
+) -> None:
+    held = asyncio.Event()
+
+    @upstream.on("/book")
+    async def answer(_: Seen) -> web.Response:
+        await held.wait()
+        return web.json_response({"id": "b1"})
+
+    executor = await house.executor()
+    following = asyncio.create_task(finish(executor, two_bookings(booking(upstream))))
+    await upstream.arrived.wait()
+    other = compiled([booking(upstream)], step("a", booking(upstream), {"room": literal("red")}), mutating=("a",))
+    with pytest.raises(Conflict, match="another plan"):
+        await anext(executor._lane._follow_stored(asked(other)))
+    held.set()
+    assert (await following).status == "succeeded"
