@@ -163,7 +163,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
     for value in run.answer.values:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
-            console.print(plain(shown, "dim"))
+            console.print(plain(shown, "dim"), soft_wrap=True)
     for question in run.questions:
         console.print(plain(f"? {question.text}", "yellow"))
     for diagnostic in run.diagnostics:
@@ -195,7 +195,7 @@ def _draw_state(console: Console, run: Run) -> None:
 def _draw_approval(console: Console, run: Run) -> None:
     console.print(Text("These requests would go out:", "bold yellow"))
     draw_previews(console, run.previews)
-    console.print(Text(f"Approve them with: nestor runs approve {run.id}", "yellow"))
+    console.print(Text(f"Approve them with: nestor runs approve {run.id}", "yellow"), soft_wrap=True)
 
 
 def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any, Final, TypeVar
 
+import httpx2
 import typer
 
 from deploy.drawing import visible
@@ -14,6 +15,7 @@ from services.contracts.run import Run, RunEvent, RunStatus
 from services.errors import DeadlineExceeded, NotReady, Overloaded, ServiceError, ServiceUnavailable
 
 T = TypeVar("T")
+DEFAULT_URL = "http://127.0.0.1:8080"
 EXIT_PROBLEM, EXIT_UNREACHABLE = 1, 3
 UNDER_WAY: Final = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 SOLVED: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
@@ -25,12 +27,23 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Limit = Annotated[int, typer.Option(min=1, max=100, help="How many to show.")]
 
 
+def is_header_text(text: str) -> bool:
+    """Whether a header can carry the text."""
+    return text.isascii() and text.isprintable() and text == text.strip() != ""
+
+
 @asynccontextmanager
 async def gateway() -> AsyncIterator[GatewayClient]:
     """A client of the gateway at ``NESTOR_URL``, with the token in ``NESTOR_TOKEN``."""
-    client = GatewayClient(
-        open_http(os.environ.get("NESTOR_URL", "http://127.0.0.1:8080")), os.environ.get("NESTOR_TOKEN")
-    )
+    url, token = os.environ.get("NESTOR_URL") or DEFAULT_URL, os.environ.get("NESTOR_TOKEN") or None
+    if token is not None and not is_header_text(token):
+        raise typer.BadParameter("NESTOR_TOKEN is not printable ASCII")
+    try:
+        if httpx2.URL(url).scheme not in ("http", "https"):
+            raise typer.BadParameter("NESTOR_URL is not an http or https URL")
+        client = GatewayClient(open_http(url), token)
+    except httpx2.InvalidURL as error:
+        raise typer.BadParameter(f"NESTOR_URL is not a URL: {error}") from None
     try:
         yield client
     finally:

@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from deploy.cli.gateway import Json, follow, gateway, leave, run
+from deploy.cli.gateway import Json, follow, gateway, is_header_text, leave, run
 from deploy.following import RunDrawing
 from services.clients import GatewayClient
 from services.contracts.context import Context
@@ -45,6 +45,8 @@ def solve(
     Example: `nestor solve "Which public holidays does Portugal have in June 2027?"`
     """
     request = _request(query, dry_run, top_k, backend, deadline, mutations, timezone, locale, value or [])
+    if idempotency_key is not None and not is_header_text(idempotency_key):
+        raise typer.BadParameter("use printable ASCII", param_hint="--idempotency-key")
     if no_wait:
         accepted = run(_accepted(request, idempotency_key))
         typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)

@@ -1,0 +1,99 @@
+"""A small service of a customer's own, on a real port: rooms to book, long reports, and pauses that last as told."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel
+
+from deploy.sockets import free_port, serving
+
+REPORT = "x" * 400_000
+
+
+class NewBooking(BaseModel):
+    """A room."""
+
+    room: str
+
+
+class Booking(BaseModel):
+    """A booked room."""
+
+    id: str
+    room: str
+
+
+class Report(BaseModel):
+    """A report."""
+
+    name: str
+    text: str
+
+
+class Pause(BaseModel):
+    """How long it was."""
+
+    seconds: float
+
+
+def _set() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+@dataclass
+class House:
+    """The service, and what it has seen. ``dropping``: rooms whose booking takes effect, but is answered by 504.
+
+    A pause ends when ``going_on`` is set, as it is at first.
+    """
+
+    host: str
+    dropping: set[str] = field(default_factory=set)
+    booked: list[str] = field(default_factory=list)
+    going_on: threading.Event = field(default_factory=_set)
+    document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Its OpenAPI document."""
+        return json.dumps(self.document)
+
+
+@contextmanager
+def serve_house() -> Iterator[House]:
+    """Serve a house until it is left."""
+    house = House(f"127.0.0.1:{free_port()}")
+    app = FastAPI(title="House", version="1")
+
+    @app.post("/bookings", operation_id="bookRoom", summary="Book a room", status_code=201, response_model=Booking)
+    async def book(body: NewBooking) -> Response:
+        """Book a meeting room by its name."""
+        house.booked.append(body.room)
+        if body.room in house.dropping:
+            return Response(status_code=504)
+        return JSONResponse({"id": f"bkg_{len(house.booked)}", "room": body.room}, 201)
+
+    @app.get("/reports/{name}", operation_id="getReport", summary="Get a report by its name")
+    async def report(name: str) -> Report:
+        return Report(name=name, text=REPORT)
+
+    @app.get("/pauses/{seconds}", operation_id="pause", summary="Pause for some seconds")
+    async def pause(seconds: float) -> Pause:
+        await asyncio.to_thread(house.going_on.wait)
+        return Pause(seconds=seconds)
+
+    house.document = app.openapi()
+    with serving(app, port=int(house.host.partition(":")[2])):
+        try:
+            yield house
+        finally:
+            house.going_on.set()
