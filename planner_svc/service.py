@@ -103,7 +103,8 @@ class PlannerService:
         """The first draft that compiles; else the first whose only fault is what the user must supply; else nothing.
 
         A draft that lacks user input only gives way to an alternative that calls all of its APIs: one that calls
-        others compiles more easily, and answers another question.
+        others compiles more easily, and answers another question. The best draft gives way to none where it is denied
+        a call that changes something: what else there is changes something else, or nothing.
         """
         confidence = _probability(draft.confidence)
         if draft.plan is None:
@@ -115,6 +116,10 @@ class PlannerService:
         for rank, plan in enumerate((draft.plan, *draft.alternatives[: self._max_alternatives])):
             result = await self._prove(plan, apis, request)
             first = first or result
+            if rank == 0 and (denied := _denied_changes(plan, result, apis)):
+                return PlanResponse(
+                    status="no_plan", diagnostics=result.diagnostics, backend=backend, reason=_reason(denied)
+                )
             if result.compiled is not None and (asking is None or _apis(plan) >= _apis(asking[0])):
                 return PlanResponse(
                     status="planned",
@@ -159,6 +164,13 @@ def _apis(plan: Plan) -> frozenset[str]:
 
 def _errors(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     return [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
+
+
+def _denied_changes(plan: Plan, result: CompileResponse, apis: Sequence[Api]) -> list[Diagnostic]:
+    """The findings that the policy denies a call which may change something."""
+    mutating = {api.id for api in apis if api.mutating}
+    changes = {step.id for step in plan.steps if step.api in mutating}
+    return [d for d in result.diagnostics if d.code is DiagnosticCode.DENIED and d.step in changes]
 
 
 def _only_input_missing(result: CompileResponse) -> bool:

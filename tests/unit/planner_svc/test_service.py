@@ -10,7 +10,7 @@ from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.api import Candidate
-from services.contracts.planning import CompileRequest, DiagnosticCode, PlanRequest
+from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
 from services.errors import DeadlineExceeded, ServiceUnavailable, ValidationFailed
 from tests.unit.planner_svc.building import WHOLE, api, param, plan, record, step
 
@@ -88,6 +88,24 @@ async def test_a_question_is_not_replaced_by_a_plan_for_something_else(pool: Com
     assert junk.status == "needs_input"
     fuller = await service(pool, PlanDraft(ASKS, alternatives=(GOOD,))).plan(REQUEST)
     assert fuller.status == "planned"
+
+
+async def test_a_change_that_is_denied_is_not_replaced_by_something_else(pool: ComputePool) -> None:
+    save, other = api("save", param("x", required=True), method="POST"), api("note", method="POST")
+    candidates = tuple(Candidate(api=a, score=1) for a in (save, other, NEWS))
+    rule = PolicyRule(decision=Decision.DENY, api="t.save")
+    request = REQUEST.model_copy(update={"candidates": candidates, "policy": Policy(rules=(rule,))})
+    others = (plan(step("n", "news")), plan(step("o", "note")))
+    for best in (plan(step("s", "save", x="1")), plan(step("s", "save"))):
+        response = await service(pool, PlanDraft(best, alternatives=others)).plan(request)
+        assert response.status == "no_plan"
+        assert "the policy does not allow calls of t.save" in response.reason
+
+
+async def test_a_read_that_is_denied_gives_way_to_another(pool: ComputePool) -> None:
+    request = REQUEST.model_copy(update={"policy": Policy(rules=(PolicyRule(decision=Decision.DENY, api="t.find"),))})
+    response = await service(pool, PlanDraft(GOOD, alternatives=(plan(step("n", "news")),))).plan(request)
+    assert response.status == "planned"
 
 
 async def test_order_and_literal_types_are_repaired(pool: ComputePool) -> None:
