@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -136,6 +136,8 @@ class World:
 
     gateway_url: str
     sandbox_url: str
+    token: str | None = field(default=None, repr=False)
+    """What the gateway wants to be shown; None where it takes anybody."""
 
 
 @contextmanager
@@ -150,16 +152,23 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
     with ExitStack() as stack:
         stack.enter_context(serving(create_sandbox(access.settings), port=int(sandbox_host.partition(":")[2])))
         gateway_url = stack.enter_context(serving(create_onebox(settings), host=host, port=port))
-        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}")
+        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=_own_token())
         asyncio.run(teach_sandbox(found))
         yield found
+
+
+def _own_token() -> str | None:
+    """A token that a gateway of this process takes."""
+    settings = GatewaySettings()
+    tokens = [settings.token] if settings.token else [principal.token for principal in settings.principals]
+    return tokens[0].get_secret_value() if tokens else None
 
 
 async def teach_sandbox(world: World) -> ImportReport:
     """Import the sandbox's document and demonstrations, the way any customer's would be."""
     async with open_http(world.sandbox_url) as sandbox:
         document = (await sandbox.get("/openapi.json")).raise_for_status().text
-    gateway = GatewayClient(open_http(world.gateway_url))
+    gateway = GatewayClient(open_http(world.gateway_url), world.token)
     try:
         events = gateway.import_apis(ImportRequest(document=document, provider="sandbox"))
         report = [event async for event in events][-1]

@@ -41,7 +41,7 @@ def show(console: Console) -> int:
 
 
 async def _solve_all(console: Console, found: World) -> list[Run]:
-    gateway = GatewayClient(open_http(found.gateway_url))
+    gateway = GatewayClient(open_http(found.gateway_url), found.token)
     try:
         return [await _solve(console, gateway, sentence) for sentence in SENTENCES]
     finally:

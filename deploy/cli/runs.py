@@ -9,7 +9,7 @@ import typer
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
 from deploy.cli.solving import approve, drawn
@@ -52,7 +52,7 @@ def list_runs(
     if json:
         typer.echo(page.model_dump_json(indent=2))
         return
-    table = Table("id", "status", "when", "ms", "request", box=None)
+    table = Table(Column("id", no_wrap=True, min_width=36), "status", "when", "ms", "request", box=None)
     for line in page.runs:
         when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         table.add_row(line.id, line.status.value, when, f"{line.total_ms:.0f}", plain(line.query[:80]))
