@@ -1,0 +1,149 @@
+"""What must hold of a run, whatever happened to those who ran it."""
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from executor_svc.steps import CANCELLED, CONDITION
+from services.contracts.run import (
+    DoubtfulCall,
+    ExecuteRequest,
+    ExecutionFinished,
+    Failed,
+    InDoubt,
+    Skipped,
+    StepOutcome,
+    StepRecord,
+    Succeeded,
+)
+from tests.stateful.plans import HARMLESS, Case, Kind, site
+from tests.stateful.upstream import Spot, Upstream
+
+_LONG_MS = 600_000
+
+
+@dataclass
+class Tracked:
+    """A run, as it is known outside.
+
+    Attributes:
+        accepted: whether the executor has said anything of it.
+        ending: its last word so far.
+        open: its calls in doubt that nobody has settled yet.
+        settled: the calls that were, and as what.
+        cancelled: whether somebody asked for that before it had ended.
+        barred: steps of which nothing must be called any more.
+        complaints: what those who followed it were told although no executor was going.
+    """
+
+    case: Case
+    accepted: bool = False
+    ending: ExecutionFinished | None = None
+    open: tuple[DoubtfulCall, ...] = ()
+    settled: dict[Spot, str] = field(default_factory=dict)
+    cancelled: bool = False
+    barred: set[str] = field(default_factory=set)
+    complaints: list[str] = field(default_factory=list)
+    following: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.case.run_id
+
+    @cached_property
+    def request(self) -> ExecuteRequest:
+        """What is asked for."""
+        plan = self.case.plan
+        return ExecuteRequest(
+            run_id=self.id, compiled=plan, approved=plan.plan.id, deadline_ms=_LONG_MS, step_deadline_ms=_LONG_MS
+        )
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it waits for its calls to be settled."""
+        return self.ending is not None and self.ending.status == "in_doubt"
+
+    def hang_up(self) -> None:
+        """Follow it no further."""
+        if self.following is not None:
+            self.following.cancel()
+
+    def spot(self, step: str, index: int | None = None) -> Spot:
+        """A call of it, in the upstream's terms."""
+        return (site(self.id, step), "") if index is None else self.spots(step)[index]
+
+    def spots(self, step: str) -> list[Spot]:
+        """All calls of a step."""
+        return [(site(self.id, step), element) for element in self.case.calls[step] or {}]
+
+
+def check_effects(runs: list[Tracked], refused: set[str], upstream: Upstream) -> None:
+    """What must hold at any moment: one effect at most, none without approval, none after a cancellation."""
+    doubled = {spot: marks for spot, marks in upstream.effects.items() if len(marks) > 1}
+    assert not doubled, f"more than one effect: {doubled}"
+    expected = {run.spot(task.id)[0]: run for run in runs for task in run.case.tasks}
+    for at in upstream.sites():
+        assert at.partition("/")[0] not in refused, f"sent without approval: {at}"
+        assert at in expected, f"nobody asked for {at}"
+        assert at.partition("/")[2] not in expected[at].barred, f"sent after the cancellation: {at}"
+    for run in runs:
+        assert not run.complaints, f"{run.id}: {run.complaints}"
+
+
+def check_ending(run: Tracked, upstream: Upstream, *, changed_hands: bool) -> None:
+    """What must hold of a run that has ended, or waits for its doubts to be settled."""
+    assert run.ending is not None
+    records = {record.step: record for record in run.ending.records}
+    assert list(records) == [task.id for task in run.case.tasks]
+    for record in records.values():
+        _check_outcome(run, record, records)
+        for spot, outcome in _calls(run, record):
+            _check_call(run, spot, outcome, upstream, changed_hands)
+    assert run.ending.status == _status(run.ending.records), run.ending
+
+
+def _status(records: tuple[StepRecord, ...]) -> str:
+    outcomes = [record.outcome for record in records]
+    if any(isinstance(outcome, InDoubt) for outcome in outcomes):
+        return "in_doubt"
+    if Skipped(because=CANCELLED) in outcomes:
+        return "cancelled"
+    return "failed" if any(isinstance(outcome, Failed) for outcome in outcomes) else "succeeded"
+
+
+def _calls(run: Tracked, record: StepRecord) -> list[tuple[Spot, StepOutcome]]:
+    """The calls of a step with what is said of them. Of a mapped step that never began none is said to be made."""
+    if record.items:
+        return [(run.spot(record.step, item.index), item.outcome) for item in record.items]
+    if run.case.task(record.step).each is None:
+        return [(run.spot(record.step), record.outcome)]
+    return [(spot, record.outcome) for spot in run.spots(record.step)]
+
+
+def _check_outcome(run: Tracked, record: StepRecord, records: dict[str, StepRecord]) -> None:
+    """An output is the one of its step; what was left out was left out for a reason."""
+    outcome, task = record.outcome, run.case.task(record.step)
+    if isinstance(outcome, Succeeded):
+        assert outcome.value == run.case.output(task.id), f"{run.id}: the output of another call: {record}"
+    elif isinstance(outcome, Skipped) and outcome.because == CANCELLED:
+        assert run.cancelled, f"{run.id}: nobody cancelled: {record}"
+    elif isinstance(outcome, Skipped) and outcome.because == CONDITION:
+        assert run.case.condition_fails(task), f"{run.id}: its condition holds: {record}"
+    elif isinstance(outcome, Skipped):
+        assert outcome.because in run.case.ancestors(task.id), f"{run.id}: for an unrelated step's sake: {record}"
+        assert not isinstance(records[outcome.because].outcome, Succeeded), f"{run.id}: without need: {record}"
+
+
+def _check_call(run: Tracked, spot: Spot, outcome: StepOutcome, upstream: Upstream, changed_hands: bool) -> None:
+    """What took effect is known to have, or in doubt. What failed, or is in doubt, has a cause."""
+    settled, unlucky = run.settled.get(spot), set(upstream.seen.get(spot, ())) - HARMLESS
+    if upstream.effects.get(spot):
+        assert isinstance(outcome, Succeeded | InDoubt), f"{run.id}: {spot} took effect, but: {outcome}"
+    if isinstance(outcome, Succeeded) and run.case.task(spot[0].partition("/")[2]).kind is not Kind.READ:
+        assert upstream.effects.get(spot), f"{run.id}: {spot} took no effect, but: {outcome}"
+    if isinstance(outcome, Failed):
+        assert unlucky or settled == "failed", f"{run.id}: {spot} failed without a cause: {outcome}"
+    if isinstance(outcome, InDoubt):
+        assert unlucky or changed_hands, f"{run.id}: {spot} is in doubt without a cause: {outcome}"
+        assert settled in (None, "retry"), f"{run.id}: {spot} was settled as {settled}, but: {outcome}"

@@ -1,0 +1,117 @@
+"""Service processes that can be killed: forked, so that one costs a fraction of a second."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from deploy.sockets import listen
+from executor_svc.main import create_app
+from executor_svc.settings import ExecutorSettings
+from services.clients import ExecutorClient, GatewayClient, open_http
+from services.errors import ServiceError
+from services.telemetry import configure_logging
+
+_FORKING = multiprocessing.get_context("forkserver")
+# All that a process would import, and pytest, since a child imports its parent's main module.
+_FORKING.set_forkserver_preload([__name__, "pytest", "aiosqlite", "asyncpg", "uvicorn.protocols.http.httptools_impl"])
+
+
+def _serve(bound: socket.socket, log: Path, build: Callable[..., FastAPI], given: dict[str, Any]) -> None:
+    """Be a service until stopped. Open streams are cut at a stop: their callers come again."""
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+    configure_logging(level="WARNING", json=True)
+    config = uvicorn.Config(
+        build(**given), loop="uvloop", http="httptools", access_log=False, log_config=None, timeout_graceful_shutdown=0
+    )
+    uvicorn.Server(config).run(sockets=[bound])
+
+
+class Process:
+    """A process on a port of its own. ``going`` from the moment it was told to stop, or killed."""
+
+    client: ExecutorClient | GatewayClient
+
+    def __init__(self, log: Path, build: Callable[..., FastAPI], given: dict[str, Any], port: int = 0) -> None:
+        bound = listen("127.0.0.1", port)
+        bound.listen()  # who comes before it serves waits
+        self.port: int = bound.getsockname()[1]
+        self._process = _FORKING.Process(target=_serve, args=(bound, log, build, given), daemon=True)
+        self._process.start()
+        bound.close()
+        self.going = False
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def ready(self) -> None:
+        """Wait until it serves."""
+        while True:
+            try:
+                return await self.client.ready()
+            except ServiceError:
+                assert self._process.is_alive(), "the service did not start"
+                await asyncio.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def fell(self) -> bool:
+        """Whether it has ended by itself."""
+        return not self.going and not self._process.is_alive()
+
+    def kill(self) -> None:
+        """End it between two instructions."""
+        self.going = True
+        self._process.kill()
+        self._process.join()
+
+    def stop(self) -> None:
+        """Ask it to end; what is under way is waited for a little."""
+        self.going = True
+        self._process.terminate()
+
+    async def stall(self, seconds: float) -> None:
+        """Let it stand still, as in a machine out of memory or a paused container."""
+        os.kill(self.pid, signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        os.kill(self.pid, signal.SIGCONT)
+        await self.ready()
+
+    async def gone(self) -> int | None:
+        """Close its client and see to its end; the exit code, None where a stop had not ended it."""
+        await self.client.aclose()
+        if not self.going:
+            self.kill()
+        await asyncio.to_thread(self._process.join, 10)
+        code = self._process.exitcode
+        if code is None:
+            self.kill()
+        return code
+
+
+def _executor(**settings: Any) -> FastAPI:
+    return create_app(ExecutorSettings(**settings))
+
+
+class Executor(Process):
+    """An executor."""
+
+    client: ExecutorClient
+
+    def __init__(self, log: Path, settings: dict[str, Any], port: int = 0) -> None:
+        super().__init__(log, _executor, settings, port)
+        self.client = ExecutorClient(open_http(self.url))

@@ -1,0 +1,92 @@
+"""Somebody else's service. It treats each request as it was told to beforehand, and counts effects."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from tests.stateful.plans import Fate, Kind, answer_to
+
+Spot = tuple[str, str]
+"""A call: the step that makes it (see :func:`~tests.stateful.plans.site`), and the item or nothing."""
+
+
+@dataclass
+class Upstream:
+    """The service.
+
+    Attributes:
+        fates: what becomes of the next requests of a step.
+        seen: how each request of a call was treated.
+        effects: what each call has changed, by its Idempotency-Key, or by its content where it is a PUT.
+        answered: the calls that have an answer, or had one while it was on its way.
+    """
+
+    origin: str = ""
+    fates: dict[str, list[Fate]] = field(default_factory=dict)
+    seen: dict[Spot, list[Fate]] = field(default_factory=lambda: defaultdict(list))
+    effects: dict[Spot, list[str]] = field(default_factory=lambda: defaultdict(list))
+    answered: set[Spot] = field(default_factory=set)
+    _released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def release(self) -> None:
+        """Answer what is held."""
+        self._released.set()
+        self._released = asyncio.Event()
+
+    def heal(self) -> None:
+        """From now on answer everything."""
+        self.fates.clear()
+        self.release()
+
+    def sites(self) -> set[str]:
+        """The steps of which a request has arrived."""
+        return {at for at, _ in self.seen}
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        kind, spot = Kind(request.path[1:]), (request.query["site"], request.query.get("item", ""))
+        body = await request.read()
+        inputs = json.loads(body)["inputs"] if body else request.query.getall("inputs", [])
+        left = self.fates.get(spot[0])
+        fate = left.pop(0) if left else Fate.ANSWER
+        self.seen[spot].append(fate)
+        if fate is Fate.FAIL:
+            return web.json_response({"error": "broken"}, status=500)
+        if fate is Fate.BUSY:
+            return web.json_response({"error": "busy"}, status=503, headers={"Retry-After": "0"})
+        if fate is not Fate.DROP:
+            self._change(kind, spot, request.headers.get("Idempotency-Key", ""), body.decode())
+        if fate in (Fate.DROP, Fate.LOSE) and request.transport is not None:
+            request.transport.abort()
+        if fate is Fate.HOLD:
+            await self._released.wait()
+        if fate in (Fate.ANSWER, Fate.HOLD):
+            self.answered.add(spot)
+        return web.json_response(answer_to(*spot, inputs))
+
+    def _change(self, kind: Kind, spot: Spot, key: str, body: str) -> None:
+        """A POST always changes something, one with a key once for each key, a PUT where it says something new."""
+        effects, mark = self.effects[spot], {Kind.KEYED: key, Kind.PUT: body}.get(kind, "")
+        if kind is Kind.POST or (kind is not Kind.READ and mark not in effects):
+            effects.append(mark)
+
+
+@asynccontextmanager
+async def serve_upstream() -> AsyncIterator[Upstream]:
+    """An upstream on a free port of the loopback interface. What was asked for is done even if the caller vanishes."""
+    upstream = Upstream()
+    server = web.Server(upstream._handle, access_log=None, handler_cancellation=False)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    upstream.origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield upstream
+    finally:
+        upstream.heal()
+        await runner.cleanup()
