@@ -3,6 +3,7 @@
 import argparse
 import random
 import secrets
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.chaos.setups import SETUPS, Setup, open_campaign
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _SHOWN = 20
+_LOG_WIDTH = 180
 
 
 async def make(setups: Sequence[Setup], seconds: float, seed: int, log: Log, console: Console) -> bool:
@@ -66,9 +68,9 @@ def main() -> int:
     if not setups:
         parser.error(f"there are only: {'; '.join(setup.name for setup in SETUPS)}")
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
-    log = Log()
+    log, console = Log(), Console(width=None if sys.stdout.isatty() else _LOG_WIDTH)
     try:
-        return int(not uvloop.run(make(setups, options.seconds, seed, log, Console())))
+        return int(not uvloop.run(make(setups, options.seconds, seed, log, console)))
     finally:
         if options.log:
             options.log.write_text("\n".join(log.lines))
