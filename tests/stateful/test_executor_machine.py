@@ -1,6 +1,7 @@
 """Runs through crashes, stalls, stops, lost answers, cancellations and settlements, in any order."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from hypothesis import strategies as st
@@ -66,36 +67,37 @@ class Executors(Machine):
 
     @initialize(target=runs, tasks=task_lists())
     def start_the_first_run(self, tasks: tuple[Task, ...]) -> Tracked:
-        return self.begin(tasks, 0)
+        return self.begin(tasks, 0, patience_s=None)
 
-    @rule(target=runs, tasks=task_lists(), which=which)
+    @rule(target=runs, tasks=task_lists(), which=which, patience_s=st.sampled_from([None, 0.003]))
     @precondition(lambda self: self.executors and len(self.tracked) < _MOST_RUNS)
-    def start_a_run(self, tasks: tuple[Task, ...], which: int) -> Tracked:
-        return self.begin(tasks, which)
+    def start_a_run(self, tasks: tuple[Task, ...], which: int, patience_s: float | None) -> Tracked:
+        return self.begin(tasks, which, patience_s)
 
-    def begin(self, tasks: tuple[Task, ...], which: int) -> Tracked:
+    def begin(self, tasks: tuple[Task, ...], which: int, patience_s: float | None) -> Tracked:
         run = Tracked(self.case(tasks))
         self.upstream.fates |= {run.spot(task.id)[0]: list(task.fates) for task in tasks}
         self.tracked.append(run)
-        self.follow(run, which)
+        self.turn(self.ask(run, which, patience_s))
         return run
 
     def case(self, tasks: tuple[Task, ...]) -> Case:
         return Case(f"run-{next(self.house.numbers)}", tasks, self.upstream.origin)
 
+    async def ask(self, run: Tracked, which: int, patience_s: float | None) -> None:
+        """Ask for it, and wait for the first word. If another executor has it, that may be the last one, too."""
+        run.hang_up()
+        heard = asyncio.Event()
+        run.following = asyncio.create_task(self.hear(run, self.at(which), heard))
+        run.following.add_done_callback(lambda _: heard.set())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await heard.wait()
+
     @rule(run=runs, which=which)
     @precondition(lambda self: self.executors)
     def follow(self, run: Tracked, which: int) -> None:
-        """Ask for it, for the first time or once more, and stay on the line from the first word."""
-
-        async def ask() -> None:
-            run.hang_up()
-            heard = asyncio.Event()
-            run.following = asyncio.create_task(self.hear(run, self.at(which), heard))
-            run.following.add_done_callback(lambda _: heard.set())
-            await heard.wait()
-
-        self.turn(ask())
+        self.turn(self.ask(run, which, 0.05))
 
     async def hear(self, run: Tracked, executor: Executor, heard: asyncio.Event) -> None:
         try:
