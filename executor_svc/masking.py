@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote_plus
 
 from pydantic import JsonValue
 
@@ -75,10 +75,12 @@ class _Forms:
     def __init__(self, texts: Iterable[str]) -> None:
         self.all = frozenset(texts)
         self._shortest = min(map(len, self.all), default=0)
-        # The longest first, grouped by first character: as a flat list it would be far slower.
-        ordered = sorted(self.all, key=lambda text: (text[0], -len(text)))
-        groups = ((first, [re.escape(text[1:]) for text in same]) for first, same in groupby(ordered, lambda t: t[0]))
-        self._pattern = re.compile("|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in groups))
+        # The longest first, grouped by how they begin: as a flat list it would be far slower.
+        ordered = sorted(self.all, key=lambda text: (_beginning(text), -len(text)))
+        groups = (
+            (start, [_pattern(text[len(start) :]) for text in same]) for start, same in groupby(ordered, _beginning)
+        )
+        self._pattern = re.compile("|".join(f"{_pattern(start)}(?:{'|'.join(rest)})" for start, rest in groups))
 
     def masked(self, text: str) -> str:
         if not self.all or len(text) < self._shortest:
@@ -88,11 +90,23 @@ class _Forms:
 
 def forms(secret: str) -> set[str]:
     """A secret as it may turn up: as it is, in URLs, JSON, HTML, base64 and hexadecimal digits."""
-    once = {secret, *_in_urls(secret), *_in_json(secret), *_in_html(secret)}
-    # A URL in a URL, a JSON text in a JSON text: as gateways and debugging pages show what they were sent.
-    twice = {form for inner in (*_in_urls(secret), *_in_json(secret)) for form in (*_in_urls(inner), *_in_json(inner))}
-    digits = secret.encode().hex()
-    return once | twice | set(_in_base64(secret.encode())) | {digits, digits.upper()}
+    pointer = secret.replace("~", "~0").replace("/", "~1")  # RFC 6901: the path of a violation
+    as_text = {secret, pointer, unquote_plus(secret), *_in_html(secret)}
+    escaped = {secret, *_in_urls(secret), *_in_json(secret)}
+    twice = {form for inner in _in_json(secret) for form in _in_urls(inner)}
+    as_digits = {form for inner in escaped for form in _in_digits(inner.encode())}
+    return {form for form in as_text | escaped | twice | as_digits if len(form) >= MIN_SECRET_CHARS}
+
+
+def _beginning(form: str) -> str:
+    """Its first character, or all backslashes it begins with."""
+    return form[: len(form) - len(form.lstrip("\\"))] or form[0]
+
+
+def _pattern(form: str) -> str:
+    """The form, escaped again and again: a URL in a URL, a JSON text in a JSON text, as debugging pages show them."""
+    backslashes = r"(?<!\\)\\++"  # looked at once for each run of them, however long
+    return re.sub(r"(?:\\\\)+", lambda _: backslashes, re.escape(form)).replace("%", "%(?:25){0,4}")
 
 
 def _in_urls(text: str) -> list[str]:
@@ -118,9 +132,9 @@ def _in_html(text: str) -> list[str]:
     return [escaped, escaped.replace("&#x27;", "&apos;"), decimal, html.escape(text, quote=False)]
 
 
-def _in_base64(content: bytes) -> list[str]:
-    """In base64 of any text that holds it: the digits that no neighbour has a part in, at each of three offsets."""
-    found: list[str] = []
+def _in_digits(content: bytes) -> list[str]:
+    """In hexadecimal digits, and in base64 of any text that holds it: the digits that no neighbour has a part in."""
+    found = [content.hex(), content.hex().upper()]
     for offset, mixed in ((0, 0), (1, 2), (2, 3)):
         digits = base64.b64encode(b"\0" * offset + content).decode()[mixed : (offset + len(content)) * 8 // 6]
         found += [digits, digits.replace("+", "-").replace("/", "_")]

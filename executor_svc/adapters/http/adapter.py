@@ -29,6 +29,7 @@ from services.contracts.run import Failed, RequestRecord, Succeeded
 
 _MAX_PROFILES: Final = 512
 _MAX_VIOLATION: Final = 200
+_MAX_MESSAGE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ class HttpAdapter:
                 return reply
             if not 200 <= reply.status < 300:
                 return self._refused(reply)
-            value = decode(api, reply.status, reply.content_type, reply.body)
+            # Masked before it is read: reading changes the case of a media type, and takes it apart.
+            value = decode(api, reply.status, self._masker.text(reply.content_type), reply.body)
         except CredentialUnavailable as error:
             return Failed(reason="credential", message=str(error))
         except BadResponse as error:
@@ -148,10 +150,10 @@ class HttpAdapter:
 
     def _settled(self, failed: Failed, sending: Sending) -> CallOutcome:
         outcome = sending.settle(failed)
-        return outcome.model_copy(update={"message": self._masker.text(outcome.message)})
+        return outcome.model_copy(update={"message": self._masker.text(outcome.message)[:_MAX_MESSAGE]})
 
     def _refused(self, reply: Reply) -> Failed:
-        detail = decode_error(reply.content_type, reply.body, truncated=reply.truncated)
+        detail = decode_error(self._masker.text(reply.content_type), reply.body, truncated=reply.truncated)
         if reply.truncated and isinstance(detail, str):
             detail = self._masker.cut_text(detail.removesuffix(CUT)) + CUT
         else:

@@ -26,7 +26,7 @@ class Decoder:
     def __init__(self, coding: str) -> None:
         self._name = coding.strip().lower()
         if self._name not in _FORMATS:
-            raise Undecodable(f"the answer is encoded as {coding[:40]!r}, which was not asked for")
+            raise Undecodable(f"the answer's encoding was not asked for: {coding}")
         format_ = _FORMATS[self._name]
         self._stream = None if format_ is None else zlib.decompressobj(format_)
         self._members, self._begun = 1, False

@@ -18,7 +18,6 @@ from executor_svc.settings import ExecutorSettings
 
 USER_AGENT: Final = "nestor"
 _STREAMED_FROM: Final = 1024 * 1024
-_MAX_MEDIA_TYPE_CHARS: Final = 255
 _CODING_OVERHEAD: Final = 64 * 1024
 
 
@@ -55,8 +54,7 @@ class Reply:
     @property
     def content_type(self) -> str:
         """The Content-Type header, or nothing. Bytes that are no UTF-8 are replaced: they could not travel on."""
-        given = self.headers.get("Content-Type", "")[:_MAX_MEDIA_TYPE_CHARS]
-        return given.encode("utf-8", "replace").decode("utf-8")
+        return _text(self.headers.get("Content-Type", ""))
 
 
 @dataclass(slots=True)
@@ -147,12 +145,12 @@ class Transport:
         Raises:
             Undecodable: see :class:`Decoder`; or the answer is too large.
         """
-        decoder, received, received_limit = None, 0, self._max_bytes + _CODING_OVERHEAD
+        decoder, received = None, 0
         async for chunk in response.content.iter_any():
-            decoder = decoder or Decoder(", ".join(response.headers.getall("Content-Encoding", ())))
+            decoder = decoder or Decoder(_text(", ".join(response.headers.getall("Content-Encoding", ()))))
             received += len(chunk)
-            if received > received_limit:
-                raise Undecodable(f"the answer takes more than {received_limit} bytes")
+            if received > self._max_bytes + _CODING_OVERHEAD:
+                raise Undecodable(f"the answer is larger than {self._max_bytes} bytes")
             for piece in decoder.feed(chunk):
                 _add(piece, content, limit)
         if decoder is not None:
@@ -163,6 +161,10 @@ def _add(piece: bytes, content: bytearray, limit: int) -> None:
     content += piece
     if len(content) > limit:
         raise Undecodable(f"the answer is larger than {limit} bytes")
+
+
+def _text(header: str) -> str:
+    return header.encode("utf-8", "replace").decode("utf-8")
 
 
 def _failure(error: aiohttp.ClientError | OSError, exchange: _Exchange) -> SendFailed:
