@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
+from services.contracts.planning import DiagnosticCode
 from services.contracts.run import (
     DoubtfulCall,
     Failed,
@@ -166,7 +167,8 @@ def draw_conclusion(console: Console, run: Run) -> None:
             console.print(plain(shown, "dim"), soft_wrap=True)
     for question in run.questions:
         console.print(plain(f"? {question.text}", "yellow"))
-    for diagnostic in run.diagnostics:
+    asked = run.approval is not None or bool(run.previews)  # the requests themselves say it better
+    for diagnostic in (d for d in run.diagnostics if not (asked and d.code is DiagnosticCode.APPROVAL_REQUIRED)):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
     if run.reason:

@@ -113,3 +113,36 @@ def test_bad_arguments_are_usage_errors(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("command", [(), ("solve",), ("apis",), ("apis", "import"), ("demos",), ("runs",), ("serve",)])
 def test_help_teaches(command: tuple[str, ...]) -> None:
     assert "Usage" in run(*command, "--help")
+
+
+def test_tenants_rules_and_approvals_as_the_page_on_them_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of docs/approvals.md; the sandbox is taught although the gateway wants a token."""
+    principals = [
+        {"name": "desk", "tenant": "office", "token": "desk-token"},
+        {"name": "kiosk", "tenant": "guests", "token": "kiosk-token"},
+    ]
+    rules = [
+        {"decision": "deny", "tenant": "guests", "method": "[!GHO]*"},
+        {"decision": "ask", "api": "sandbox.*Contact*"},
+        {"decision": "allow", "api": "sandbox.createReminder"},
+    ]
+    monkeypatch.setenv("NESTOR_GATEWAY_PRINCIPALS", json.dumps(principals))
+    monkeypatch.setenv("NESTOR_GATEWAY_POLICY_RULES", json.dumps(rules))
+    remind = 'Remind me to "water the plants" at 2027-03-01T09:00:00Z'
+    with world(tmp_path) as found:
+        monkeypatch.setenv("NESTOR_URL", found.gateway_url)
+        assert "Not authorised" in run("runs", "list", exit_code=1)
+        monkeypatch.setenv("NESTOR_TOKEN", "desk-token")
+        run("solve", remind)
+        order = "Order one KIT-4003 for cus_6, bill it in GBP, and afterwards cancel that order"
+        waiting = json.loads(run("solve", "--json", order, exit_code=1))
+        urls = [preview["request"]["url"] for preview in waiting["previews"]]
+        assert urls == [found.sandbox_url + "/orders", found.sandbox_url + "/orders/{var1.id}/cancel"]
+        done = json.loads(run("runs", "approve", "--json", "--on-behalf-of", "Ada Lovelace", waiting["id"]))
+        assert done["status"] == "succeeded"
+        assert (done["approval"]["approver"], done["approval"]["on_behalf_of"]) == ("desk", "Ada Lovelace")
+        assert "GET " + found.sandbox_url + "/contacts" in run("solve", 'Find the contact named "Grace".', exit_code=1)
+        monkeypatch.setenv("NESTOR_TOKEN", "kiosk-token")
+        run("runs", "show", waiting["id"], exit_code=1)
+        assert "the policy does not allow calls of sandbox.createReminder" in run("solve", remind, exit_code=1)
+        run("solve", "Convert 26.2 miles to kilometers.")
