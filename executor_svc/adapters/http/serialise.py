@@ -1,7 +1,8 @@
 """Parameter values as text: the styles of OpenAPI 3.1 (section 4.8.12), which are RFC 6570's and four more.
 
 Everything is percent-encoded in full (RFC 6570, simple expansion: only unreserved characters stay as they are), so no
-value can change the shape of a URL.
+value can change the shape of a URL. `allowReserved` is not heeded: an encoded reserved character means the same data
+(RFC 3986, section 2.4), and one that is left as it is may end the value.
 """
 
 from collections.abc import Iterable
