@@ -1,6 +1,7 @@
 """What must hold of a run, whatever happened to those who ran it."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from services.contracts.run import (
     ExecutionFinished,
     Failed,
     InDoubt,
+    ResolveRequest,
     Skipped,
     StepOutcome,
     StepRecord,
@@ -78,7 +80,16 @@ class Tracked:
         return [(site(self.id, step), element) for element in self.case.calls[step] or {}]
 
 
-def check_effects(runs: list[Tracked], refused: set[str], upstream: Upstream) -> None:
+def truth(run: Tracked, doubt: DoubtfulCall, upstream: Upstream, other_word: bool) -> ResolveRequest:
+    """What a person would find out by looking at the upstream; what never arrived is made now or never."""
+    spot = run.spot(doubt.step, doubt.item)
+    if upstream.effects.get(spot):
+        value = (run.case.calls[doubt.step] or {})[spot[1]]
+        return ResolveRequest(outcome="succeeded", value=value, item=doubt.item)
+    return ResolveRequest(outcome="failed" if other_word else "retry", item=doubt.item)
+
+
+def check_effects(runs: Sequence[Tracked], refused: set[str], upstream: Upstream) -> None:
     """What must hold at any moment: one effect at most, none without approval, none after a cancellation."""
     doubled = {spot: marks for spot, marks in upstream.effects.items() if len(marks) > 1}
     assert not doubled, f"more than one effect: {doubled}"
@@ -91,16 +102,17 @@ def check_effects(runs: list[Tracked], refused: set[str], upstream: Upstream) ->
         assert not run.complaints, f"{run.id}: {run.complaints}"
 
 
-def check_ending(run: Tracked, upstream: Upstream, *, changed_hands: bool) -> None:
+def check_ending(
+    run: Tracked, status: str, ended: tuple[StepRecord, ...], upstream: Upstream, *, changed_hands: bool
+) -> None:
     """What must hold of a run that has ended, or waits for its doubts to be settled."""
-    assert run.ending is not None
-    records = {record.step: record for record in run.ending.records}
+    records = {record.step: record for record in ended}
     assert list(records) == [task.id for task in run.case.tasks]
     for record in records.values():
         _check_outcome(run, record, records)
         for spot, outcome in _calls(run, record):
             _check_call(run, spot, outcome, upstream, changed_hands)
-    assert run.ending.status == _status(run.ending.records), run.ending
+    assert status == _status(ended), (status, ended)
 
 
 def _status(records: tuple[StepRecord, ...]) -> str:

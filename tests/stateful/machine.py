@@ -103,14 +103,14 @@ class Machine(RuleBasedStateMachine):
         return codes
 
 
-def explore(machine: type[Machine], house: House) -> None:
-    """Try examples: the same few in every run, or as many others as the environment asks for.
+def explore(machine: type[Machine], house: House, examples: int) -> None:
+    """Try so many examples, the same ones in every run; or as many others as the environment asks for.
 
     Those are shrunk where they fail, which takes minutes.
     """
     calm = _MANY not in os.environ
     chosen = settings(
-        max_examples=10 if calm else int(os.environ[_MANY]),
+        max_examples=examples if calm else int(os.environ[_MANY]),
         stateful_step_count=25,
         derandomize=calm,
         deadline=None,

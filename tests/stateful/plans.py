@@ -161,7 +161,7 @@ class Case:
     @cached_property
     def plan(self) -> CompiledPlan:
         """The plan; its calls that may change something have to be approved."""
-        apis = {kind: _api(self.origin, kind) for kind in Kind}
+        apis = apis_of(self.origin)
         steps = [self._step(task, apis[task.kind]) for task in self.tasks]
         mutating = tuple(task.id for task in self.tasks if task.kind is not Kind.READ)
         last = self.tasks[-1].id
@@ -186,6 +186,11 @@ class Case:
 
 def _only_or_last(calls: dict[str, dict[str, Answer] | None], name: str) -> Answer:
     return list((calls[name] or {}).values())[-1]
+
+
+def apis_of(origin: str) -> dict[Kind, Api]:
+    """The operations of the upstream."""
+    return {kind: _api(origin, kind) for kind in Kind}
 
 
 def _api(origin: str, kind: Kind) -> Api:

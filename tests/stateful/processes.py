@@ -6,19 +6,28 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from pydantic import TypeAdapter
 
+import executor_svc.main
+import gateway.main
 from deploy.sockets import listen
-from executor_svc.main import create_app
 from executor_svc.settings import ExecutorSettings
+from gateway.peers import Peers
+from gateway.settings import GatewaySettings
 from services.clients import ExecutorClient, GatewayClient, open_http
+from services.contracts.plan import Plan
 from services.errors import ServiceError
 from services.telemetry import configure_logging
+from services.testing import FakeDemos, FakePlanner, FakeRetriever
+from tests.stateful.plans import Case, Task, apis_of
 
+_WORDS: TypeAdapter[tuple[str, tuple[Task, ...]]] = TypeAdapter(tuple[str, tuple[Task, ...]])
 _FORKING = multiprocessing.get_context("forkserver")
 # All that a process would import, and pytest, since a child imports its parent's main module.
 _FORKING.set_forkserver_preload([__name__, "pytest", "aiosqlite", "asyncpg", "uvicorn.protocols.http.httptools_impl"])
@@ -104,7 +113,7 @@ class Process:
 
 
 def _executor(**settings: Any) -> FastAPI:
-    return create_app(ExecutorSettings(**settings))
+    return executor_svc.main.create_app(ExecutorSettings(**settings))
 
 
 class Executor(Process):
@@ -115,3 +124,41 @@ class Executor(Process):
     def __init__(self, log: Path, settings: dict[str, Any], port: int = 0) -> None:
         super().__init__(log, _executor, settings, port)
         self.client = ExecutorClient(open_http(self.url))
+
+
+class _Written(dict[str, Plan]):
+    """The plan of a request is written in it; see :func:`in_words`."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__()
+        self._origin = origin
+
+    def get(self, query: str, default: Any = None) -> Any:
+        return Case(*_WORDS.validate_json(query), self._origin).plan.plan
+
+
+def in_words(case: Case) -> str:
+    """The request whose plan is this case's."""
+    return _WORDS.dump_json((case.run_id, tuple(replace(task, fates=()) for task in case.tasks))).decode()
+
+
+def _gateway(origin: str, executor: str, **settings: Any) -> FastAPI:
+    planner = FakePlanner()
+    planner.plans = _Written(origin)
+    peers = Peers(
+        retriever=FakeRetriever(*apis_of(origin).values()),
+        demos=FakeDemos(),
+        planner=planner,
+        executor=ExecutorClient(open_http(executor)),
+    )
+    return gateway.main.create_app(GatewaySettings(**settings), peers=peers)
+
+
+class Gateway(Process):
+    """A gateway before a real executor; who finds APIs and plans is scripted."""
+
+    client: GatewayClient
+
+    def __init__(self, log: Path, settings: dict[str, Any], *, origin: str, executor: str) -> None:
+        super().__init__(log, _gateway, {"origin": origin, "executor": executor, **settings})
+        self.client = GatewayClient(open_http(self.url))

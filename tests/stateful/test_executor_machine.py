@@ -9,9 +9,9 @@ from hypothesis.stateful import Bundle, initialize, invariant, precondition, rul
 
 from executor_svc.models import Execution
 from executor_svc.storage import LedgerStore
-from services.contracts.run import DoubtfulCall, ExecuteRequest, ExecutionFinished, ResolveRequest, doubts_of
+from services.contracts.run import ExecuteRequest, ExecutionFinished, doubts_of
 from services.errors import Conflict, ServiceError
-from tests.stateful.judge import Tracked, check_effects, check_ending
+from tests.stateful.judge import Tracked, check_effects, check_ending, truth
 from tests.stateful.machine import LEASE_S, House, Machine, explore
 from tests.stateful.plans import Case, Kind, Task, task_lists
 from tests.stateful.processes import Executor
@@ -157,21 +157,13 @@ class Executors(Machine):
         """Say the truth about one of the calls in doubt."""
         if run.open:
             doubt = run.open[number % len(run.open)]
-            said = self.truth(run, doubt, other_word)
+            said = truth(run, doubt, self.upstream, other_word)
             run.settled[run.spot(doubt.step, doubt.item)] = said.outcome
             state = self.turn(self.at(which).client.resolve(run.id, doubt.step, said))
             run.open = state.doubts
             if state.status == "running":
                 run.ending = None
                 self.follow(run, which)
-
-    def truth(self, run: Tracked, doubt: DoubtfulCall, other_word: bool) -> ResolveRequest:
-        """What a person would find out by looking at the upstream; what never arrived is made now or never."""
-        spot = run.spot(doubt.step, doubt.item)
-        if self.upstream.effects.get(spot):
-            value = (run.case.calls[doubt.step] or {})[spot[1]]
-            return ResolveRequest(outcome="succeeded", value=value, item=doubt.item)
-        return ResolveRequest(outcome="failed" if other_word else "retry", item=doubt.item)
 
     async def stored(self, run: Tracked) -> Execution:
         execution = await self.store.execution(run.id)
@@ -198,7 +190,10 @@ class Executors(Machine):
         while self.unchecked:
             run = self.unchecked.pop()
             execution = self.turn(self.stored(run))
-            check_ending(run, self.upstream, changed_hands=execution.epoch > 1)
+            ending = run.ending
+            assert ending is not None
+            changed_hands = execution.epoch > 1
+            check_ending(run, ending.status, ending.records, self.upstream, changed_hands=changed_hands)
 
     def heal(self) -> None:
         self.upstream.heal()
@@ -227,4 +222,4 @@ class Executors(Machine):
 
 
 def test_executors_keep_their_promises(house: House) -> None:
-    explore(Executors, house)
+    explore(Executors, house, examples=10)
