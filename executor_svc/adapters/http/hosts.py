@@ -172,7 +172,7 @@ class Hosts:
         return self._known.get(origin, lambda: self._make(origin))
 
     def _make(self, origin: URL) -> Host:
-        name, settings = f"{origin.host}:{origin.port}", self._settings
+        name, settings = f"{origin.raw_host}:{origin.port}", self._settings
         breaker = Breaker(settings.circuit_failures, settings.circuit_open_s, self.observe)
-        limits = self._limits.get(name) or self._limits.get(origin.host or "")
+        limits = self._limits.get(name) or self._limits.get(origin.raw_host or "")
         return Host(name, breaker, RetryBudget(asyncio.get_running_loop().time()), limits)

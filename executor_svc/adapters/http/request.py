@@ -154,10 +154,12 @@ def _check_names(api: Api, arguments: Mapping[str, JsonValue]) -> None:
 def _server(server: str) -> tuple[URL, str]:
     try:
         url = URL(server)
-        port = url.port
+        usable = url.scheme in ("http", "https") and url.raw_host and url.port
+        # Requests are made of the origin's text; what it is checked for and where they go must be the same.
+        usable = usable and URL(str(url.origin())) == url.origin()
     except ValueError:
         raise BadRequest("the API's server is not a URL") from None
-    if url.scheme not in ("http", "https") or not url.host or not port:
+    if not usable:
         raise BadRequest("the API's server is not an http or https URL")
     if url.user is not None or url.password is not None or url.query_string or url.fragment:
         raise BadRequest("the API's server must not hold a user, a query or a fragment")
