@@ -143,7 +143,9 @@ class DurableLane:
         if execution.status != "in_doubt":
             raise Conflict(f"Run {run_id} is {execution.status}; only one that is in_doubt has calls to settle.")
         key = call_key(step, request.item)
-        if not await self._store.settle(run_id, key, settled(request)):
+        if not await self._store.settle(execution, key, settled(request)):
+            if (now := await self._stored(run_id)).epoch != execution.epoch:
+                raise Conflict(f"Run {run_id} has gone on meanwhile and is {now.status}; look at its doubts again.")
             calls = await self._store.calls(run_id)
             unknown = key not in calls or calls[key].result is None
             # Without any doubt left it was the last one, and the process that was told died before it could go on.
@@ -172,13 +174,16 @@ class DurableLane:
         return live
 
     def _ended(self, live: Live, task: asyncio.Task[None]) -> None:
-        """A run that ended by a bug is still this process's own, and taken over by it like an orphan."""
+        """A run that ended by an error is still this process's own, and taken over by it like an orphan."""
         self._tasks.discard(task)
         self._metrics.active.dec()
         if self._live.get(live.request.run_id) is live:
             del self._live[live.request.run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("bug", run=live.request.run_id, exc_info=error)
+            if isinstance(error, ServiceError):
+                _log.warning("a run stopped: its database is away", run=live.request.run_id, why=error.detail)
+            else:
+                _log.error("bug", run=live.request.run_id, exc_info=error)
             self._fallen.add(live.request.run_id)
         live.end()
 

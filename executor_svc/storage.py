@@ -191,20 +191,22 @@ class LedgerStore:
             return [(execution, await _take(connection, execution, membership.id)) for execution in found]
 
     async def reopen(self, execution: Execution, owner: str) -> Ticket | None:
-        """Set an execution that ended in doubt running again; None where somebody else did already."""
+        """Set an execution that ended in doubt running again; None where it is not as it was any more."""
         async with write(self._engine) as connection:
-            doubtful = await connection.scalar(
-                sa.select(EXECUTIONS.c.id)
-                .where(EXECUTIONS.c.id == execution.run_id, EXECUTIONS.c.status == "in_doubt")
-                .with_for_update()
-            )
-            return None if doubtful is None else await _take(connection, replace(execution, takeovers=0), owner)
+            if not await _still_in_doubt(connection, execution):
+                return None
+            return await _take(connection, replace(execution, takeovers=0), owner)
 
-    async def settle(self, run_id: str, key: str, result: CallResult | None) -> bool:
-        """Give a call in doubt its outcome; None: it is to be sent again. False where it is not in doubt (any more)."""
-        row = (CALLS.c.run_id == run_id) & (CALLS.c.key == key)
-        doubtful = row & (CALLS.c.state != CallState.DONE.value)
+    async def settle(self, execution: Execution, key: str, result: CallResult | None) -> bool:
+        """Give a call in doubt its outcome; None: it is to be sent again. False where it is not in doubt (any more).
+
+        What was found out holds for this very end of the execution: however late it comes, it must not be applied to a
+        call that was sent since.
+        """
+        doubtful = (CALLS.c.run_id == execution.run_id) & (CALLS.c.key == key) & (CALLS.c.state != CallState.DONE.value)
         async with write(self._engine) as connection:
+            if not await _still_in_doubt(connection, execution):
+                return False
             if result is None:
                 return (await connection.execute(CALLS.delete().where(doubtful))).rowcount == 1
             values = {"state": CallState.DONE.value, "result": _RESULT.dump_json(result).decode()}
@@ -279,6 +281,13 @@ def _standing(connection: sa.Connection, runs: Iterable[str]) -> Standing:
         ended=frozenset(ticket for ticket, row in tickets.items() if row.status != "running"),
         cancelled=frozenset(row.id for row in rows if row.cancel_requested),
     )
+
+
+async def _still_in_doubt(connection: AsyncConnection, execution: Execution) -> bool:
+    """Whether an execution is as it ended, in doubt; if so, nobody can set it running before this transaction ends."""
+    c = EXECUTIONS.c
+    same = (c.id == execution.run_id) & (c.status == "in_doubt") & (c.epoch == execution.epoch)
+    return await connection.scalar(sa.select(c.id).where(same).with_for_update()) is not None
 
 
 async def _take(connection: AsyncConnection, execution: Execution, owner: str) -> Ticket:

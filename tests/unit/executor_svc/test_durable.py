@@ -259,11 +259,35 @@ async def test_a_settlement_that_a_crash_cut_short_is_repeated(
     executor = await house.executor()
     assert (await finish(executor, plan)).status == "in_doubt"
     store = LedgerStore(house.engine)
-    assert await store.settle("run-1", "a", settled(said))
+    execution = await store.execution("run-1")
+    assert execution is not None
+    assert await store.settle(execution, "a", settled(said))
     store.close()
     assert (await executor.resolve("run-1", "a", said)).status == "running"
     assert (await finish(executor, plan)).status == "succeeded"
     assert upstream.count("/book") == (said.outcome == "retry")
+
+
+async def test_a_settlement_that_comes_too_late_is_not_applied_to_a_later_doubt(
+    house: House, upstream: Upstream
+) -> None:
+    """The process that was told stands still; meanwhile the run goes on, and the call is in doubt once more."""
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    store = LedgerStore(house.engine)
+    former = await store.execution("run-1")
+    assert former is not None
+    upstream.replies("/book", web.Response(status=504))
+    await executor.resolve("run-1", "a", ResolveRequest(outcome="retry"))
+    assert (await finish(executor, plan)).status == "in_doubt"
+    assert not await store.settle(former, "a", None)
+    assert await store.reopen(former, "somebody") is None
+    store.close()
+    assert upstream.count("/book") == 1
+    state = await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "b1"}))
+    assert state.status == "running"
 
 
 async def test_items_of_a_foreach_are_settled_one_by_one(house: House, upstream: Upstream) -> None:
