@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.compose.crash import check_crash, check_replicas
 from tests.compose.stack import (
     COMPOSE_FILE,
     ROOT,
@@ -218,6 +219,10 @@ def road(stack: Stack) -> None:
         check_recovery(stack)
     with step("kill redis: slower at most"):
         check_no_cache(stack)
+    with step("kill executor_svc in the middle of two runs, start it again: nothing twice, nothing lost"):
+        check_crash(stack)
+    with step("two executors: one takes over from the other"):
+        check_replicas(stack)
     expect((stack.container("gateway"), _started(stack)) == gateway, "the gateway must not have restarted", gateway)
     with step("restart the gateway: runs are kept"):
         check_kept(stack, first)

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,24 @@ class Stack:
             connection.close()
         kind = (response.getheader("content-type") or "").partition(";")[0]
         return Answer(response.status, kind, json.loads(text) if kind.endswith(("/json", "+json")) else text)
+
+    def events(self, path: str, after: int = 0) -> Generator[tuple[int, Any], None, None]:
+        """Server-sent events with a higher number than this, each with its number, until the stream ends."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("GET", path, headers={"last-event-id": str(after)})
+            response = connection.getresponse()
+            expect(response.status == 200, f"{path} must be a stream", response.status)
+            fields: dict[str, str] = {}
+            for line in response:
+                name, _, value = line.decode("utf-8").rstrip("\r\n").partition(": ")
+                if name:
+                    fields[name] = value
+                elif "data" in fields:
+                    yield int(fields["id"]), json.loads(fields["data"])
+                    fields = {}
+        finally:
+            connection.close()
 
     def ready(self) -> bool:
         """Whether the gateway and everything it needs can work."""

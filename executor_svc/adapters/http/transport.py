@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Final, Literal
 
 import aiohttp
+from aiohttp.client_reqrep import ConnectionKey
+from aiohttp.connector import Connection
 from multidict import CIMultiDictProxy
 from yarl import URL
 
@@ -214,7 +216,7 @@ async def open_transport(settings: ExecutorSettings) -> AsyncIterator[Transport]
 
 
 def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(
+    connector = _Connector(
         resolver=guard,
         socket_factory=guard.open_socket,
         limit=settings.max_connections,
@@ -232,6 +234,17 @@ def _session(settings: ExecutorSettings, guard: AddressGuard, *, fresh: bool) ->
         trust_env=False,
         auto_decompress=False,
     )
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Leaves a kept connection on which something came unasked: the next call would take it for its answer."""
+
+    async def _get(self, key: ConnectionKey, traces: list[aiohttp.tracing.Trace]) -> Connection | None:
+        while (connection := await super()._get(key, traces)) is not None:
+            if connection.protocol is not None and not connection.protocol.should_close:
+                return connection
+            connection.close()
+        return None
 
 
 class _NoCookies(aiohttp.DummyCookieJar):
