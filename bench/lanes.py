@@ -76,7 +76,7 @@ class Lane(Runner):
 @lru_cache(maxsize=64)
 def prepared(workload: Workload) -> CompiledPlan:
     """The graph as a proved plan: planning is not what is measured."""
-    apis = {mutating: call_api(workload.origin, mutating=mutating) for mutating in (False, True)}
+    apis = {mutating: call_api(workload.origin, mutating=mutating, keyed=workload.keyed) for mutating in (False, True)}
     steps = tuple(_step(node, apis[node.mutating], workload.salt) for node in workload.nodes)
     needed = {need for node in workload.nodes for need in node.needs}
     answer = tuple(
@@ -90,7 +90,7 @@ def prepared(workload: Workload) -> CompiledPlan:
     return proved.compiled
 
 
-def call_api(origin: str, *, mutating: bool) -> Api:
+def call_api(origin: str, *, mutating: bool, keyed: bool = False) -> Api:
     """The upstream's operation: a GET with its inputs in the query, or a POST with a JSON body."""
     where = Location.BODY if mutating else Location.QUERY
     api = Api(
@@ -109,6 +109,7 @@ def call_api(origin: str, *, mutating: bool) -> Api:
         ),
         body=RequestBody() if mutating else None,
         response=ApiResponse(json_schema=_ANSWER),
+        idempotency_header="Idempotency-Key" if keyed and mutating else None,
     )
     return api.model_copy(update={"content_hash": content_hash(api.model_dump(mode="json", exclude={"content_hash"}))})
 

@@ -29,12 +29,14 @@ class Node:
 class Workload:
     """A graph, and where its calls go. Nodes stand after those they need.
 
-    ``salt`` travels in every URL: no two runs send the same ones, which clients would remember.
+    ``salt`` travels in every URL: no two runs send the same ones, which clients would remember. ``keyed``: the upstream
+    knows a POST that comes again by its `Idempotency-Key`.
     """
 
     origin: str
     nodes: tuple[Node, ...]
     salt: int
+    keyed: bool = False
 
     def critical_path_s(self) -> float:
         """Seconds of the longest chain of delays: no runner can be faster."""
@@ -62,7 +64,7 @@ def layered(origin: str, *, delay: str, mutating: str, seed: int, width: int = W
     Args:
         origin: where the upstream is.
         delay: one of :data:`DELAYS`.
-        mutating: which calls are POSTs: ``none``, ``one`` (in the middle) or ``all``.
+        mutating: which calls are POSTs: ``none``, ``one`` (in the middle), ``all``, or all of them ``keyed``.
         seed: of the jitter, and the salt; another for every run.
         width: how many calls a layer has.
         depth: how many layers there are.
@@ -73,9 +75,9 @@ def layered(origin: str, *, delay: str, mutating: str, seed: int, width: int = W
         layer, place = divmod(number, width)
         above = [f"s{layer - 1}_{other}" for other in edges.sample(range(width), 2)] if layer else []
         held = {"none": 0.0, "even": EVEN_MS, "jitter": jitter.uniform(*JITTER_MS)}[delay]
-        changes = mutating == "all" or (mutating == "one" and number == width * depth // 2)
+        changes = mutating in ("all", "keyed") or (mutating == "one" and number == width * depth // 2)
         nodes.append(Node(f"s{layer}_{place}", tuple(above), held, changes))
-    return Workload(origin, tuple(nodes), seed)
+    return Workload(origin, tuple(nodes), seed, keyed=mutating == "keyed")
 
 
 def chain(origin: str, *, length: int, mutating: bool, seed: int, delay_ms: float = 0.0) -> Workload:

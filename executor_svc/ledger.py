@@ -213,7 +213,9 @@ class LedgerAdapter:
             if known is not None:
                 result = parked(self._adapter, call, f"a former process may have sent it; now {message}")
             return self._written(key, result, sent=True)
-        return self._written(key, await self._adapter.call(replace(call, resent=known is not None)), sent=True)
+        if known is not None:
+            call = replace(call, resent=True)
+        return self._written(key, await self._adapter.call(call), sent=True)
 
     def _written(self, key: str, result: CallResult, *, sent: bool) -> CallResult:
         state = CallState.IN_DOUBT if isinstance(result.outcome, InDoubt) else CallState.DONE

@@ -66,6 +66,14 @@ VALUES = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("content", sa.Text, nullable=False),
 )
+_STANDING = (
+    sa.select(
+        EXECUTIONS.c.id, EXECUTIONS.c.owner, EXECUTIONS.c.epoch, EXECUTIONS.c.status, EXECUTIONS.c.cancel_requested
+    )
+    .where(EXECUTIONS.c.id.in_(sa.bindparam("runs", expanding=True)))
+    .order_by(EXECUTIONS.c.id)
+    .with_for_update(read=True)
+)
 _RESULT: TypeAdapter[CallResult] = TypeAdapter(CallResult)
 _REAPER = "executor_svc.reaper"
 
@@ -266,15 +274,7 @@ class _Batch:
 
 def _standing(connection: sa.Connection, runs: Iterable[str]) -> Standing:
     """Where these executions stand; nobody can take them over before the transaction has ended."""
-    columns = (
-        EXECUTIONS.c.id,
-        EXECUTIONS.c.owner,
-        EXECUTIONS.c.epoch,
-        EXECUTIONS.c.status,
-        EXECUTIONS.c.cancel_requested,
-    )
-    statement = sa.select(*columns).where(EXECUTIONS.c.id.in_(sorted(runs))).order_by(EXECUTIONS.c.id)
-    rows = connection.execute(statement.with_for_update(read=True)).all()
+    rows = connection.execute(_STANDING, {"runs": sorted(runs)}).all()
     tickets = {Ticket(row.id, row.owner, row.epoch): row for row in rows}
     return Standing(
         running=frozenset(ticket for ticket, row in tickets.items() if row.status == "running"),

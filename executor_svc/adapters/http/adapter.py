@@ -24,7 +24,6 @@ from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
-from services.contracts.plan import content_hash
 from services.contracts.run import Failed, RequestRecord, Succeeded
 
 _MAX_PROFILES: Final = 512
@@ -69,23 +68,23 @@ class HttpAdapter:
         """
         sending = Sending(call)
         try:
-            request = build_request(call.api, call.arguments, idempotency_key(call.key))
+            request = build_request(call.api, call.arguments, call.key)
         except BadRequest as error:
             return CallResult(self._settled(Failed(reason="bad_request", message=str(error)), sending), None, 0)
         reading = _Reading(sending, self._profile(call.api))
         ended = await self._read(request, reading)
         outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
         attempts = sending.attempts - max(0, reading.requests - 1)
-        record = self._record(request, sending.credentials)
+        record = request.record(sending.credentials, self._masker)
         return CallResult(outcome, record, attempts, reading.pages, reading.more, reading.violations)
 
     def preview(self, call: Call) -> RequestRecord:
         """The request that would be sent, masked, without credentials. Raises Unpreviewable."""
         try:
-            request = build_request(call.api, call.arguments, idempotency_key(call.key))
+            request = build_request(call.api, call.arguments, call.key)
         except BadRequest as error:
             raise Unpreviewable(self._masker.text(str(error))) from None
-        return self._record(request, Credentials())
+        return request.record(Credentials(), self._masker)
 
     async def _read(self, request: HttpRequest, reading: _Reading) -> Succeeded | Failed:
         """Read the answer, or all pages of it."""
@@ -170,21 +169,6 @@ class HttpAdapter:
         except ValueError:
             return ""
         return f" to {host}" if host else ""
-
-    def _record(self, request: HttpRequest, credentials: Credentials) -> RequestRecord:
-        """Masked twice: credentials by where they stand, and any known secret wherever else it stands."""
-        record = request.record(credentials)
-        return RequestRecord.model_construct(
-            method=record.method,
-            url=self._masker.text(record.url),
-            headers={name: self._masker.text(value) for name, value in record.headers.items()},
-            body=self._masker.json(record.body),
-        )
-
-
-def idempotency_key(call_key: str) -> str:
-    """The `Idempotency-Key` of a call: the same for every attempt at it, and equal to no other call's."""
-    return content_hash(call_key)[:32]
 
 
 def _unobserved(_: HostEvent) -> None:

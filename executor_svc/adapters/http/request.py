@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -12,7 +12,9 @@ from yarl import URL
 
 from executor_svc.adapters.http.body import Body, as_document, build_body
 from executor_svc.adapters.http.serialise import Unserialisable, cookie_pairs, header_text, path_text, query_pairs
+from executor_svc.masking import Masker
 from services.contracts.api import Api, Location, Parameter
+from services.contracts.plan import content_hash
 from services.contracts.run import RequestRecord
 
 MAX_URL_CHARS: Final = 64 * 1024
@@ -48,7 +50,7 @@ class Credentials:
         return Credentials(headers, query, cookies)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HttpRequest:
     """A request without its credentials. ``query`` and ``cookies`` are encoded ``name=value`` pairs."""
 
@@ -66,35 +68,48 @@ class HttpRequest:
 
     def url_text(self, credentials: Credentials) -> str:
         """The same as text."""
-        pairs = [*self.query, *(f"{quote(k, safe='')}={quote(v, safe='*')}" for k, v in credentials.query.items())]
-        query = "?" + "&".join(pairs) if pairs else ""
+        if not credentials.query:
+            return self._bare_url
+        pairs = "&".join(f"{quote(k, safe='')}={quote(v, safe='*')}" for k, v in credentials.query.items())
+        return f"{self._bare_url}{'&' if self.query else '?'}{pairs}"
+
+    @cached_property
+    def _bare_url(self) -> str:
+        query = "?" + "&".join(self.query) if self.query else ""
         return f"{str(self.origin).rstrip('/')}{self.path}{query}"
 
     def all_headers(self, credentials: Credentials) -> dict[str, str]:
         """All headers, with cookies and the body's type; a credential replaces an argument of the same name."""
-        replaced = {name.lower() for name in credentials.headers}
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in replaced}
-        headers |= credentials.headers
-        cookies = [*self.cookies, *(f"{name}={value}" for name, value in credentials.cookies.items())]
-        if cookies:
-            headers["Cookie"] = "; ".join(cookies)
+        headers = dict(self.headers)
+        if credentials.headers:
+            replaced = {name.lower() for name in credentials.headers}
+            headers = {name: value for name, value in headers.items() if name.lower() not in replaced}
+            headers |= credentials.headers
+        if self.cookies or credentials.cookies:
+            pairs = (f"{name}={value}" for name, value in credentials.cookies.items())
+            headers["Cookie"] = "; ".join([*self.cookies, *pairs])
         if self.body is not None:
             headers["Content-Type"] = self.body.media_type
         return headers
 
-    def record(self, credentials: Credentials) -> RequestRecord:
-        """The request for people to read, with its credentials masked."""
+    def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:
+        """The request for people to read. Masked twice: credentials by where they stand, any known secret wherever."""
         hidden = credentials.hidden()
         body = self.body.recorded if self.body is not None else None
         if self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:
             body = f"({len(self.body.content)} bytes, not kept)"
         return RequestRecord.model_construct(
-            method=self.method, url=self.url_text(hidden), headers=self.all_headers(hidden), body=body
+            method=self.method,
+            url=masker.text(self.url_text(hidden)),
+            headers={name: masker.text(value) for name, value in self.all_headers(hidden).items()},
+            body=masker.json(body),
         )
 
 
-def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key: str) -> HttpRequest:
+def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -> HttpRequest:
     """Build the request. An argument of null counts as not given, except inside a body.
+
+    ``call_key`` tells the call from every other one; its `Idempotency-Key` is made of it, where the API takes one.
 
     Raises:
         BadRequest: an argument is unknown, missing, or cannot travel where it has to; or the server is no HTTP origin.
@@ -116,7 +131,7 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key:
             else:
                 _add_header(headers, parameter, value)
     if api.idempotency_header:
-        headers[_header_name(api.idempotency_header)] = idempotency_key
+        headers[_header_name(api.idempotency_header)] = idempotency_key(call_key)
     try:
         body = build_body(api, arguments)
     except Unserialisable as error:
@@ -125,6 +140,11 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], idempotency_key:
     if len(request.url_text(Credentials())) > MAX_URL_CHARS:
         raise BadRequest(f"the URL would be longer than {MAX_URL_CHARS} characters")
     return request
+
+
+def idempotency_key(call_key: str) -> str:
+    """The `Idempotency-Key` of a call: the same for every attempt at it, and equal to no other call's."""
+    return content_hash(call_key)[:32]
 
 
 class _Naming:

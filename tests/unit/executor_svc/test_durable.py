@@ -15,7 +15,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from executor_svc.adapters.http.adapter import HttpAdapter, idempotency_key
+from executor_svc.adapters.http.adapter import HttpAdapter
+from executor_svc.adapters.http.request import idempotency_key
 from executor_svc.main import open_executor
 from executor_svc.models import Admission, Call, CallResult, CallState, Outcome, Sending, Ticket
 from executor_svc.service import ExecutorService

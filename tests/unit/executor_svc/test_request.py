@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request
+from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request, idempotency_key
+from executor_svc.masking import Masker
 from services.contracts.api import Api, RequestBody
 from tests.support.executing import api, parameter
 
@@ -16,7 +17,7 @@ NONE = Credentials()
 
 
 def build(built: Api, /, **arguments: Any) -> HttpRequest:
-    return build_request(built, arguments, "the-key")
+    return build_request(built, arguments, "run/step")
 
 
 def url(built: Api, /, **arguments: Any) -> str:
@@ -174,7 +175,7 @@ def test_a_body_with_a_lone_surrogate_is_refused() -> None:
 def test_the_record_masks_credentials_and_leaves_large_bodies_out() -> None:
     credentials = Credentials({"Authorization": "Bearer canary"}, {"key": "canary"}, {"sid": "canary"})
     built = build(post("application/json", "a"), a="x" * 100_000)
-    record = built.record(credentials)
+    record = built.record(credentials, Masker(()))
     assert "canary" not in record.model_dump_json()
     assert record.url == f"{SERVER}/x?key=***"
     assert record.headers["Authorization"] == record.headers["Cookie"].removeprefix("sid=") == "***"
@@ -183,7 +184,6 @@ def test_the_record_masks_credentials_and_leaves_large_bodies_out() -> None:
 
 
 def test_a_key_is_sent_where_the_operation_honours_one() -> None:
-    assert (
-        build(api(SERVER, "/x", method="POST", idempotency_header="Idempotency-Key")).headers["Idempotency-Key"]
-        == "the-key"
-    )
+    assert build(api(SERVER, "/x", method="POST", idempotency_header="Idempotency-Key")).headers[
+        "Idempotency-Key"
+    ] == idempotency_key("run/step")
