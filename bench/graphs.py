@@ -23,7 +23,7 @@ from bench.figures import Figure, Report
 from bench.processes import Worker, postgres, upstream, worker
 from bench.workload import DELAYS, DEPTH, WIDTH, layered
 
-ROUNDS = {"none": 15, "even": 3, "jitter": 5}
+ROUNDS = {"none": 15, "even": 9, "jitter": 7}
 BURST = {"runs": 50, "rounds": 6, "length": 5}
 
 
