@@ -60,7 +60,6 @@ class DurableLane:
         self._live: dict[str, Live] = {}
         self._fallen: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
         self._tasks: set[asyncio.Task[None]] = set()
-        self._keepers: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -69,8 +68,8 @@ class DurableLane:
         Runs under way at the end are left for another process: their calls in flight end and are written down.
         """
         await self._membership.beat()
-        keepers = (self._membership.keep_beating(), self.ledger.write_forever(), self._look_after_orphans())
-        self._keepers = [asyncio.create_task(keeper) for keeper in keepers]
+        work = (self._membership.keep_beating(), self.ledger.write_forever(), self._look_after_orphans())
+        keepers = [asyncio.create_task(keeper) for keeper in work]
         try:
             yield
         finally:
@@ -80,15 +79,7 @@ class DurableLane:
                 async with asyncio.timeout(self._membership.lease_s):
                     await self.ledger.flush()
                     await self._membership.leave()
-            await _cancel(self._keepers)
-
-    async def ready(self) -> None:
-        """Raise ServiceUnavailable where a bug has ended one of the tasks that everything rests on."""
-        for keeper in self._keepers:
-            if keeper.done():
-                error = None if keeper.cancelled() else keeper.exception()
-                _log.error("bug", exc_info=error)
-                raise ServiceUnavailable("The durable lane has stopped working; restart the executor.")
+            await _cancel(keepers)
 
     @property
     def active(self) -> int:
@@ -260,6 +251,8 @@ class DurableLane:
                     forget_at = clock() + _FORGET_EVERY_S
             except ServiceError as error:
                 _log.warning("orphans cannot be looked for", why=error.detail)
+            except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost
+                _log.error("bug", exc_info=error)
             await asyncio.sleep(self._membership.lease_s / 10)
 
     async def _take_over(self) -> None:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from pydantic_core import from_json
-from sqlalchemy.exc import SQLAlchemyError
 
 from executor_svc.models import (
     Admission,
@@ -114,7 +113,7 @@ class Ledger:
                 _log.warning("the ledger cannot be written", why=error.detail, waiting=len(self._queue))
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            except SQLAlchemyError as error:
+            except Exception as error:  # noqa: BLE001 - without a writer all runs would wait for ever
                 _log.error("bug", exc_info=error)
                 _fail(batch, error)
             else:
@@ -164,7 +163,7 @@ def _is_valid(operation: Operation | None, standing: Standing) -> bool:
     return concluded or operation.ticket in standing.running
 
 
-def _fail(batch: list[_Entry], error: SQLAlchemyError) -> None:
+def _fail(batch: list[_Entry], error: Exception) -> None:
     for entry in batch:
         if entry.written is not None and not entry.written.done():
             entry.written.set_exception(error)

@@ -34,7 +34,7 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_executor(settings, app.state.registry) as (service, engine):
             app.state.service = service
-            app.state.readiness = {"database": partial(ping, engine), "durable_lane": service.ready}
+            app.state.readiness = {"database": partial(ping, engine)}
             yield
 
     return create_service(

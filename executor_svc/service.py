@@ -50,10 +50,6 @@ class ExecutorService:
         self._settings, self._metrics = settings, metrics
         self._reading = 0
 
-    async def ready(self) -> None:
-        """Raise ServiceUnavailable where the durable lane does not work."""
-        await self._lane.ready()
-
     def credentials(self) -> Credentials:
         """The names of the secrets that calls can present."""
         return Credentials(secrets=self._secrets.names)

@@ -36,6 +36,8 @@ BUSY_TIMEOUT_MS = 5_000
 PATIENCE_S = 30.0
 """How long a transaction on a server may take."""
 _WAL_ATTEMPTS = 100
+_GIBBERISH = (BufferError, UnicodeDecodeError)
+"""What asyncpg raises, unwrapped, where what comes back is not PostgreSQL's protocol."""
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
 
 
@@ -160,7 +162,7 @@ async def _named(engine: AsyncEngine) -> AsyncIterator[None]:
         if connecting or _is_stopping(error) or error.connection_invalidated or isinstance(error.orig, OSError):
             raise _unavailable(engine) from error
         raise
-    except (OSError, PoolTimeout) as error:  # a TimeoutError is an OSError
+    except (OSError, PoolTimeout, *_GIBBERISH) as error:  # a TimeoutError is an OSError
         raise _unavailable(engine) from error
 
 

@@ -55,12 +55,14 @@ class Membership:
             await connection.execute(self._table.delete().where(forgotten))
 
     async def keep_beating(self) -> None:
-        """Beat until cancelled. A database that is away for a moment ends nothing."""
+        """Beat until cancelled. A database that is away for a moment ends nothing, and no bug does."""
         while True:
             try:
                 await self.beat()
             except ServiceError as error:
                 _log.warning("no sign of life could be given", member=self.id, why=error.detail)
+            except Exception as error:  # noqa: BLE001 - a process that is alive must not be taken for dead
+                _log.error("bug", exc_info=error)
             await asyncio.sleep(self.lease_s / _BEATS_PER_LEASE)
 
     async def leave(self) -> None:

@@ -408,6 +408,23 @@ async def test_a_process_that_stops_writes_no_call_down_that_it_does_not_send(ho
     assert upstream.count("/book") == 3
 
 
+async def test_no_bug_ends_the_search_for_orphans(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream.replies("/book", {"id": "b1"})
+    plan, bugs = two_bookings(booking(upstream)), iter([BufferError(), ValueError()])
+    await house.left_behind(plan)
+    searching = LedgerStore.take_over
+
+    async def stumbling(store: LedgerStore, *arguments: Any) -> Any:
+        for bug in bugs:
+            raise bug
+        return await searching(store, *arguments)
+
+    monkeypatch.setattr(LedgerStore, "take_over", stumbling)
+    assert (await finish(await house.executor(), plan)).status == "succeeded"
+
+
 async def test_a_run_that_brings_down_its_process_again_and_again_is_given_up(house: House, upstream: Upstream) -> None:
     plan = two_bookings(booking(upstream))
     await house.left_behind(plan)

@@ -85,6 +85,13 @@ async def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     await engine.dispose()
 
 
+async def test_a_server_that_talks_gibberish_is_no_bug(engine: AsyncEngine) -> None:
+    """asyncpg raises what its reader stumbles over, as it is."""
+    with pytest.raises(ServiceUnavailable):
+        async with write(engine):
+            raise BufferError("not enough data to read one byte")
+
+
 async def test_a_reader_does_not_wait_for_a_writer_and_sees_what_is_committed(engine: AsyncEngine) -> None:
     await add(engine, "a")
     async with write(engine) as connection:
