@@ -38,6 +38,13 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 @contextlib.contextmanager
+def refusing(host: str = "127.0.0.1") -> Iterator[str]:
+    """A base URL where connections are refused: its port is held, so that nobody comes to listen there meanwhile."""
+    with listen(host, 0) as bound:
+        yield f"http://{host}:{bound.getsockname()[1]}"
+
+
+@contextlib.contextmanager
 def serving(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve ``app`` in a thread with an event loop of its own; yields its base URL once it answers.
 

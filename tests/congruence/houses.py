@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
-from deploy.sockets import free_port, serving
+from deploy.sockets import refusing, serving
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
@@ -147,7 +147,7 @@ async def open_onebox(folder: Path, script: Script, encoder: Encoder, upstream: 
         for app in apps.values():
             await stack.enter_async_context(app.router.lifespan_context(app))
         transports = {name: InProcessTransport(Listener(app, name, seen)) for name, app in apps.items()}
-        nowhere = f"http://127.0.0.1:{free_port()}"
+        nowhere = stack.enter_context(refusing())
 
         @asynccontextmanager
         async def gateway(left_out: str = "") -> AsyncIterator[httpx2.AsyncClient]:
@@ -172,10 +172,11 @@ async def open_sockets(folder: Path, script: Script, encoder: Encoder, upstream:
         stack.push_async_callback(pool.close)
         apps = _peers(folder, script, encoder, upstream, pool)
         urls = {name: await stack.enter_async_context(_served(Listener(app, name, seen))) for name, app in apps.items()}
+        nowhere = stack.enter_context(refusing())
 
         @asynccontextmanager
         async def gateway(left_out: str = "") -> AsyncIterator[httpx2.AsyncClient]:
-            reached = urls | ({left_out: f"http://127.0.0.1:{free_port()}"} if left_out else {})
+            reached = urls | ({left_out: nowhere} if left_out else {})
             app = create_gateway(_gateway_settings(folder, left_out, reached))
             async with _served(Listener(app, "gateway", seen)) as url, open_http(url) as http:
                 yield http

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from deploy.sockets import free_port
+from deploy.sockets import refusing
 from services.clients import DemoClient, GatewayClient, InProcessTransport, RetrieverClient, open_http
 from services.clients.base import segment
 from services.contracts.api import Api, ImportEvent, ImportReport, ImportRequest
@@ -142,14 +142,15 @@ async def test_a_compressed_answer_is_read() -> None:
 
 
 async def test_nobody_there() -> None:
-    client = RetrieverClient(open_http(f"http://127.0.0.1:{free_port()}"))
-    for call in (client.get("a"), client.ready(), client.status()):
-        with pytest.raises(ServiceUnavailable, match="retriever_svc does not answer") as caught:
-            await call
-        assert caught.value.extensions == {"service": "retriever_svc"}
-    with pytest.raises(ServiceUnavailable):
-        await anext(client.import_document(ImportRequest(document="x")))
-    await client.aclose()
+    with refusing() as nowhere:
+        client = RetrieverClient(open_http(nowhere))
+        for call in (client.get("a"), client.ready(), client.status()):
+            with pytest.raises(ServiceUnavailable, match="retriever_svc does not answer") as caught:
+                await call
+            assert caught.value.extensions == {"service": "retriever_svc"}
+        with pytest.raises(ServiceUnavailable):
+            await anext(client.import_document(ImportRequest(document="x")))
+        await client.aclose()
 
 
 async def test_an_unknown_host_is_unavailable() -> None:
