@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from retriever_svc.importers.limits import MAX_SUMMARY, Limits
 from retriever_svc.importers.operations import Source, read_operation
 from retriever_svc.importers.reading import read_document
-from retriever_svc.importers.refs import DanglingReference, JsonObject, SkipOperation, as_list, as_object, as_text
+from retriever_svc.importers.refs import DanglingReference, JsonObject, SkipOperation, as_list, as_object
 from retriever_svc.importers.servers import choose_server
 from retriever_svc.importers.swagger import upgrade_servers
 from services.contracts.api import Api, SkippedOperation
@@ -22,8 +22,6 @@ from services.errors import InvalidDocument
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 """The methods of a path item that are imported. TRACE is for debugging connections, not for answering requests."""
-
-_MAX_VERSION = 40
 
 Progress = Callable[[int, int], None]
 """Called with operations done and operations in all."""
@@ -39,7 +37,6 @@ class Imported:
     apis: tuple[Api, ...]
     skipped: tuple[SkippedOperation, ...]
     warnings: tuple[str, ...]
-    version: str = ""
 
 
 def import_document(
@@ -84,7 +81,7 @@ def import_document(
     if apis and not any(api.server for api in apis):
         source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    return Imported(provider, form, digest, tuple(apis), tuple(skipped), source.notes.as_tuple(), _own_version(root))
+    return Imported(provider, form, digest, tuple(apis), tuple(skipped), source.notes.as_tuple())
 
 
 def _operations(source: Source, root: JsonObject) -> Iterator[tuple[str, str, JsonObject, JsonObject | SkipOperation]]:
@@ -129,12 +126,6 @@ def _version(value: JsonValue) -> str:
     """`3.1` of `3.1.0`; YAML authors often leave the quotes away, which makes it a number."""
     match = re.match(r"(\d+)(?:\.(\d+))?", str(value)) if isinstance(value, (str, int, float)) else None
     return f"{match[1]}.{match[2] or 0}" if match else ""
-
-
-def _own_version(root: JsonObject) -> str:
-    """What the document calls its own version; YAML authors often leave the quotes away here, too."""
-    version = as_object(root.get("info")).get("version")
-    return as_text(str(version), _MAX_VERSION) if isinstance(version, (str, int, float)) else ""
 
 
 def _provider(root: JsonObject, server: str | None) -> str:
