@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from retriever_svc.importers import nestful, openapi, postman, seal_tools
 from retriever_svc.importers.limits import MAX_SUMMARY, Limits
 from retriever_svc.importers.operations import Source, read_operation
-from retriever_svc.importers.outline import Outline
+from retriever_svc.importers.outline import Entry, Outline
 from retriever_svc.importers.reading import read_document
 from retriever_svc.importers.refs import SkipOperation
 from retriever_svc.importers.servers import choose_server
@@ -65,6 +65,20 @@ def import_document(
         raise InvalidDocument(f"the document has {len(entries):,} operations; at most {limits.operations:,} are read")
     source = Source.open(outline, provider or "", server, limits)
     source.provider = provider or _provider(outline, source, server)
+    apis, skipped = _read(source, entries, progress)
+    if provider is None and not outline.is_titled:
+        source.notes.warn(
+            f"the document has no title, so its provider is called {source.provider!r}; import it with a `provider` to"
+            " keep it beside others of its kind"
+        )
+    if apis and not any(api.server for api in apis):
+        source.notes.warn("no operation has a server that could be called; import again with the server's URL")
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return Imported(source.provider, outline.format, digest, tuple(apis), tuple(skipped), source.notes.as_tuple())
+
+
+def _read(source: Source, entries: list[Entry], progress: Progress) -> tuple[list[Api], list[SkippedOperation]]:
+    """The operations as APIs, and those that cannot be."""
     apis, skipped = [], []
     for done, (path, method, item, operation) in enumerate(entries, start=1):
         try:
@@ -75,10 +89,7 @@ def import_document(
             label = f"{method.upper()} {path}"[:MAX_SUMMARY]
             skipped.append(SkippedOperation(operation=label, reason=str(skip)))
         progress(done, len(entries))
-    if apis and not any(api.server for api in apis):
-        source.notes.warn("no operation has a server that could be called; import again with the server's URL")
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    return Imported(source.provider, outline.format, digest, tuple(apis), tuple(skipped), source.notes.as_tuple())
+    return apis, skipped
 
 
 def _outline(root: JsonValue) -> Outline:

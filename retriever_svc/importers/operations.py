@@ -44,8 +44,6 @@ class Source:
         """Prepare a parsed document for reading its operations."""
         root = outline.root
         document, notes = Document(root), Notes()
-        for warning in outline.warnings:
-            notes.warn(warning)
         raw = orjson.dumps(root)
         directional = b'"readOnly":true' in raw or b'"writeOnly":true' in raw
         is_swagger = outline.format == "swagger-2.0"

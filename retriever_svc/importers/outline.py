@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from retriever_svc.importers.refs import JsonObject, SkipOperation
@@ -29,11 +29,11 @@ class Outline:
         title: what the provider is named after; empty where the document has none.
         root: where references lead, and where servers and security schemes are declared.
         entries: the operations in the order of the document.
-        warnings: what was read differently from how it was written.
+        is_titled: whether the title is the document's own.
     """
 
     format: str
     title: str
     root: JsonObject
     entries: list[Entry]
-    warnings: tuple[str, ...] = field(default=())
+    is_titled: bool = True

@@ -23,7 +23,7 @@ from retriever_svc.importers.postman_url import Variables, read_url
 from retriever_svc.importers.refs import JsonObject, SkipOperation, as_list, as_object, as_text
 from services.errors import InvalidDocument
 
-_VERSION = re.compile(r"/collection/v(\d+\.\d+)")
+_VERSION = re.compile(r"(?:/collection/v|#)(\d+\.\d+)")
 _TRANSPORT = frozenset(
     {"accept", "accept-encoding", "cache-control", "connection", "content-length", "content-type", "cookie", "host"}
     | {"postman-token", "user-agent"}
@@ -66,7 +66,7 @@ def outline(root: JsonValue) -> Outline | None:
 
 
 def _version(collection: JsonObject, info: JsonObject) -> str | None:
-    declared = info.get("schema")
+    declared = info.get("schema") or info.get("_postman_schema")
     match = _VERSION.search(declared) if isinstance(declared, str) else None
     if match:
         return match[1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
@@ -40,6 +41,7 @@ class Field:
     description: str = ""
     is_file: bool = False
     disabled: bool = False
+    repeated: bool = False
 
     @property
     def required(self) -> bool:
@@ -56,29 +58,47 @@ class Field:
 
     def parameter(self, place: str) -> JsonObject:
         """As a parameter of an operation."""
+        schema = self.schema()
+        if self.repeated and place == "query":
+            schema = {"type": "array", "items": schema}
         named: JsonObject = {"name": self.name, "in": place, "required": self.required or place == "path"}
-        return {**named, "description": self.description, "schema": self.schema()}
+        return {**named, "description": self.description, "schema": schema}
 
 
 Fields = list[Field]
 
 
 def fields(declared: JsonValue) -> Fields:
-    """The fields of a list, each name once: the first that is not disabled, else the first."""
+    """The fields of a list, each name once; version 2.0 allows headers to be lines of text."""
+    if isinstance(declared, str):
+        pairs = [line.partition(":") for line in declared.split("\n")]
+        return once(Field(name.strip()[:MAX_NAME], value.strip()) for name, _, value in pairs if name.strip())
+    return once(read for item in as_list(declared) if (read := _field(as_object(item))) is not None)
+
+
+def once(listed: Iterable[Field]) -> Fields:
+    """Each name once: the first that is not disabled, else the first."""
     found: dict[str, Field] = {}
-    for item in map(as_object, as_list(declared)):
-        name, value = item.get("key") or item.get("id"), item.get("value")
-        if isinstance(name, str) and 0 < len(name) <= MAX_NAME:
-            read = Field(
-                name,
-                str(value) if isinstance(value, (str, int, float)) else "",
-                text_of(item.get("description"), MAX_FIELD_DESCRIPTION),
-                item.get("type") == "file",
-                item.get("disabled") is True,
-            )
-            if name not in found or (found[name].disabled and not read.disabled):
-                found[name] = read
+    for field in listed:
+        known = found.get(field.name)
+        if known is None or (known.disabled and not field.disabled):
+            found[field.name] = field
+        elif not field.disabled:
+            found[field.name] = replace(known, repeated=True)
     return list(found.values())
+
+
+def _field(item: JsonObject) -> Field | None:
+    name, value = item.get("key") or item.get("id"), item.get("value")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        return None
+    return Field(
+        name,
+        str(value) if isinstance(value, (str, int, float)) else "",
+        text_of(item.get("description"), MAX_FIELD_DESCRIPTION),
+        item.get("type") == "file",
+        item.get("disabled") is True,
+    )
 
 
 def text_of(declared: JsonValue, limit: int) -> str:

@@ -10,7 +10,8 @@ from urllib.parse import unquote_plus
 from pydantic import JsonValue
 
 from retriever_svc.importers.examples import is_secret
-from retriever_svc.importers.postman_parts import Field, Fields, fields
+from retriever_svc.importers.limits import MAX_NAME
+from retriever_svc.importers.postman_parts import Field, Fields, fields, once
 from retriever_svc.importers.refs import JsonObject, SkipOperation, as_list, as_object
 
 _VARIABLE = re.compile(r"\{\{([^{}]*)\}\}")
@@ -143,4 +144,4 @@ def _path(text: str, variables: Variables) -> tuple[str, list[str]]:
 
 def _pairs(query: str) -> Fields:
     pairs = [pair.partition("=") for pair in query.split("&") if pair]
-    return [Field(unquote_plus(name), unquote_plus(value)) for name, _, value in pairs]
+    return once(Field(unquote_plus(name), unquote_plus(value)) for name, _, value in pairs if 0 < len(name) <= MAX_NAME)

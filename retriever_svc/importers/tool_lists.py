@@ -44,8 +44,7 @@ def outline_tools(form: str, tools: list[JsonValue], name_key: str, read: Reader
         read: reads one tool; it may raise SkipOperation.
     """
     entries = [_entry(number, tool, name_key, read) for number, tool in enumerate(tools, start=1)]
-    note = f"the list has no title; its provider is called {form!r} unless the import names one, and each import"
-    return Outline(form, form, {}, entries, (f"{note} replaces what its provider had",))
+    return Outline(form, form, {}, entries, is_titled=False)
 
 
 def _entry(number: int, declared: JsonValue, name_key: str, read: Reader) -> Entry:
