@@ -63,8 +63,7 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
 def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, frozenset[Key]]:
     """The successful response: the lowest 2xx, else ``2XX``, else ``default``; JSON where there is a choice.
 
-    Raises:
-        SkipOperation: a reference leaves the document.
+    Where a reference leads out of the document or nowhere, the schema is left open: it may be anything.
     """
     responses = as_object(declared)
     codes = sorted(
@@ -76,7 +75,7 @@ def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, f
     status = int(code) if code.isdigit() else 200
     try:
         response = as_object(reading.document.deref(responses[code]))
-    except DanglingReference as error:
+    except (DanglingReference, SkipOperation) as error:
         reading.warn(f"the response is left open: {error}")
         return ApiResponse(status=status), frozenset()
     description = as_text(response.get("description"), MAX_FIELD_DESCRIPTION)
@@ -85,6 +84,8 @@ def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, f
         return ApiResponse(status=status, media_type=None, description=description), frozenset()
     media_type = choose_media_type(list(content))
     schema = reading.schemas.normalise(as_object(content[media_type]).get("schema", {}), Direction.RESPONSE)
+    if schema.leaves is not None:
+        reading.warn(f"the response is left open where it {schema.leaves}")
     media_type = "application/json" if media_type in _ANYTHING else media_type[:MAX_NAME]
     return ApiResponse(
         status=status, media_type=media_type, description=description, json_schema=schema.schema

@@ -10,6 +10,8 @@ from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
+from retriever_svc.importers.names import Names, slug
+from retriever_svc.importers.outline import Outline
 from retriever_svc.importers.parameters import Argument, Reading, name_arguments, read_parameters
 from retriever_svc.importers.refs import Document, JsonObject, SkipOperation, as_list, as_text
 from retriever_svc.importers.schemas import Key, Schemas
@@ -35,14 +37,16 @@ class Source:
     given_server: str | None
     is_swagger: bool
     servers: list[JsonValue]
-    names: set[str] = field(default_factory=set)
+    names: Names = field(default_factory=Names)
 
     @classmethod
-    def open(cls, root: JsonObject, provider: str, server: str | None, is_swagger: bool, limits: Limits) -> Source:
+    def open(cls, outline: Outline, provider: str, server: str | None, limits: Limits) -> Source:
         """Prepare a parsed document for reading its operations."""
+        root = outline.root
         document, notes = Document(root), Notes()
         raw = orjson.dumps(root)
         directional = b'"readOnly":true' in raw or b'"writeOnly":true' in raw
+        is_swagger = outline.format == "swagger-2.0"
         servers = upgrade_servers(root) if is_swagger else as_list(root.get("servers"))
         schemas = Schemas(document, directional, limits, notes)
         return cls(document, schemas, notes, limits, provider, server, is_swagger, servers)
@@ -101,8 +105,8 @@ def sealed(api: Api) -> Api:
 def _definitions(
     source: Source, arguments: list[Argument], response_refs: frozenset[Key], label: str
 ) -> dict[str, JsonObject]:
-    asked = [key for argument in arguments for key in sorted(argument.refs)]
-    return source.schemas.collect(dict.fromkeys([*asked, *sorted(response_refs)]), label)
+    sent = dict.fromkeys(key for argument in arguments for key in sorted(argument.refs))
+    return source.schemas.collect(sent, sorted(response_refs), label)
 
 
 def _security(source: Source, operation: JsonObject, server: str) -> Alternatives:
@@ -123,14 +127,4 @@ def _name(source: Source, declared: JsonValue, method: str, path: str) -> str:
         if name:
             source.notes.warn(f"the operationId {name!r} occurs twice; {method} {path} is imported as {derived!r}")
         name = derived
-    unique, number = name, 1
-    while unique in source.names:
-        number += 1
-        unique = f"{name[: MAX_NAME - 7]}_{number}"
-    source.names.add(unique)
-    return unique
-
-
-def slug(text: str) -> str:
-    """Letters, digits, dots, dashes and underscores; everything else becomes one underscore."""
-    return re.sub(r"[^\w.-]+", "_", text).strip("_")[:MAX_NAME]
+    return source.names.take(name)

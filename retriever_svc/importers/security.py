@@ -74,6 +74,7 @@ def _token_url(declared: JsonValue, server: str) -> str | None:
     try:
         url = urljoin(f"{server}/" if server else "", declared.strip())
         parts = urlsplit(url)
-        return url if parts.scheme in ("http", "https") and parts.hostname else None
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])  # a password has no place in a catalogue
+        return bare.geturl() if parts.scheme in ("http", "https") and parts.hostname else None
     except ValueError:  # "http://[": no URL at all
         return None

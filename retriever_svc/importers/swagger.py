@@ -109,7 +109,7 @@ def _form(notes: Notes, parameters: list[JsonObject], consumes: list[str]) -> Js
 def _response(document: Document, notes: Notes, declared: JsonValue, produces: list[str]) -> JsonObject:
     try:
         response = as_object(document.deref(declared))
-    except DanglingReference as error:
+    except (DanglingReference, SkipOperation) as error:
         notes.warn(f"a response is left open: {error}")
         return {}
     content: JsonObject = {}
