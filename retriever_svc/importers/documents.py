@@ -16,12 +16,14 @@ from retriever_svc.importers.limits import MAX_SUMMARY, Limits
 from retriever_svc.importers.operations import Source, read_operation
 from retriever_svc.importers.outline import Entry, Outline
 from retriever_svc.importers.reading import read_document
-from retriever_svc.importers.refs import SkipOperation
+from retriever_svc.importers.refs import SkipOperation, as_object, as_text
 from retriever_svc.importers.servers import choose_server
 from services.contracts.api import Api, SkippedOperation
 from services.errors import InvalidDocument
 
 _FORMATS = (openapi.outline, postman.outline, seal_tools.outline, nestful.outline)
+
+_MAX_VERSION = 40
 
 Progress = Callable[[int, int], None]
 """Called with operations done and operations in all."""
@@ -37,6 +39,7 @@ class Imported:
     apis: tuple[Api, ...]
     skipped: tuple[SkippedOperation, ...]
     warnings: tuple[str, ...]
+    version: str = ""
 
 
 def import_document(
@@ -74,7 +77,9 @@ def import_document(
     if apis and not any(api.server for api in apis):
         source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    return Imported(source.provider, outline.format, digest, tuple(apis), tuple(skipped), source.notes.as_tuple())
+    notes = source.notes.as_tuple()
+    version = _own_version(outline)
+    return Imported(source.provider, outline.format, digest, tuple(apis), tuple(skipped), notes, version)
 
 
 def _read(source: Source, entries: list[Entry], progress: Progress) -> tuple[list[Api], list[SkippedOperation]]:
@@ -104,6 +109,12 @@ def _outline(root: JsonValue) -> Outline:
         "the document has neither `openapi` nor `swagger`, and is no Postman collection of version 2 and no tool of"
         " Seal-Tools or NESTFUL"
     )
+
+
+def _own_version(outline: Outline) -> str:
+    """What the document calls its own version; YAML authors often leave the quotes away."""
+    version = as_object(outline.root.get("info")).get("version")
+    return as_text(str(version), _MAX_VERSION) if isinstance(version, (str, int, float)) else ""
 
 
 def _provider(outline: Outline, source: Source, server: str | None) -> str:
