@@ -91,7 +91,8 @@ _COUNTS = ("added", "updated", "unchanged", "removed")
 
 def _print_reasons(console: Console, reports: list[ImportReport]) -> None:
     """The commonest reasons for which operations were skipped; their particulars do not count."""
-    skipped = [_PARTICULARS.sub("…", skipped.reason) for report in reports for skipped in report.skipped]
+    told = (skipped.reason.partition(": ")[0] for report in reports for skipped in report.skipped)
+    skipped = [_PARTICULARS.sub("…", reason) for reason in told]
     reasons = Counter(skipped).most_common()
     for reason, times in reasons[:_REASONS]:
         console.print(plain(f"  {times:,} skipped: {reason}"))
