@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 from pydantic import JsonValue
@@ -9,6 +10,8 @@ from pydantic import JsonValue
 JsonObject = dict[str, JsonValue]
 
 _MAX_HOPS = 50
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+"""Control characters but tab and line feed, bidirectional embeddings and isolates, and the tags of Unicode."""
 
 
 class SkipOperation(Exception):
@@ -93,6 +96,10 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 
 def as_text(value: JsonValue, limit: int) -> str:
-    """The value where it is text, without outer blanks, cut to ``limit`` characters; else the empty text."""
-    text = value.strip() if isinstance(value, str) else ""
+    """The value where it is text, without outer blanks, cut to ``limit`` characters; else the empty text.
+
+    Characters that steer a terminal, turn the reading direction, or that no reader sees at all are left out: people
+    judge an API by this text, and what they are shown must be what a model reads.
+    """
+    text = _UNSEEN.sub("", value).strip() if isinstance(value, str) else ""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
