@@ -220,7 +220,9 @@ def duplicates() -> Iterator[tuple[str, Hostile]]:
     yield "operation-ids", Hostile(lambda: json.dumps(openapi(many)), apis=200)
     clashing = {f"/{character}": {"get": {"responses": OK}} for character in "!$&'()*+,;=@~^|"}
     yield "paths-that-look-alike", Hostile(lambda: json.dumps(openapi(clashing)), apis=15)
-    parameters: list[Any] = [{"name": "p", "in": place, "schema": {}} for place in ("query", "header", "cookie", "query")]
+    parameters: list[Any] = [
+        {"name": "p", "in": place, "schema": {}} for place in ("query", "header", "cookie", "query")
+    ]
     body = takes({"properties": {"p": {}, "body_p": {}, "query_p": {}}})
     yield "parameters", Hostile(lambda: one({"parameters": parameters, **body}), apis=1)
     yield "keys", Hostile(lambda: one({}).replace('"paths"', '"paths": 7, "paths"'), apis=1)
