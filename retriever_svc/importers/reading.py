@@ -138,8 +138,10 @@ def _measure_yaml(text: str, limits: Limits) -> None:
             total += 1
             if event.anchor is not None:
                 sizes[event.anchor] = 1
-        if total > limits.nodes:
-            raise InvalidDocument(f"the document has more than {limits.nodes:,} values once YAML aliases are expanded")
+        if total > limits.yaml_nodes:
+            raise InvalidDocument(
+                f"the document has more than {limits.yaml_nodes:,} values once YAML aliases are expanded"
+            )
 
 
 class _Yaml12Loader(_BaseLoader):

@@ -305,6 +305,75 @@ def sizes() -> Iterator[tuple[str, Hostile]]:
     yield "security", Hostile(lambda: one({"security": [{f"s{n}": []} for n in range(50_000)]}), apis=1)
 
 
+def amplifiers() -> Iterator[tuple[str, Hostile]]:
+    """What is written once and used by every operation: small as text, vast once it is read."""
+    many, some = 7_000, 300
+
+    def shared(members: dict[str, Any], count: int = many, **declared: Any) -> str:
+        return json.dumps(openapi({f"/{n}": {"post": members} for n in range(count)}, components=declared))
+
+    def items(item: Any, count: int = many) -> str:
+        used = {f"/{n}": {"$ref": "#/components/pathItems/P"} for n in range(count)}
+        return json.dumps(openapi(used, components={"pathItems": {"P": item}}))
+
+    large = {
+        f"D{n}": {"description": "x" * 400, "properties": {f"p{m}": {"title": "y" * 50} for m in range(9)}}
+        for n in range(99)
+    }
+    chained = {name: schema | {"allOf": [ref(f"D{n + 1}")]} for n, (name, schema) in enumerate(large.items())}
+    yield "definitions", Hostile(partial(shared, answers(ref("D0")), schemas=chained), refused="bytes together")
+    wide = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(20_000)}}
+    body = takes(wide)["requestBody"]
+    yield (
+        "request-body",
+        Hostile(
+            partial(shared, {"requestBody": {"$ref": "#/components/requestBodies/B"}}, requestBodies={"B": body}),
+            refused="shared too widely",
+        ),
+    )
+    answer = answers(wide)["responses"]["200"]
+    yield (
+        "response",
+        Hostile(
+            partial(shared, {"responses": {"200": {"$ref": "#/components/responses/R"}}}, responses={"R": answer}),
+            refused="shared too widely",
+        ),
+    )
+    yield (
+        "definition-too-large-to-keep",
+        Hostile(partial(shared, takes(ref("W")), some, schemas={"W": wide}), apis=some),
+    )
+    parameters = [{"name": f"p{n}", "in": "query", "schema": {"type": "string"}} for n in range(5_000)]
+    yield "parameters", Hostile(partial(items, {"post": operation(parameters=parameters)}), refused="widely")
+    unusable = [*({"in": "query"} for _ in range(5_000)), {"$ref": "#/gone"}]
+    yield (
+        "unusable-parameters",
+        Hostile(partial(items, {"post": {"parameters": unusable}}), refused="shared too widely"),
+    )
+    codes = {"responses": {f"x{n}": {} for n in range(50_000)}}
+    yield "responses", Hostile(partial(items, {"post": codes}), refused="shared too widely")
+    media = {"content": {f"text/x{n}": {} for n in range(50_000)}}
+    yield "media-types", Hostile(partial(items, {"post": {"requestBody": media}}), refused="shared too widely")
+    yield "description", Hostile(partial(items, {"post": {"description": "x" * 5 * MIB}}, some), apis=some)
+    example = {"default": {f"k{n}": n for n in range(50_000)}, "enum": ["x" * 900] * 999}
+    yield "examples", Hostile(
+        partial(shared, {"responses": {"200": {"$ref": "#/components/responses/R"}}},
+                responses={"R": answers(example)["responses"]["200"]}),
+        refused="together",
+    )  # fmt: skip
+    needs = [{f"s{n}": [] for n in range(50_000)}]
+    yield "security", Hostile(lambda: json.dumps(openapi({"/x": {"get": operation()}}, security=needs)), skipped=1)
+    ladder = {f"A{n}": {"allOf": [ref(f"A{n + 1}")]} for n in range(15_000)}
+    steps = {f"/{n}": {"get": operation(**answers(ref(f"A{n * 30}")))} for n in range(500)}
+    yield (
+        "ladder",
+        Hostile(lambda: json.dumps(openapi(steps, components={"schemas": ladder})), refused="shared too widely"),
+    )
+    consumed = {"swagger": "2.0", "info": {"title": "Hostile"}, "consumes": ["text/x"] * 50_000}
+    old = {f"/{n}": {"post": {"parameters": [{"in": "body", "name": "b", "schema": {}}]}} for n in range(many)}
+    yield "consumes", Hostile(lambda: json.dumps(consumed | {"paths": old}), refused="shared too widely")
+
+
 def encodings() -> Iterator[tuple[str, Hostile]]:
     """Bytes that are no UTF-8, and text that no database takes."""
     text = one({"description": "@"})
@@ -518,8 +587,8 @@ def tools() -> Iterator[tuple[str, Hostile]]:
 
 
 _FAMILIES = (
-    circles, depths, bombs, references, duplicates, gaps, versions, sizes, encodings, scripts, injections, addresses,
-    patterns, collections, tools,
+    circles, depths, bombs, references, duplicates, gaps, versions, sizes, amplifiers, encodings, scripts, injections,
+    addresses, patterns, collections, tools,
 )  # fmt: skip
 FAMILIES = tuple(family.__name__ for family in _FAMILIES)
 DOCUMENTS = {f"{family.__name__} {name}": hostile for family in _FAMILIES for name, hostile in family()}
