@@ -20,6 +20,7 @@ from retriever_svc.importers.servers import choose_server
 from retriever_svc.importers.swagger import upgrade_operation, upgrade_servers
 from services.contracts.api import Api
 from services.contracts.plan import content_hash
+from services.errors import InvalidDocument
 
 _MAX_PATH = 1_000
 _MAX_TAGS = 20
@@ -38,12 +39,13 @@ class Source:
     is_swagger: bool
     servers: list[JsonValue]
     names: Names = field(default_factory=Names)
+    written: int = 0
 
     @classmethod
     def open(cls, outline: Outline, provider: str, server: str | None, limits: Limits) -> Source:
         """Prepare a parsed document for reading its operations."""
         root = outline.root
-        document, notes = Document(root), Notes()
+        document, notes = Document(root, limits.steps), Notes()
         raw = orjson.dumps(root)
         directional = b'"readOnly":true' in raw or b'"writeOnly":true' in raw
         is_swagger = outline.format == "swagger-2.0"
@@ -51,17 +53,30 @@ class Source:
         schemas = Schemas(document, directional, limits, notes)
         return cls(document, schemas, notes, limits, provider, server, is_swagger, servers)
 
+    def weigh(self, api: Api) -> Api:
+        """Count the API's size.
+
+        Raises:
+            InvalidDocument: the APIs of the document are too large together.
+        """
+        self.written += len(api.model_dump_json())
+        if self.written > self.limits.api_bytes:
+            raise InvalidDocument(f"the document's APIs are larger than {self.limits.api_bytes:,} bytes together")
+        return api
+
 
 def read_operation(source: Source, path: str, method: str, item: JsonObject, operation: JsonObject) -> Api:
     """Read one operation of a path item.
 
     Raises:
         SkipOperation: it cannot be imported; the message says why.
+        InvalidDocument: the document as a whole has become too much.
     """
     if not path.startswith("/"):
         raise SkipOperation("the path does not begin with a slash")
     if len(path) > _MAX_PATH or re.search(r"[\s\x00-\x1f]", path):
         raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
+    source.document.spend(len(item) + len(operation))
     label = f"{method} {path}"[:MAX_SUMMARY]
     # RFC 6570 as Google writes it; the parameter itself is named without the plus sign.
     path = path.replace("{+", "{")
@@ -93,7 +108,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         security=_security(source, operation, server),
         idempotency_header=idempotency,
     )
-    return sealed(api)
+    return source.weigh(sealed(api))
 
 
 def sealed(api: Api) -> Api:

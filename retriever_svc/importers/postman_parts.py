@@ -22,7 +22,7 @@ _LANGUAGES = {
     "javascript": "application/javascript",
     "text": "text/plain",
 }
-_NOT_JSON = re.compile(r'("(?:[^"\\]|\\.)*"?)|\{\{[^{}]*\}\}|//[^\n]*')
+_NOT_JSON = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|\{\{[^{}]*\}\}|//[^\n]*')
 """Strings, which stay; and what Postman allows beside JSON: variables without quotes, and comments.
 
 A string that does not end is matched, too: were it not, each of its quotes would be tried as a beginning.

@@ -14,6 +14,8 @@ from retriever_svc.importers.postman_parts import Field, Fields
 from retriever_svc.importers.postman_url import Variables
 from retriever_svc.importers.refs import JsonObject, as_list, as_object
 
+_ATTRIBUTES = ("key", "in", "grant_type", "accessTokenUrl")
+_MAX_ATTRIBUTES = 100
 _KEY = re.compile(r"(?:x-)?(?:rapidapi-key|api[-_]?key|access[-_]?token|auth[-_]?token)", re.IGNORECASE)
 """Names of headers and query parameters that can be nothing but a credential."""
 
@@ -80,11 +82,16 @@ def _scheme(auth: JsonObject, variables: Variables) -> JsonObject | None:
 
 
 def _attributes(declared: JsonValue) -> dict[str, str]:
-    """The attributes of an ``auth``: an object in version 2.0, a list of keys and values in 2.1."""
+    """The attributes of an ``auth`` that matter: an object in version 2.0, a list of keys and values in 2.1.
+
+    A folder's is looked at for each request in it, so a list is not followed to any length.
+    """
     if isinstance(declared, dict):
-        return {key: value for key, value in declared.items() if isinstance(value, str)}
-    pairs = ((one.get("key"), one.get("value")) for one in map(as_object, as_list(declared)))
-    return {key: value for key, value in pairs if isinstance(key, str) and isinstance(value, str)}
+        found: JsonObject = {key: declared.get(key) for key in _ATTRIBUTES}
+    else:
+        listed = map(as_object, as_list(declared)[:_MAX_ATTRIBUTES])
+        found = {str(one.get("key")): one.get("value") for one in listed if one.get("key") in _ATTRIBUTES}
+    return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
 def _authorization(header: Field) -> JsonObject:

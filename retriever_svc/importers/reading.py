@@ -23,6 +23,7 @@ try:  # libyaml is ten times faster; wheels for every common platform carry it
 except ImportError:  # pragma: no cover
     from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
 
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INT64 = 2**63
 _MAX_EXAMPLE = 500_000
@@ -39,7 +40,11 @@ def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[Json
     if size > limits.document_bytes:
         raise InvalidDocument(f"the document has {size:,} bytes; at most {limits.document_bytes:,} are read")
     text = text.removeprefix("\ufeff")
-    raw = _read_json(text) if text.lstrip()[:1] in ("{", "[") else _read_yaml(text, limits)
+    if text.lstrip()[:1] in ("{", "["):
+        _measure_json(text, limits)
+        raw = _read_json(text)
+    else:
+        raw = _read_yaml(text, limits)
     value = _Cleaner(limits).clean(raw, 0)
     if not isinstance(value, (dict, list)):
         raise InvalidDocument("the document is not an object")
@@ -56,6 +61,16 @@ def read_example(text: str) -> JsonValue:
         raise InvalidDocument(f"the example has more than {_MAX_EXAMPLE:,} characters")
     limits = Limits(depth=_MAX_EXAMPLE_DEPTH)
     return _Cleaner(limits).clean(_read_json(text), 0)
+
+
+def _measure_json(text: str, limits: Limits) -> None:
+    """Refuse too many values before any is built: an empty list is two bytes of text and sixty of memory.
+
+    There is at least one value a comma, and one for each line that begins an object.
+    """
+    bare = text if text.count(",") < limits.nodes else _STRING.sub("", text)
+    if max(bare.count(","), bare.count("\n{")) >= limits.nodes:
+        raise InvalidDocument(f"the document has more than {limits.nodes:,} values")
 
 
 def _read_json(text: str) -> Any:
@@ -123,8 +138,10 @@ def _measure_yaml(text: str, limits: Limits) -> None:
             total += 1
             if event.anchor is not None:
                 sizes[event.anchor] = 1
-        if total > limits.nodes:
-            raise InvalidDocument(f"the document has more than {limits.nodes:,} values once YAML aliases are expanded")
+        if total > limits.yaml_nodes:
+            raise InvalidDocument(
+                f"the document has more than {limits.yaml_nodes:,} values once YAML aliases are expanded"
+            )
 
 
 class _Yaml12Loader(_BaseLoader):

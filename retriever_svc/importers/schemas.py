@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import orjson
@@ -51,6 +51,7 @@ class Normalised:
     refs: frozenset[Key]
     in_place: frozenset[Key]
     leaves: str | None = None  # the other document that it refers to, and is open there
+    size: int = 0  # as JSON; of definitions only
 
 
 class Schemas:
@@ -97,7 +98,8 @@ class Schemas:
         while queue:
             key = queue.popleft()
             definition = self._definition(key)
-            size += len(orjson.dumps(definition.schema))
+            self._document.spend(1)
+            size += definition.size
             if len(found) >= self._limits.definitions or size > self._limits.definition_bytes:
                 found[self.name(key)] = {}
                 left_open += 1
@@ -160,6 +162,14 @@ class Schemas:
         except (DanglingReference, SkipOperation):  # told where the schema itself is read
             return True
 
+    def spend(self, schema: JsonObject) -> None:
+        """Count what looking at one schema costs, the schemas in it not included.
+
+        Raises:
+            InvalidDocument: too much was spent on this document.
+        """
+        self._document.spend(1 + len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list)))
+
     def warn(self, message: str) -> None:
         """Note something about a schema."""
         self._notes.warn(message)
@@ -168,6 +178,7 @@ class Schemas:
         known = self._definitions.get(key)
         if known is None:
             known = self._read(self._document.resolve(key[0])[1], key[1])
+            known = replace(known, size=len(orjson.dumps(known.schema)))
             self._definitions[key] = known
         return known
 
@@ -182,6 +193,7 @@ class Schemas:
         if key not in self._endless:
             pending, seen = list(self._definition(key).in_place), set[Key]()
             while pending and key not in seen:
+                self._document.spend(1)
                 other = pending.pop()
                 if other not in seen:
                     seen.add(other)
@@ -206,6 +218,7 @@ class _Reader:
         """One schema or subschema; what is no schema at all becomes ``True``, which allows everything."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
+        self._schemas.spend(schema)
         out = plain_keywords(schema)
         if "$ref" in schema:
             out |= self._reference(schema["$ref"], in_place)

@@ -60,6 +60,7 @@ def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, opera
 
 def _media_types(operation: JsonObject, document: Document, key: str) -> list[str]:
     declared = operation[key] if key in operation else document.root.get(key)
+    document.spend(len(as_list(declared)))
     return [media_type for media_type in as_list(declared) if isinstance(media_type, str) and media_type]
 
 

@@ -191,7 +191,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ImportRequest(Contract):
-    """An API description to import: OpenAPI 3.0 / 3.1 or Swagger 2.0, as JSON or YAML text."""
+    """An API description to import: OpenAPI, Swagger, a Postman collection or a list of tools (docs/importing.md)."""
 
     document: str = Field(min_length=1, description="The document itself. References to other documents are refused.")
     provider: ProviderName | None = Field(default=None, description="Defaults to a slug of the document's title.")
@@ -234,7 +234,9 @@ class ImportReport(Contract):
 
     kind: Literal["report"] = "report"
     provider: str
-    format: str = Field(description="`openapi-3.1`, `openapi-3.0` or `swagger-2.0`.")
+    format: str = Field(
+        description="`openapi-3.1`, `swagger-2.0`, `postman-2.1`, `seal-tools`, ... (docs/importing.md)."
+    )
     document_hash: str
     added: int = Field(ge=0)
     updated: int = Field(ge=0)
