@@ -13,7 +13,7 @@ from gateway.principals import Principal
 from gateway.service import GatewayService
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
-from services.contracts.api import Api, ApiSearchPage, ImportRequest
+from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunPage, RunStatus, SolveRequest
 from services.errors import ServiceUnavailable
@@ -41,6 +41,7 @@ Service = Annotated[GatewayService, Depends(get_service)]
 Caller = Annotated[Principal, Depends(authorize)]
 Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
 Limit = Annotated[int, Query(ge=1, le=100)]
+DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
 IdempotencyKey = Annotated[
     str | None,
@@ -222,8 +223,17 @@ async def search_apis(
     openapi_extra={BODY_LIMIT: "max_document_bytes"},
 )
 async def import_apis(body: ImportRequest, service: Service) -> NdjsonResponse:
-    """OpenAPI 3.x or Swagger 2.0 text. Answers one JSON event per line: progress, then one report."""
+    """An API description's text. Answers one JSON event per line: progress, then one report.
+
+    With `dry_run` or `hold_changes` the events before the report say what would become of each API.
+    """
     return NdjsonResponse(await _begun(service.peers.retriever.import_document(body)))
+
+
+@apis.get("/documents", summary="List the imported documents")
+async def list_documents(service: Service, limit: DocumentLimit = 100, offset: Offset = 0) -> DocumentPage:
+    """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
+    return await service.peers.retriever.documents(limit=limit, offset=offset)
 
 
 @apis.get("/apis/{api_id:path}", summary="One API with its schemas")

@@ -14,6 +14,7 @@ from services.contracts.api import (
     ApiSearchPage,
     Candidate,
     CatalogueStatus,
+    DocumentPage,
     ImportRequest,
     LookupRequest,
     LookupResponse,
@@ -115,10 +116,20 @@ async def delete_provider(provider: Annotated[ProviderName, Path()], service: Se
 async def import_apis(body: ImportRequest, service: Service) -> NdjsonResponse:
     """Make a document's operations the provider's APIs: all of them, or, where that fails, none.
 
+    With `dry_run` or `hold_changes` the events before the report say what would become of each API.
     What cannot be read is refused before anything is streamed. A stream that ends without a report changed nothing.
     """
-    imported = await service.read(body)
-    return NdjsonResponse(service.apply(imported))
+    return NdjsonResponse(await service.documents.open(body))
+
+
+@router.get("/documents", summary="List the imported documents")
+async def list_documents(
+    service: Service,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="Documents on the page.")] = 100,
+    offset: Annotated[int, Query(ge=0, le=10_000_000, description="Documents to skip.")] = 0,
+) -> DocumentPage:
+    """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
+    return await service.documents.documents(limit, offset)
 
 
 @router.get("/status", summary="Size and version of the catalogue")

@@ -42,7 +42,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = create_engine(settings.database_url)
         searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
-        imports = ComputePool(1, settings.compute_waiting, name="retriever-import")
+        imports = ComputePool(settings.import_workers, settings.compute_waiting, name="retriever-import")
         cache = open_cache(settings.redis_url)
         try:
             await migrate(engine, "retriever_svc")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from services.contracts.api import Api
@@ -47,7 +50,13 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An API on its way into the catalogue, with the texts it is found by."""
+    """An API on its way into the catalogue, with the texts it is found by.
+
+    Attributes:
+        operation_key: the same for the same operation of other providers and other versions; empty: not known.
+        content_key: the same for the same API of other providers.
+        revision: its version as far as its path and its document tell, to be compared by ``identity.precedence``.
+    """
 
     api: Api
     embedded: str
@@ -56,17 +65,69 @@ class Record:
     inputs: str
     outputs: str
     open: bool
+    operation_key: str = ""
+    content_key: str = ""
+    revision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The document a provider's APIs come from, and how it was read.
+
+    Attributes:
+        importer: version of the code that read it; empty where its APIs were edited by hand since.
+        server: what the document's servers were replaced with.
+        named: whether the provider's name was given, not made from the title.
+        version: what the document calls its version.
+        notes: what was skipped and warned of, as JSON.
+    """
+
+    provider: str
+    document_hash: str
+    format: str
+    importer: str
+    server: str | None
+    named: bool
+    version: str
+    notes: str
+    imported_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a replacement of a provider's APIs did, and the version it made."""
+    """What the import of a document does to its provider's APIs: ids, and content hashes before and after.
 
-    added: int
-    updated: int
-    unchanged: int
-    removed: int
-    version: int
+    Attributes:
+        before: content hashes of the provider's APIs that are there, by id.
+        after: those of the document's.
+        document_hash: of the document.
+    """
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    document_hash: str
+
+    @property
+    def added(self) -> list[str]:
+        """Ids that are new."""
+        return [key for key in self.after if key not in self.before]
+
+    @property
+    def updated(self) -> list[str]:
+        """Ids whose content differs."""
+        return [key for key, content in self.after.items() if self.before.get(key, content) != content]
+
+    @property
+    def removed(self) -> list[str]:
+        """Ids that the document does not have any more."""
+        return [key for key in self.before if key not in self.after]
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the document and of each API before and after: what was shown is what this names."""
+        keys = sorted(self.before.keys() | self.after.keys())
+        lines = (f"{key} {self.before.get(key, '')} {self.after.get(key, '')}" for key in keys)
+        return hashlib.sha256("\n".join([self.document_hash, *lines]).encode("utf-8", "replace")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

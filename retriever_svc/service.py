@@ -7,13 +7,14 @@ import hashlib
 import importlib.metadata
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import embedding_text, record
-from retriever_svc.importers import Imported, Limits, import_document, sealed
+from retriever_svc.importers import Limits, sealed
+from retriever_svc.importing import DocumentImporter
 from retriever_svc.models import Entry, Hit, Listing, Record
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
@@ -21,10 +22,6 @@ from services.contracts.api import (
     Api,
     CatalogueStatus,
     Clause,
-    ImportEvent,
-    ImportProgress,
-    ImportReport,
-    ImportRequest,
 )
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, NotFound, NotReady
@@ -57,6 +54,9 @@ class CatalogueService:
         limits: what a document may cost.
         version_check_s: how old the knowledge of the catalogue's version may be.
         cached_apis: APIs kept parsed in memory.
+
+    Attributes:
+        documents: imports documents into this catalogue.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class CatalogueService:
         version_check_s: float = 1.0,
         cached_apis: int = 2_000,
     ) -> None:
+        self.documents = DocumentImporter(storage, encoder, imports, limits, self.refresh)
         self._storage = storage
         self._encoder = encoder
         self._searches = searches
         self._imports = imports
         self._options = options
         self._ranking = f"{encoder.name}\n{options!r}\n{importlib.metadata.version('nestor')}"
-        self._limits = limits
         self._version_check_s = version_check_s
         self._cached = _ApiCache(cached_apis)
         self._snapshot = Snapshot.empty(encoder.dimension)
@@ -198,58 +198,6 @@ class CatalogueService:
         """Remove a provider with all its APIs. Raises NotFound where it has none."""
         await self._storage.delete_provider(provider)
         await self.refresh()
-
-    async def read(self, request: ImportRequest) -> Imported:
-        """Read a document, changing nothing.
-
-        Raises:
-            InvalidDocument: it cannot be imported.
-            Conflict: an id belongs to another provider.
-        """
-        imported = await self._imports.run(
-            import_document, request.document, request.provider, request.server, self._limits
-        )
-        owners = {entry.id: entry.provider for entry in (await self._current()).entries}
-        for api in imported.apis:
-            if owners.get(api.id, imported.provider) != imported.provider:
-                raise Conflict(f"The id {api.id!r} belongs to another provider.")
-        return imported
-
-    async def apply(self, imported: Imported) -> AsyncGenerator[ImportEvent, None]:
-        """Make what was read the provider's APIs: progress while texts are embedded, then the report.
-
-        Raises:
-            Conflict: an id belongs to another provider.
-        """
-        total = len(imported.apis)
-        yield ImportProgress(phase="reading", done=total, total=total)
-        records = await self._imports.run(lambda: [record(api) for api in imported.apis])
-        hashes = [new.text_hash for new in records]
-        known = await self._storage.vectors(self._encoder.name, hashes)
-        texts = {new.text_hash: new.embedded for new in records if new.text_hash not in known}
-        vectors, pending = dict[str, Vectors](), list(texts)
-        for start in range(0, len(pending), _BATCH):
-            batch = pending[start : start + _BATCH]
-            encoded = await self._imports.run(self._encoder.encode, [texts[key] for key in batch])
-            vectors.update(zip(batch, encoded, strict=True))
-            yield ImportProgress(phase="embedding", done=len(vectors), total=len(pending))
-        yield ImportProgress(phase="storing", done=0, total=total)
-        source = (imported.document_hash, imported.format)
-        change = await self._storage.replace_provider(imported.provider, records, source, self._encoder.name, vectors)
-        await self.refresh()
-        yield ImportProgress(phase="storing", done=total, total=total)
-        yield ImportReport(
-            provider=imported.provider,
-            format=imported.format,
-            document_hash=imported.document_hash,
-            added=change.added,
-            updated=change.updated,
-            unchanged=change.unchanged,
-            removed=change.removed,
-            skipped=imported.skipped,
-            warnings=imported.warnings,
-            catalogue_version=change.version,
-        )
 
     async def _current(self) -> Snapshot:
         """The snapshot, refreshed where the catalogue's version was not looked at for a while."""

@@ -26,6 +26,9 @@ class RetrieverSettings(ServiceSettings):
     compute_waiting: int = Field(
         default=64, ge=0, le=10_000, description="Requests that may wait for a worker; one more is refused with 503."
     )
+    import_workers: int = Field(
+        default=2, ge=1, le=64, description="Threads that read documents and embed what they hold, beside searches."
+    )
     dense_weight: float = Field(
         default=0.6, ge=0, le=1, description="Weight of meaning against words in a score: 0 words only, 1 meaning only."
     )

@@ -6,8 +6,10 @@ Every change bumps the version in its own transaction, so a version names exactl
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
+from typing import Any
 
 from sqlalchemy import (
     Boolean,
@@ -20,6 +22,8 @@ from sqlalchemy import (
     Text,
     delete,
     exists,
+    false,
+    func,
     insert,
     select,
     true,
@@ -27,7 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from retriever_svc.models import Change, Entry, Listing, Record
+from retriever_svc.models import Change, Entry, Listing, Pin, Record
 from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
@@ -53,6 +57,9 @@ APIS = Table(
     Column("outputs", Text, nullable=False),
     Column("open", Boolean, nullable=False),
     Column("document", Text, nullable=False),
+    Column("operation_key", String(32), nullable=False, server_default="", index=True),
+    Column("content_key", String(32), nullable=False, server_default="", index=True),
+    Column("revision", String(80), nullable=False, server_default=""),
     # Without it SQLite gives the number of a deleted last row out again.
     sqlite_autoincrement=True,
 )
@@ -64,6 +71,11 @@ DOCUMENTS = Table(
     Column("document_hash", String(64), nullable=False),
     Column("format", String(40), nullable=False),
     Column("imported_at", DateTime(timezone=True), nullable=False),
+    Column("importer", String(64), nullable=False, server_default=""),
+    Column("server", Text, nullable=True),
+    Column("named", Boolean, nullable=False, server_default=false()),
+    Column("version", Text, nullable=False, server_default=""),
+    Column("notes", Text, nullable=False, server_default="{}"),
 )
 CATALOGUE = Table(
     "catalogue",
@@ -72,6 +84,9 @@ CATALOGUE = Table(
     Column("version", Integer, nullable=False),
 )
 
+_DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
+"""Columns that are made from an API, and may change with the code that makes them although the API does not."""
+_PIN = [DOCUMENTS.c[name] for name in Pin.__dataclass_fields__]
 _HEAD = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
@@ -129,6 +144,7 @@ class CatalogueStorage:
             if await connection.scalar(select(APIS.c.number).where(APIS.c.id == record.api.id)) is not None:
                 raise Conflict(f"There is an API {record.api.id!r} already.")
             await connection.execute(insert(APIS), [_row(record)])
+            await _edited(connection, record.api.id)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def update(self, record: Record, encoder: str, vectors: Mapping[str, Vectors]) -> None:
@@ -139,9 +155,11 @@ class CatalogueStorage:
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
+            await _edited(connection, record.api.id)
             changed = await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             if not changed.rowcount:
                 raise NotFound(f"There is no API {record.api.id!r}.")
+            await _edited(connection, record.api.id)  # its provider may be another one now
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
             await _forget_vectors(connection)
 
@@ -153,6 +171,7 @@ class CatalogueStorage:
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
+            await _edited(connection, api_id)
             if not (await connection.execute(delete(APIS).where(APIS.c.id == api_id))).rowcount:
                 raise NotFound(f"There is no API {api_id!r}.")
             await _forget_vectors(connection)
@@ -172,47 +191,122 @@ class CatalogueStorage:
 
     async def replace_provider(
         self,
-        provider: str,
+        pin: Pin,
         records: Sequence[Record],
-        source: tuple[str, str],
         encoder: str,
         vectors: Mapping[str, Vectors],
-    ) -> Change:
-        """Make these the provider's APIs, all at once. The version grows only where something differs.
+        expected: str | None = None,
+    ) -> tuple[Change, int]:
+        """Make these the provider's APIs, all at once, and return what that changed and the version it made.
+
+        Only what differs is written, and the version grows only where something does.
 
         Args:
-            provider: whose APIs they are.
+            pin: the document they come from.
             records: all of them.
-            source: hash and format of the document they come from.
             encoder: whose vectors are given.
             vectors: those of the texts that had none.
+            expected: hash of the change this must be.
 
         Raises:
-            Conflict: an id belongs to another provider.
+            Conflict: an id belongs to another provider, or it is another change.
         """
         wanted = {record.api.id: record for record in records}
         async with write(self._engine) as connection:
             version = await _lock(connection, grow=0)
-            query = select(APIS.c.id, APIS.c.content_hash).where(APIS.c.provider == provider)
-            there = {row.id: row.content_hash for row in await connection.execute(query)}
-            removed = [key for key in there if key not in wanted]
-            added = [record for key, record in wanted.items() if key not in there]
-            updated = [r for key, r in wanted.items() if there.get(key, r.api.content_hash) != r.api.content_hash]
-            await _refuse_foreign(connection, [record.api.id for record in added])
-            for chunk in chunks(removed):
+            change = await _change(connection, pin, records)
+            refuse_unexpected(change, expected)
+            await _refuse_foreign(connection, change.added)
+            rewritten = await _differing(connection, pin.provider, wanted)
+            for chunk in chunks(change.removed):
                 await connection.execute(delete(APIS).where(APIS.c.id.in_(chunk)))
-            if added:
-                await connection.execute(insert(APIS), [_row(record) for record in added])
-            for record in updated:
+            if change.added:
+                await connection.execute(insert(APIS), [_row(wanted[key]) for key in change.added])
+            for record in rewritten:
                 await connection.execute(update(APIS).where(APIS.c.id == record.api.id).values(_row(record)))
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
-            if removed or updated:
+            if change.removed or rewritten:
                 await _forget_vectors(connection)
-            await _note_document(connection, provider, source)
-            if added or updated or removed:
+            await _keep_pin(connection, pin)
+            if change.added or change.removed or rewritten:
                 version = await _lock(connection, grow=1)
-        unchanged = len(wanted) - len(added) - len(updated)
-        return Change(len(added), len(updated), unchanged, len(removed), version)
+        return change, version
+
+    async def change(self, pin: Pin, records: Sequence[Record]) -> Change:
+        """What :meth:`replace_provider` would change now."""
+        async with read(self._engine) as connection:
+            return await _change(connection, pin, records)
+
+    async def owners(self, ids: Sequence[str]) -> dict[str, str]:
+        """The providers of those of the APIs that exist, by id."""
+        found = dict[str, str]()
+        async with read(self._engine) as connection:
+            for chunk in chunks(ids):
+                rows = await connection.execute(select(APIS.c.id, APIS.c.provider).where(APIS.c.id.in_(chunk)))
+                found.update({row.id: row.provider for row in rows})
+        return found
+
+    async def twins(self, provider: str, column: str, keys: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Key, id and revision of other providers' APIs that have one of these keys in this column."""
+        key = APIS.c[column]
+        query = select(key, APIS.c.id, APIS.c.revision).where(APIS.c.provider != provider)
+        found = list[tuple[str, str, str]]()
+        async with read(self._engine) as connection:
+            for chunk in chunks(keys):
+                found += [(row[0], row[1], row[2]) for row in await connection.execute(query.where(key.in_(chunk)))]
+        return found
+
+    async def pin_of(self, document_hash: str, server: str | None, provider: str | None) -> tuple[Pin, int, int] | None:
+        """The pin of a document imported with this server for this provider (None: the one its title names).
+
+        With it the number of the provider's APIs, and the catalogue's version.
+        """
+        asked = DOCUMENTS.c.named.is_(False) if provider is None else DOCUMENTS.c.provider == provider
+        same = (DOCUMENTS.c.document_hash == document_hash, DOCUMENTS.c.server.is_not_distinct_from(server), asked)
+        apis = select(func.count()).where(APIS.c.provider == DOCUMENTS.c.provider).scalar_subquery()
+        version = select(CATALOGUE.c.version).scalar_subquery()
+        async with read(self._engine) as connection:
+            row = (await connection.execute(select(*_PIN, apis, version).where(*same).limit(1))).first()
+        return None if row is None else (_as_pin(row[:-2]), row[-2], row[-1])
+
+    async def hash_of(self, provider: str) -> str | None:
+        """The hash of the document that the provider's APIs come from."""
+        async with read(self._engine) as connection:
+            query = select(DOCUMENTS.c.document_hash).where(DOCUMENTS.c.provider == provider)
+            found: str | None = await connection.scalar(query)
+        return found
+
+    async def pins(self, limit: int, offset: int) -> tuple[list[Pin], int]:
+        """A page of pins in order of their providers, and how many there are."""
+        query = select(*_PIN).order_by(DOCUMENTS.c.provider).limit(limit).offset(offset)
+        async with read(self._engine) as connection:
+            total = await connection.scalar(select(func.count()).select_from(DOCUMENTS))
+            return [_as_pin(row) for row in await connection.execute(query)], int(total or 0)
+
+
+def refuse_unexpected(change: Change, expected: str | None) -> None:
+    """Raise Conflict unless this is the change that was looked at. Nothing at all may always be done."""
+    nothing = not (change.added or change.updated or change.removed)
+    if expected is not None and expected != change.hash and not nothing:
+        raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
+
+
+async def _change(connection: AsyncConnection, pin: Pin, records: Sequence[Record]) -> Change:
+    query = select(APIS.c.id, APIS.c.content_hash).where(APIS.c.provider == pin.provider)
+    before = {row.id: row.content_hash for row in await connection.execute(query)}
+    return Change(before, {record.api.id: record.api.content_hash for record in records}, pin.document_hash)
+
+
+async def _differing(connection: AsyncConnection, provider: str, wanted: Mapping[str, Record]) -> list[Record]:
+    """Those of the records that are not stored as they are: with other content, or found by other texts."""
+    columns = [APIS.c[name] for name in ("content_hash", *_DERIVED)]
+    query = select(APIS.c.id, *columns).where(APIS.c.provider == provider)
+    stored = {row.id: tuple(row[1:]) for row in await connection.execute(query)}
+    return [record for key, record in wanted.items() if key in stored and stored[key] != _columns(record)]
+
+
+def _columns(record: Record) -> tuple[object, ...]:
+    return (record.api.content_hash, *(getattr(record, name) for name in _DERIVED))
 
 
 async def _lock(connection: AsyncConnection, grow: int) -> int:
@@ -234,10 +328,21 @@ async def _forget_vectors(connection: AsyncConnection) -> None:
     await connection.execute(delete(EMBEDDINGS).where(~used))
 
 
-async def _note_document(connection: AsyncConnection, provider: str, source: tuple[str, str]) -> None:
-    await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == provider))
-    row = {"provider": provider, "document_hash": source[0], "format": source[1], "imported_at": datetime.now(UTC)}
-    await connection.execute(insert(DOCUMENTS), [row])
+async def _edited(connection: AsyncConnection, api_id: str) -> None:
+    """Note that the API's provider no longer has what its document says: importing that again is not done at once."""
+    provider = select(APIS.c.provider).where(APIS.c.id == api_id).scalar_subquery()
+    await connection.execute(update(DOCUMENTS).where(DOCUMENTS.c.provider == provider).values(importer=""))
+
+
+async def _keep_pin(connection: AsyncConnection, pin: Pin) -> None:
+    await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == pin.provider))
+    await connection.execute(insert(DOCUMENTS), [dataclasses.asdict(pin)])
+
+
+def _as_pin(row: Sequence[Any]) -> Pin:
+    pin = Pin(*row)
+    moment = pin.imported_at
+    return dataclasses.replace(pin, imported_at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def _row(record: Record) -> dict[str, object]:
@@ -253,4 +358,7 @@ def _row(record: Record) -> dict[str, object]:
         "outputs": record.outputs,
         "open": record.open,
         "document": api.model_dump_json(ensure_ascii=True),
+        "operation_key": record.operation_key,
+        "content_key": record.content_key,
+        "revision": record.revision,
     }

@@ -36,10 +36,16 @@ class ComputePool:
             raise ValueError(f"need max_workers >= 1 and max_waiting >= 0, got {max_workers} and {max_waiting}")
         self._executor = ThreadPoolExecutor(max_workers, thread_name_prefix=name)
         self._name = name
+        self._workers = max_workers
         self._capacity = max_workers + max_waiting
         self._in_flight = 0
         self._closed = False
         self._lock = threading.Lock()
+
+    @property
+    def workers(self) -> int:
+        """Number of threads: calls that run at the same time."""
+        return self._workers
 
     @property
     def in_flight(self) -> int:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from deploy.cli.catalogue import apis, demos
 from deploy.cli.gateway import Json
+from deploy.cli.importing import import_apis
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
 
@@ -74,6 +75,7 @@ def eval_retrieve(
 
 
 app.command()(solve)
+app.command("import")(import_apis)
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")

@@ -1,68 +1,24 @@
 """``nestor apis`` and ``nestor demos``: what Nestor can call, and what it learns from."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import httpx2
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from deploy.cli.gateway import Json, Limit, ask, gateway, run
+from deploy.cli.importing import import_apis, imported_documents
 from deploy.drawing import plain
-from services.contracts.api import ImportProgress, ImportReport, ImportRequest
+from services.contracts.api import ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
-from services.errors import ServiceUnavailable
-
-MAX_DOCUMENT_BYTES = 25_000_000
 
 apis = typer.Typer(no_args_is_help=True, help="The API catalogue: import, search, show, remove.")
 demos = typer.Typer(no_args_is_help=True, help="The knowledge base of solved requests that planners learn from.")
 
 
-@apis.command("import")
-def import_apis(
-    source: Annotated[str, typer.Argument(help="A file, a URL, or `-` for standard input.")],
-    provider: Annotated[str | None, typer.Option(help="Name for the provider; default: from the title.")] = None,
-    server: Annotated[str | None, typer.Option(help="Base URL of the service, in place of the document's.")] = None,
-) -> None:
-    """Import an OpenAPI 3.x or Swagger 2.0 document.
-
-    Importing a newer version of the same provider's document updates its APIs and removes the ones that are gone.
-    A document that cannot be imported changes nothing.
-    """
-    document, origin = _read(source)
-    try:
-        request = ImportRequest(document=document, provider=provider, server=server or origin)
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"]) from None
-    report = run(import_document(request, Console(stderr=True)))
-    console = Console()
-    console.print(
-        f"{report.provider}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
-        f"{report.removed} removed, {len(report.skipped)} skipped"
-    )
-    for skipped in report.skipped:
-        console.print(plain(f"  skipped {skipped.operation}: {skipped.reason}"))
-    for warning in report.warnings:
-        console.print(plain(f"  warning: {warning}"))
-
-
-async def import_document(request: ImportRequest, console: Console) -> ImportReport:
-    """Import through the gateway, with a progress bar."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    async with gateway() as client:
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("importing", total=None)
-            async for event in client.import_apis(request):
-                if isinstance(event, ImportProgress):
-                    progress.update(task, description=event.phase, completed=event.done, total=event.total)
-                else:
-                    return event
-    raise ServiceUnavailable("The gateway ended its answer early.", service="gateway")
+apis.command("import")(import_apis)
 
 
 @apis.command("search")
@@ -98,26 +54,21 @@ def remove_provider(provider: Annotated[str, typer.Argument(help="The provider's
     typer.echo(f"{provider} removed")
 
 
-def _read(source: str) -> tuple[str, str | None]:
-    """The document's text and, for a URL, its origin, which completes relative server addresses."""
-    if source == "-":
-        return sys.stdin.read(), None
-    if not source.startswith(("http://", "https://")):
-        path = Path(source)
-        if not path.is_file():
-            raise typer.BadParameter(f"{source} is not a file")
-        return path.read_bytes().decode("utf-8", errors="strict"), None
-    try:
-        with httpx2.stream("GET", source, timeout=30, follow_redirects=True) as response:
-            response.raise_for_status()
-            body = bytearray()
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > MAX_DOCUMENT_BYTES:
-                    raise typer.BadParameter(f"{source} is larger than {MAX_DOCUMENT_BYTES} bytes")
-    except httpx2.HTTPError as error:
-        raise typer.BadParameter(f"{source}: {error}") from None
-    return bytes(body).decode("utf-8"), None
+@apis.command("documents")
+def list_documents() -> None:
+    """List the imported documents, each pinned by the hash of its text."""
+
+    async def all_pages() -> list[ImportedDocument]:
+        async with gateway() as client:
+            return [document async for document in imported_documents(client)]
+
+    table = Table("provider", "version", "format", "SHA-256", "imported", box=None)
+    documents = run(all_pages())
+    for document in documents:
+        moment = f"{document.imported_at:%Y-%m-%d %H:%M}"
+        table.add_row(document.provider, plain(document.version), document.format, document.document_hash[:12], moment)
+    Console().print(table)
+    typer.echo(f"{len(documents)} documents")
 
 
 @demos.command("list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from retriever_svc.engine.fields import input_lines, is_open, output_words, response_fields
+from retriever_svc.engine.identity import content_key, operation_key, revision
 from retriever_svc.engine.words import spaced, words
 from retriever_svc.models import Record
 from services.contracts.api import Api
@@ -15,7 +16,7 @@ _OUTPUTS = 30
 _MAX_WORDS = 400
 
 
-def record(api: Api) -> Record:
+def record(api: Api, document_version: str = "") -> Record:
     """An API with its texts, ready to be stored."""
     embedded = embedding_text(api)
     digest = hashlib.sha256(embedded.encode("utf-8", "replace")).hexdigest()
@@ -27,6 +28,9 @@ def record(api: Api) -> Record:
         inputs=input_lines(api),
         outputs=output_words(api),
         open=is_open(api),
+        operation_key=operation_key(api),
+        content_key=content_key(api),
+        revision=revision(api, document_version),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
-from retriever_svc.importers.parameters import Argument, Reading, is_json, style_of
+from retriever_svc.importers.parameters import ARGUMENT_STEPS, Argument, Reading, is_json, style_of
 from retriever_svc.importers.refs import DanglingReference, JsonObject, SkipOperation, as_list, as_object, as_text
 from retriever_svc.importers.schemas import Direction, Key
 from services.contracts.api import ApiResponse, Location, RequestBody, Style
@@ -17,6 +17,8 @@ _ANYTHING = ("*/*", "application/*")
 _STYLED = frozenset({"style", "explode", "allowReserved"})
 """Without any of these a part of a form is written in its media type (OpenAPI 3.1, section 4.8.15.1)."""
 _MAX_MERGED = 200
+_MAX_FLAT = 2_000
+"""Properties of a body that become arguments of their own; a body with more is one argument."""
 _NOT_FLAT = frozenset({"oneOf", "anyOf", "not", "if", "patternProperties", "$dynamicRef"})
 
 
@@ -45,6 +47,7 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
     content = as_object(body.get("content"))
     if not content:
         return None, []
+    reading.document.spend(len(content))
     media_type = choose_media_type(list(content))
     chosen = as_object(content[media_type])
     media_type = "application/json" if media_type in _ANYTHING else media_type
@@ -63,10 +66,10 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
 def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, frozenset[Key]]:
     """The successful response: the lowest 2xx, else ``2XX``, else ``default``; JSON where there is a choice.
 
-    Raises:
-        SkipOperation: a reference leaves the document.
+    Where a reference leads out of the document or nowhere, the schema is left open: it may be anything.
     """
     responses = as_object(declared)
+    reading.document.spend(len(responses))
     codes = sorted(
         code for code in responses if len(code) == 3 and code.isascii() and code.isdigit() and code[0] == "2"
     )
@@ -76,15 +79,18 @@ def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, f
     status = int(code) if code.isdigit() else 200
     try:
         response = as_object(reading.document.deref(responses[code]))
-    except DanglingReference as error:
+    except (DanglingReference, SkipOperation) as error:
         reading.warn(f"the response is left open: {error}")
         return ApiResponse(status=status), frozenset()
     description = as_text(response.get("description"), MAX_FIELD_DESCRIPTION)
     content = as_object(response.get("content"))
     if not content:
         return ApiResponse(status=status, media_type=None, description=description), frozenset()
+    reading.document.spend(len(content))
     media_type = choose_media_type(list(content))
     schema = reading.schemas.normalise(as_object(content[media_type]).get("schema", {}), Direction.RESPONSE)
+    if schema.leaves is not None:
+        reading.warn(f"the response is left open where it {schema.leaves}")
     media_type = "application/json" if media_type in _ANYTHING else media_type[:MAX_NAME]
     return ApiResponse(
         status=status, media_type=media_type, description=description, json_schema=schema.schema
@@ -135,6 +141,7 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
                 raise SkipOperation("a required property of the body has a name of more than 200 characters, or none")
             reading.warn("a property of the body with an overlong or empty name is left out")
             continue
+        reading.document.spend(ARGUMENT_STEPS)
         schema = reading.schemas.normalise(declared, Direction.REQUEST)
         part = as_object(encoding.get(name))
         style, explode = style_of(part, Location.BODY, reading) if _STYLED & part.keys() else (Style.SIMPLE, False)
@@ -201,6 +208,10 @@ def _merge(reading: Reading, part: JsonObject, flat: _Flat, pending: list[JsonVa
     kind = part.get("type")
     kinds = as_list(kind) if isinstance(kind, list) else [kind]
     if _NOT_FLAT & part.keys() or not ({"object", None} & {k for k in kinds if isinstance(k, str) or k is None}):
+        flat.is_flat = False
+        return
+    reading.schemas.spend(part)
+    if len(as_object(part.get("properties"))) > _MAX_FLAT:
         flat.is_flat = False
         return
     for name, member in as_object(part.get("properties")).items():

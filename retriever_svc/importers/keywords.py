@@ -42,6 +42,7 @@ _COUNTS = frozenset(
 _FLAGS = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
 _MAX_ENUM = 1_000
 _MAX_EXAMPLES = 3
+_MAX_LOOKED_AT = 20
 _MAX_VALUE_BYTES = 1_000
 _MAX_PATTERN = 1_000
 
@@ -135,8 +136,8 @@ def _copy_values(schema: JsonObject, out: JsonObject) -> None:
     for key in ("const", "default"):
         if key in schema and _is_small(schema[key]):
             out[key] = schema[key]
-    examples = schema.get("examples")
-    examples = [*as_list(examples), *([schema["example"]] if "example" in schema else [])]
+    examples = as_list(schema.get("examples"))[:_MAX_LOOKED_AT]
+    examples = [*examples, *([schema["example"]] if "example" in schema else [])]
     if small := [value for value in examples if _is_small(value)][:_MAX_EXAMPLES]:
         out["examples"] = small
 
@@ -146,6 +147,19 @@ def _is_number(value: JsonValue) -> bool:
 
 
 def _is_small(value: JsonValue) -> bool:
-    if isinstance(value, (str, bool, int, float)) or value is None:
-        return not isinstance(value, str) or len(value) <= _MAX_VALUE_BYTES
-    return len(orjson.dumps(value)) <= _MAX_VALUE_BYTES
+    """Whether a value is short as JSON. A large one is not written out to find out: it may be used very often."""
+    if isinstance(value, str):
+        return len(value) <= _MAX_VALUE_BYTES
+    if isinstance(value, (dict, list)):
+        pending, items = [value], 0
+        while pending:
+            part = pending.pop()
+            items += 1 + len(part)
+            if items > _MAX_VALUE_BYTES:
+                return False
+            inner = [*part, *part.values()] if isinstance(part, dict) else part
+            if any(isinstance(item, str) and len(item) > _MAX_VALUE_BYTES for item in inner):
+                return False
+            pending.extend(item for item in inner if isinstance(item, (dict, list)))
+        return len(orjson.dumps(value)) <= _MAX_VALUE_BYTES
+    return True

@@ -10,6 +10,8 @@ from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
+from retriever_svc.importers.names import Names, slug
+from retriever_svc.importers.outline import Outline
 from retriever_svc.importers.parameters import Argument, Reading, name_arguments, read_parameters
 from retriever_svc.importers.refs import Document, JsonObject, SkipOperation, as_list, as_text
 from retriever_svc.importers.schemas import Key, Schemas
@@ -18,6 +20,7 @@ from retriever_svc.importers.servers import choose_server
 from retriever_svc.importers.swagger import upgrade_operation, upgrade_servers
 from services.contracts.api import Api
 from services.contracts.plan import content_hash
+from services.errors import InvalidDocument
 
 _MAX_PATH = 1_000
 _MAX_TAGS = 20
@@ -35,17 +38,31 @@ class Source:
     given_server: str | None
     is_swagger: bool
     servers: list[JsonValue]
-    names: set[str] = field(default_factory=set)
+    names: Names = field(default_factory=Names)
+    written: int = 0
 
     @classmethod
-    def open(cls, root: JsonObject, provider: str, server: str | None, is_swagger: bool, limits: Limits) -> Source:
+    def open(cls, outline: Outline, provider: str, server: str | None, limits: Limits) -> Source:
         """Prepare a parsed document for reading its operations."""
-        document, notes = Document(root), Notes()
+        root = outline.root
+        document, notes = Document(root, limits.steps), Notes()
         raw = orjson.dumps(root)
         directional = b'"readOnly":true' in raw or b'"writeOnly":true' in raw
+        is_swagger = outline.format == "swagger-2.0"
         servers = upgrade_servers(root) if is_swagger else as_list(root.get("servers"))
         schemas = Schemas(document, directional, limits, notes)
         return cls(document, schemas, notes, limits, provider, server, is_swagger, servers)
+
+    def weigh(self, api: Api) -> Api:
+        """Count the API's size.
+
+        Raises:
+            InvalidDocument: the APIs of the document are too large together.
+        """
+        self.written += len(api.model_dump_json())
+        if self.written > self.limits.api_bytes:
+            raise InvalidDocument(f"the document's APIs are larger than {self.limits.api_bytes:,} bytes together")
+        return api
 
 
 def read_operation(source: Source, path: str, method: str, item: JsonObject, operation: JsonObject) -> Api:
@@ -53,11 +70,13 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
 
     Raises:
         SkipOperation: it cannot be imported; the message says why.
+        InvalidDocument: the document as a whole has become too much.
     """
     if not path.startswith("/"):
         raise SkipOperation("the path does not begin with a slash")
     if len(path) > _MAX_PATH or re.search(r"[\s\x00-\x1f]", path):
         raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
+    source.document.spend(len(item) + len(operation))
     label = f"{method} {path}"[:MAX_SUMMARY]
     # RFC 6570 as Google writes it; the parameter itself is named without the plus sign.
     path = path.replace("{+", "{")
@@ -89,7 +108,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         security=_security(source, operation, server),
         idempotency_header=idempotency,
     )
-    return sealed(api)
+    return source.weigh(sealed(api))
 
 
 def sealed(api: Api) -> Api:
@@ -101,8 +120,8 @@ def sealed(api: Api) -> Api:
 def _definitions(
     source: Source, arguments: list[Argument], response_refs: frozenset[Key], label: str
 ) -> dict[str, JsonObject]:
-    asked = [key for argument in arguments for key in sorted(argument.refs)]
-    return source.schemas.collect(dict.fromkeys([*asked, *sorted(response_refs)]), label)
+    sent = dict.fromkeys(key for argument in arguments for key in sorted(argument.refs))
+    return source.schemas.collect(sent, sorted(response_refs), label)
 
 
 def _security(source: Source, operation: JsonObject, server: str) -> Alternatives:
@@ -123,14 +142,4 @@ def _name(source: Source, declared: JsonValue, method: str, path: str) -> str:
         if name:
             source.notes.warn(f"the operationId {name!r} occurs twice; {method} {path} is imported as {derived!r}")
         name = derived
-    unique, number = name, 1
-    while unique in source.names:
-        number += 1
-        unique = f"{name[: MAX_NAME - 7]}_{number}"
-    source.names.add(unique)
-    return unique
-
-
-def slug(text: str) -> str:
-    """Letters, digits, dots, dashes and underscores; everything else becomes one underscore."""
-    return re.sub(r"[^\w.-]+", "_", text).strip("_")[:MAX_NAME]
+    return source.names.take(name)

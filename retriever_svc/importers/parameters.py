@@ -22,6 +22,8 @@ from retriever_svc.importers.schemas import Direction, Key, Schemas
 from services.contracts.api import Location, Parameter, Style
 
 IDEMPOTENCY_KEY = "idempotency-key"
+ARGUMENT_STEPS = 10
+"""What an argument costs, in steps: it becomes an object of its own each time it is used."""
 _NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
 """Header parameters OpenAPI 3.1, section 4.8.12.1 tells readers to ignore."""
 
@@ -153,6 +155,7 @@ def _declared(reading: Reading, item: JsonValue) -> JsonObject | None:
 
 
 def _read_parameter(reading: Reading, declared: JsonObject) -> Argument:
+    reading.document.spend(ARGUMENT_STEPS)
     name, location = str(declared["name"]), Location(str(declared["in"]))
     required = declared.get("required") is True or location is Location.PATH
     media_type, wanted = _document(declared)

@@ -1,7 +1,8 @@
-"""Text to a JSON object, within limits: the only place that parses a document.
+"""Text to a JSON value, within limits: the only place that parses a document.
 
-JSON is read by orjson. YAML is read as JSON-compatible YAML 1.2 (what OpenAPI 3.1, section 4.3 asks for): ``no`` is a
-string, ``0644`` is a decimal number, a date stays text, keys become strings. Merge keys (``<<``) are understood.
+JSON and JSON lines are read by orjson. YAML is read as JSON-compatible YAML 1.2 (what OpenAPI 3.1, section 4.3 asks
+for): ``no`` is a string, ``0644`` is a decimal number, a date stays text, keys become strings. Merge keys (``<<``) are
+understood.
 """
 
 from __future__ import annotations
@@ -22,32 +23,83 @@ try:  # libyaml is ten times faster; wheels for every common platform carry it
 except ImportError:  # pragma: no cover
     from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
 
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INT64 = 2**63
+_MAX_EXAMPLE = 500_000
+_MAX_EXAMPLE_DEPTH = 30
 
 
-def read_document(text: str, limits: Limits) -> dict[str, JsonValue]:
-    """Parse JSON or YAML text into an object that holds JSON values only.
+def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[JsonValue]:
+    """Parse JSON, JSON lines or YAML text into an object or a list that holds JSON values only.
 
     Raises:
-        InvalidDocument: too large, too deep, neither JSON nor YAML, or not an object.
+        InvalidDocument: too large, too deep, neither JSON nor YAML, or neither an object nor a list.
     """
     size = len(text.encode("utf-8", "replace"))
     if size > limits.document_bytes:
         raise InvalidDocument(f"the document has {size:,} bytes; at most {limits.document_bytes:,} are read")
     text = text.removeprefix("\ufeff")
-    raw = _read_json(text) if text.lstrip()[:1] in ("{", "[") else _read_yaml(text, limits)
+    if text.lstrip()[:1] in ("{", "["):
+        _measure_json(text, limits)
+        raw = _read_json(text)
+    else:
+        raw = _read_yaml(text, limits)
     value = _Cleaner(limits).clean(raw, 0)
-    if not isinstance(value, dict):
+    if not isinstance(value, (dict, list)):
         raise InvalidDocument("the document is not an object")
     return value
+
+
+def read_example(text: str) -> JsonValue:
+    """Parse a JSON text that stands inside a document, as the example of a body.
+
+    Raises:
+        InvalidDocument: not JSON, or larger or deeper than an example has any reason to be.
+    """
+    if len(text) > _MAX_EXAMPLE:
+        raise InvalidDocument(f"the example has more than {_MAX_EXAMPLE:,} characters")
+    limits = Limits(depth=_MAX_EXAMPLE_DEPTH)
+    return _Cleaner(limits).clean(_read_json(text), 0)
+
+
+def _measure_json(text: str, limits: Limits) -> None:
+    """Refuse too many values before any is built: an empty list is two bytes of text and sixty of memory.
+
+    There is at least one value a comma, and one for each line that begins an object.
+    """
+    bare = text if text.count(",") < limits.nodes else _STRING.sub("", text)
+    if max(bare.count(","), bare.count("\n{")) >= limits.nodes:
+        raise InvalidDocument(f"the document has more than {limits.nodes:,} values")
 
 
 def _read_json(text: str) -> Any:
     try:
         return orjson.loads(text.encode("utf-8", "replace"))
     except orjson.JSONDecodeError as error:
+        lines = _read_json_lines(text)
+        if lines is not None:
+            return lines
         raise InvalidDocument(f"the document is not valid JSON: {error}") from error
+
+
+def _read_json_lines(text: str) -> list[Any] | None:
+    """One object a line (jsonlines.org), None where the first line is not an object of its own.
+
+    Raises:
+        InvalidDocument: a later line is not JSON. It is not left out: nobody would miss what half a file lacks.
+    """
+    values = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            values.append(orjson.loads(line.encode("utf-8", "replace")))
+        except orjson.JSONDecodeError as error:
+            if not values:
+                return None
+            raise InvalidDocument(f"line {number} of the document is not valid JSON: {error}") from error
+    return values
 
 
 def _read_yaml(text: str, limits: Limits) -> Any:
@@ -86,8 +138,10 @@ def _measure_yaml(text: str, limits: Limits) -> None:
             total += 1
             if event.anchor is not None:
                 sizes[event.anchor] = 1
-        if total > limits.nodes:
-            raise InvalidDocument(f"the document has more than {limits.nodes:,} values once YAML aliases are expanded")
+        if total > limits.yaml_nodes:
+            raise InvalidDocument(
+                f"the document has more than {limits.yaml_nodes:,} values once YAML aliases are expanded"
+            )
 
 
 class _Yaml12Loader(_BaseLoader):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 from pydantic import JsonValue
 
+from retriever_svc.importers.limits import MAX_STEPS
+from services.errors import InvalidDocument
+
 JsonObject = dict[str, JsonValue]
 
 _MAX_HOPS = 50
+_MAX_POINTER = 2_000
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+"""Control characters but tab and line feed, bidirectional embeddings and isolates, and the tags of Unicode."""
 
 
 class SkipOperation(Exception):
@@ -22,8 +29,22 @@ class DanglingReference(Exception):
 class Document:
     """A parsed document and the walk of its local references (JSON pointers, RFC 6901, in URI fragments)."""
 
-    def __init__(self, root: JsonObject) -> None:
+    def __init__(self, root: JsonObject, steps: int = MAX_STEPS) -> None:
         self.root = root
+        self._steps = steps
+        self._left = steps
+
+    def spend(self, steps: int) -> None:
+        """Count work. What is written once can be used by every operation, and so cost far more than its text.
+
+        Raises:
+            InvalidDocument: it is more than the limit.
+        """
+        self._left -= steps
+        if self._left < 0:
+            raise InvalidDocument(
+                f"reading the document takes more than {self._steps:,} steps: its parts are shared too widely"
+            )
 
     def resolve(self, reference: JsonValue) -> tuple[str, JsonValue]:
         """Follow a ``$ref`` to what is not a mere ``$ref`` any more: its pointer and the value there.
@@ -35,6 +56,7 @@ class Document:
         seen = set[str]()
         while True:
             pointer = self._pointer(reference)
+            self.spend(1)
             if pointer in seen or len(seen) > _MAX_HOPS:
                 raise DanglingReference(f"{pointer} refers to itself")
             seen.add(pointer)
@@ -49,6 +71,7 @@ class Document:
         Raises:
             SkipOperation, DanglingReference: see :meth:`resolve`.
         """
+        self.spend(1)
         if not (isinstance(value, dict) and "$ref" in value):
             return value
         target = self.resolve(value["$ref"])[1]
@@ -62,6 +85,8 @@ class Document:
             raise DanglingReference("a $ref is not a string")
         if reference != "#" and not reference.startswith("#/"):
             raise SkipOperation(f"refers to another document, which is never fetched: {reference[:200]}")
+        if len(reference) > _MAX_POINTER:
+            raise DanglingReference(f"a $ref has more than {_MAX_POINTER:,} characters")
         return reference
 
     def _walk(self, pointer: str) -> JsonValue:
@@ -93,6 +118,10 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 
 def as_text(value: JsonValue, limit: int) -> str:
-    """The value where it is text, without outer blanks, cut to ``limit`` characters; else the empty text."""
-    text = value.strip() if isinstance(value, str) else ""
+    """The value where it is text, without outer blanks, cut to ``limit`` characters; else the empty text.
+
+    Characters that steer a terminal, turn the reading direction, or that no reader sees at all are left out: people
+    judge an API by this text, and what they are shown must be what a model reads.
+    """
+    text = _UNSEEN.sub("", value[: 4 * limit]).strip() if isinstance(value, str) else ""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

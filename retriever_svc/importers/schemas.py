@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import orjson
@@ -26,6 +26,7 @@ from retriever_svc.importers.keywords import (
     plain_keywords,
 )
 from retriever_svc.importers.limits import Limits, Notes
+from retriever_svc.importers.names import Names
 from retriever_svc.importers.refs import DanglingReference, Document, JsonObject, SkipOperation, as_list, as_object
 
 
@@ -49,7 +50,8 @@ class Normalised:
     schema: JsonObject
     refs: frozenset[Key]
     in_place: frozenset[Key]
-    leaves: str | None = None  # why operations that use it cannot be imported
+    leaves: str | None = None  # the other document that it refers to, and is open there
+    size: int = 0  # as JSON; of definitions only
 
 
 class Schemas:
@@ -69,39 +71,41 @@ class Schemas:
         self._notes = notes
         self._definitions: dict[Key, Normalised] = {}
         self._names: dict[Key, str] = {}
-        self._taken: set[str] = set()
+        self._taken = Names()
         self._endless: dict[Key, bool] = {}
 
     def normalise(self, schema: JsonValue, direction: Direction) -> Normalised:
         """Read one schema; references in it are noted, not followed.
 
         Raises:
-            SkipOperation: it refers to another document.
+            SkipOperation: it is for a request, and refers to another document.
         """
-        reader = _Reader(self, direction)
-        result = reader.read(schema, in_place=True)
-        as_dict = result if isinstance(result, dict) else ({} if result else {"not": {}})
-        return Normalised(as_dict, frozenset(reader.refs), frozenset(reader.in_place))
+        normalised = self._read(schema, direction)
+        if normalised.leaves is not None and direction is Direction.REQUEST:
+            raise SkipOperation(normalised.leaves)
+        return normalised
 
-    def collect(self, roots: Iterable[Key], operation: str) -> dict[str, JsonObject]:
-        """The definitions reachable from ``roots``, nearest first, within the limits.
+    def collect(self, sent: Iterable[Key], received: Iterable[Key], operation: str) -> dict[str, JsonObject]:
+        """The definitions reachable from those of requests and of responses, nearest first, within the limits.
 
         Raises:
-            SkipOperation: one of them refers to another document.
+            SkipOperation: one that a request uses refers to another document. What is sent must be known; what comes
+                back may be anything.
         """
         found: dict[str, JsonObject] = {}
-        queue, seen, size, left_open = deque(roots), set(roots), 0, 0
+        queue = deque(dict.fromkeys([*sent, *received]))
+        seen, kept, size, left_open = set(queue), dict[Key, None](), 0, 0
         while queue:
             key = queue.popleft()
             definition = self._definition(key)
-            if definition.leaves is not None:
-                raise SkipOperation(definition.leaves)
-            size += len(orjson.dumps(definition.schema))
+            self._document.spend(1)
+            size += definition.size
             if len(found) >= self._limits.definitions or size > self._limits.definition_bytes:
                 found[self.name(key)] = {}
                 left_open += 1
                 continue
             found[self.name(key)] = {} if self._is_endless(key) else definition.schema
+            kept[key] = None
             new = sorted(definition.refs - seen)
             seen.update(new)
             queue.extend(new)
@@ -109,7 +113,23 @@ class Schemas:
             self._notes.warn(
                 f"{operation}: {left_open} nested schemas are left open: there are too many for one operation"
             )
+        self._check_leaving(sent, kept, operation)
         return found
+
+    def _check_leaving(self, sent: Iterable[Key], kept: dict[Key, None], operation: str) -> None:
+        """Refuse what a request refers to in another document, and note what a response does."""
+        leaving = {key: leaves for key in kept if (leaves := self._definition(key).leaves) is not None}
+        if not leaving:
+            return
+        pending, seen = [key for key in sent if key in kept], set[Key]()
+        while pending:
+            key = pending.pop()
+            if key in leaving:
+                raise SkipOperation(leaving[key])
+            seen.add(key)
+            pending.extend((self._definition(key).refs & kept.keys()) - seen)
+        for leaves in leaving.values():
+            self._notes.warn(f"{operation}: the response is left open where it {leaves}")
 
     def name(self, key: Key) -> str:
         """The name a definition has in every operation of this document."""
@@ -120,13 +140,8 @@ class Schemas:
         parts = [part for part in pointer.split("/")[1:] if part not in ("components", "schemas", "definitions")]
         base = re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(parts[-3:]))[-80:].strip("_") or "Root"
         base += "Input" if self._directional and direction is Direction.REQUEST else ""
-        name, number = base, 1
-        while name in self._taken:
-            number += 1
-            name = f"{base}_{number}"
-        self._taken.add(name)
-        self._names[key] = name
-        return name
+        self._names[key] = self._taken.take(base)
+        return self._names[key]
 
     def key(self, reference: JsonValue, direction: Direction) -> Key:
         """The definition a ``$ref`` leads to.
@@ -147,6 +162,14 @@ class Schemas:
         except (DanglingReference, SkipOperation):  # told where the schema itself is read
             return True
 
+    def spend(self, schema: JsonObject) -> None:
+        """Count what looking at one schema costs, the schemas in it not included.
+
+        Raises:
+            InvalidDocument: too much was spent on this document.
+        """
+        self._document.spend(1 + len(schema) + sum(len(value) for value in schema.values() if isinstance(value, list)))
+
     def warn(self, message: str) -> None:
         """Note something about a schema."""
         self._notes.warn(message)
@@ -154,18 +177,23 @@ class Schemas:
     def _definition(self, key: Key) -> Normalised:
         known = self._definitions.get(key)
         if known is None:
-            try:
-                known = self.normalise(self._document.resolve(key[0])[1], key[1])
-            except SkipOperation as skip:
-                known = Normalised({}, frozenset(), frozenset(), leaves=str(skip))
+            known = self._read(self._document.resolve(key[0])[1], key[1])
+            known = replace(known, size=len(orjson.dumps(known.schema)))
             self._definitions[key] = known
         return known
+
+    def _read(self, schema: JsonValue, direction: Direction) -> Normalised:
+        reader = _Reader(self, direction)
+        result = reader.read(schema, in_place=True)
+        as_dict = result if isinstance(result, dict) else ({} if result else {"not": {}})
+        return Normalised(as_dict, frozenset(reader.refs), frozenset(reader.in_place), reader.leaves)
 
     def _is_endless(self, key: Key) -> bool:
         """Whether a validator could come back to this definition without having consumed any part of the value."""
         if key not in self._endless:
             pending, seen = list(self._definition(key).in_place), set[Key]()
             while pending and key not in seen:
+                self._document.spend(1)
                 other = pending.pop()
                 if other not in seen:
                     seen.add(other)
@@ -184,11 +212,13 @@ class _Reader:
         self._direction = direction
         self.refs: set[Key] = set()
         self.in_place: set[Key] = set()
+        self.leaves: str | None = None
 
     def read(self, schema: JsonValue, in_place: bool = False) -> JsonObject | bool:
         """One schema or subschema; what is no schema at all becomes ``True``, which allows everything."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
+        self._schemas.spend(schema)
         out = plain_keywords(schema)
         if "$ref" in schema:
             out |= self._reference(schema["$ref"], in_place)
@@ -208,6 +238,9 @@ class _Reader:
             key = self._schemas.key(reference, self._direction)
         except DanglingReference as error:
             self._schemas.warn(f"a schema is left open: {error}")
+            return {}
+        except SkipOperation as error:
+            self.leaves = str(error)
             return {}
         self.refs.add(key)
         if in_place:

@@ -12,6 +12,7 @@ from services.contracts.api import Location, SecretKind, SecurityRequirement
 
 _PLACES = {"header": Location.HEADER, "query": Location.QUERY, "cookie": Location.COOKIE}
 _MAX_ALTERNATIVES = 20
+_MAX_TOGETHER = 20
 
 Alternatives = tuple[tuple[SecurityRequirement, ...], ...]
 
@@ -24,10 +25,15 @@ def read_security(document: Document, requirement: JsonValue, provider: str, ser
         requirement: the list of the operation, or the document's own.
         provider: first part of the secrets' names.
         server: completes relative token URLs.
+
+    Raises:
+        SkipOperation: a call needs more credentials at once than anybody has.
     """
     alternatives = []
     for item in as_list(requirement)[:_MAX_ALTERNATIVES]:
         if isinstance(item, dict):
+            if len(item) > _MAX_TOGETHER:
+                raise SkipOperation(f"a call needs more than {_MAX_TOGETHER} credentials at once")
             needed = (_requirement(document, name, scopes, provider, server) for name, scopes in item.items())
             alternatives.append(tuple(needed))
     # One empty alternative and nothing else: the operation needs no credential.
@@ -74,6 +80,7 @@ def _token_url(declared: JsonValue, server: str) -> str | None:
     try:
         url = urljoin(f"{server}/" if server else "", declared.strip())
         parts = urlsplit(url)
-        return url if parts.scheme in ("http", "https") and parts.hostname else None
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])  # a password has no place in a catalogue
+        return bare.geturl() if parts.scheme in ("http", "https") and parts.hostname else None
     except ValueError:  # "http://[": no URL at all
         return None

@@ -55,7 +55,10 @@ def _expand(server: JsonValue) -> str:
 
 
 def _callable(url: str) -> str:
-    """The URL where it is one that HTTP can call, else nothing. Query and fragment have no place in a base URL."""
+    """The URL where it is one that HTTP can call, else nothing.
+
+    Query and fragment have no place in a base URL, and a user with a password none in a catalogue.
+    """
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -63,4 +66,4 @@ def _callable(url: str) -> str:
         return ""
     if not valid or re.search(r"[\s{}\x00-\x1f]", url):
         return ""
-    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")

@@ -60,6 +60,7 @@ def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, opera
 
 def _media_types(operation: JsonObject, document: Document, key: str) -> list[str]:
     declared = operation[key] if key in operation else document.root.get(key)
+    document.spend(len(as_list(declared)))
     return [media_type for media_type in as_list(declared) if isinstance(media_type, str) and media_type]
 
 
@@ -109,7 +110,7 @@ def _form(notes: Notes, parameters: list[JsonObject], consumes: list[str]) -> Js
 def _response(document: Document, notes: Notes, declared: JsonValue, produces: list[str]) -> JsonObject:
     try:
         response = as_object(document.deref(declared))
-    except DanglingReference as error:
+    except (DanglingReference, SkipOperation) as error:
         notes.warn(f"a response is left open: {error}")
         return {}
     content: JsonObject = {}

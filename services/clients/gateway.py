@@ -8,7 +8,7 @@ import httpx2
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, segment
-from services.contracts.api import Api, ApiSearchPage, ImportEvent, ImportRequest
+from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunEvent, RunPage, SolveEvent, SolveRequest
 
@@ -114,8 +114,12 @@ class GatewayClient(ServiceClient):
         return await self._call("GET", f"/apis/{segment(api_id)}", Api)
 
     def import_apis(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
-        """Import an API description: progress, then one report. Raises InvalidDocument."""
+        """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
         return self._events("/apis:import", _IMPORT_EVENTS, request, timeout_s=600)
+
+    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+        """A page of the imported documents."""
+        return await self._call("GET", "/documents", DocumentPage, params={"limit": limit, "offset": offset})
 
     async def delete_provider(self, provider: str) -> None:
         """Remove a provider with all its APIs. Raises NotFound."""

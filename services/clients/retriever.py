@@ -10,6 +10,7 @@ from services.contracts.api import (
     Api,
     ApiSearchPage,
     CatalogueStatus,
+    DocumentPage,
     ImportEvent,
     ImportRequest,
     RetrieveRequest,
@@ -49,7 +50,10 @@ class Retriever(Protocol):
         """Remove a provider with all its APIs. Raises NotFound."""
 
     def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
-        """Import an API description: progress, then one report. Raises InvalidDocument."""
+        """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
+
+    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+        """A page of the imported documents."""
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue."""
@@ -92,8 +96,12 @@ class RetrieverClient(ServiceClient):
         await self._send("DELETE", f"/providers/{segment(provider)}")
 
     def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
-        """Import an API description: progress, then one report. Raises InvalidDocument."""
+        """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
         return self._events("/imports", _IMPORT_EVENTS, request, timeout_s=600)
+
+    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+        """A page of the imported documents."""
+        return await self._call("GET", "/documents", DocumentPage, params={"limit": limit, "offset": offset})
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue."""

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from services.contracts.base import ApiId, Contract, JsonSchema, Query
 
@@ -187,18 +187,30 @@ class RetrieveResponse(Contract):
 
 
 ProviderName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ImportRequest(Contract):
-    """An API description to import: OpenAPI 3.0 / 3.1 or Swagger 2.0, as JSON or YAML text."""
+    """An API description to import: OpenAPI, Swagger, a Postman collection or a list of tools (docs/importing.md)."""
 
     document: str = Field(min_length=1, description="The document itself. References to other documents are refused.")
     provider: ProviderName | None = Field(default=None, description="Defaults to a slug of the document's title.")
     server: str | None = Field(
         default=None,
         max_length=2_000,
-        pattern=r"^https?://",
+        pattern=r"^https?://[^\s\x00-\x1f]*$",
         description="Replaces the document's servers, and completes relative ones.",
+    )
+    dry_run: bool = Field(default=False, description="Change nothing; answer what would change, and the report.")
+    hold_changes: bool = Field(
+        default=False,
+        description="As `dry_run` where an API that is there would change or go; where APIs are only added, as without."
+        " Not asked of a document whose hash is the one imported last: what it says was accepted then.",
+    )
+    expected_change: Sha256 | None = Field(
+        default=None,
+        description="The `change_hash` of a report that was looked at. Where the import would now do anything else, it"
+        " is refused with 409 and changes nothing.",
     )
 
 
@@ -209,12 +221,22 @@ class SkippedOperation(Contract):
     reason: str
 
 
+class RelatedApi(Contract):
+    """Another API that is the same operation: the same request or the same content, perhaps of another version."""
+
+    api: str = Field(description="The id of the imported API.")
+    relation: Literal["duplicate_of", "newer_than", "older_than"]
+    other: str = Field(description="The id of the API it is related to.")
+
+
 class ImportReport(Contract):
-    """What an import did. Nothing was changed unless it is reported here."""
+    """What an import did, or would do. Nothing was changed unless it is reported here."""
 
     kind: Literal["report"] = "report"
     provider: str
-    format: str = Field(description="`openapi-3.1`, `openapi-3.0` or `swagger-2.0`.")
+    format: str = Field(
+        description="`openapi-3.1`, `swagger-2.0`, `postman-2.1`, `seal-tools`, ... (docs/importing.md)."
+    )
     document_hash: str
     added: int = Field(ge=0)
     updated: int = Field(ge=0)
@@ -222,7 +244,30 @@ class ImportReport(Contract):
     removed: int = Field(ge=0)
     skipped: tuple[SkippedOperation, ...] = ()
     warnings: tuple[str, ...] = ()
+    related: tuple[RelatedApi, ...] = Field(default=(), description="The first of the imported APIs that have a twin.")
+    related_total: int = Field(default=0, ge=0, description="How many there are in all.")
+    applied: bool = Field(default=True, description="False: a dry run, or held; the counts are what it would do.")
+    change_hash: str = Field(default="", description="SHA-256 of the document and of each API before and after it.")
     catalogue_version: int = Field(ge=0)
+
+
+class FieldChange(Contract):
+    """What one field of an API says before and after; null where it is not there. Of long texts, what differs."""
+
+    field: str = Field(description="Where it is, for example `parameters.city.description`.")
+    before: str | None = None
+    after: str | None = None
+
+
+class ImportChange(Contract):
+    """What an import that is not applied would do to one API."""
+
+    kind: Literal["change"] = "change"
+    action: Literal["added", "updated", "removed"]
+    id: str
+    summary: str = ""
+    fields: tuple[FieldChange, ...] = Field(default=(), description="Of an updated API: everything that differs.")
+    left_out: int = Field(default=0, ge=0, description="Fields that differ and are not among them.")
 
 
 class ImportProgress(Contract):
@@ -234,7 +279,26 @@ class ImportProgress(Contract):
     total: int = Field(ge=0)
 
 
-ImportEvent = Annotated[ImportProgress | ImportReport, Field(discriminator="kind")]
+ImportEvent = Annotated[ImportProgress | ImportChange | ImportReport, Field(discriminator="kind")]
+
+
+class ImportedDocument(Contract):
+    """The document that a provider's APIs come from."""
+
+    provider: str
+    document_hash: str = Field(description="SHA-256 of its text.")
+    format: str
+    version: str = Field(default="", description="What the document calls its version.")
+    server: str | None = Field(default=None, description="The `server` it was imported with.")
+    imported_at: AwareDatetime
+    current: bool = Field(description="Whether importing the same text and `server` for this provider changes nothing.")
+
+
+class DocumentPage(Contract):
+    """Imported documents in order of their providers."""
+
+    documents: tuple[ImportedDocument, ...]
+    total: int = Field(ge=0)
 
 
 class ApiSearchHit(Contract):

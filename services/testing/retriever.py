@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 from typing import Any
 
 from services.clients.base import DEFAULT_TIMEOUT_S
@@ -13,6 +14,10 @@ from services.contracts.api import (
     Candidate,
     CatalogueStatus,
     Clause,
+    DocumentPage,
+    FieldChange,
+    ImportChange,
+    ImportedDocument,
     ImportEvent,
     ImportProgress,
     ImportReport,
@@ -38,6 +43,7 @@ class FakeRetriever(Fake):
     def __init__(self, *apis: Api) -> None:
         super().__init__()
         self.apis = {api.id: _sealed(api) for api in apis}
+        self.pins = dict[str, ImportedDocument]()
         self.version = 0
 
     async def retrieve(self, request: RetrieveRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> RetrieveResponse:
@@ -96,6 +102,7 @@ class FakeRetriever(Fake):
             raise NotFound(f"There is no provider {provider!r}.")
         for api_id in owned:
             del self.apis[api_id]
+        self.pins.pop(provider, None)
         self.version += 1
 
     async def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
@@ -107,22 +114,37 @@ class FakeRetriever(Fake):
         for known in self.apis.values():
             if known.id in apis and known.provider != provider:
                 raise Conflict(f"The id {known.id!r} belongs to another provider.")
-        yield ImportProgress(phase="reading", done=len(apis), total=len(apis))
         before = {api.id: api for api in self.apis.values() if api.provider == provider}
-        self.apis = {key: api for key, api in self.apis.items() if key not in before} | apis
-        changed = [key for key in apis if key in before and apis[key] != before[key]]
-        added, removed = apis.keys() - before.keys(), before.keys() - apis.keys()
-        self.version += bool(changed or added or removed)
-        yield ImportReport(
+        pin = ImportedDocument(
             provider=provider,
-            format="openapi-" + str(document["openapi"])[:3],
             document_hash=hashlib.sha256(request.document.encode()).hexdigest(),
-            added=len(added),
-            updated=len(changed),
-            unchanged=len(apis) - len(added) - len(changed),
-            removed=len(removed),
-            catalogue_version=self.version,
+            format="openapi-" + str(document["openapi"])[:3],
+            version=str(document["info"].get("version", "")),
+            server=request.server,
+            imported_at=datetime.now(UTC),
+            current=True,
         )
+        report = _report(pin, before, apis)
+        news = provider not in self.pins or self.pins[provider].document_hash != pin.document_hash
+        held = request.hold_changes and news and bool(report.updated or report.removed)
+        if request.expected_change not in (None, report.change_hash):
+            raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
+        yield ImportProgress(phase="reading", done=len(apis), total=len(apis))
+        if request.dry_run or held:
+            for change in _changes(before, apis):
+                yield change
+        else:
+            self.apis = {key: api for key, api in self.apis.items() if key not in before} | apis
+            self.pins[provider] = pin
+            self.version += bool(report.added or report.updated or report.removed)
+        applied = not (request.dry_run or held)
+        yield report.model_copy(update={"applied": applied, "catalogue_version": self.version})
+
+    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+        """A page of the imported documents."""
+        await self._arrive("documents")
+        pins = [self.pins[provider] for provider in sorted(self.pins)]
+        return DocumentPage(documents=tuple(pins[offset : offset + limit]), total=len(pins))
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue."""
@@ -147,6 +169,36 @@ class FakeRetriever(Fake):
         self.apis[api.id] = _sealed(api)
         self.version += 1
         return self.apis[api.id]
+
+
+def _report(pin: ImportedDocument, before: dict[str, Api], after: dict[str, Api]) -> ImportReport:
+    """What replacing these APIs by those does."""
+    changed = [key for key in after if key in before and after[key] != before[key]]
+    hashes = "\n".join(f"{api.id} {api.content_hash}" for apis in (before, after) for api in apis.values())
+    return ImportReport(
+        provider=pin.provider,
+        format=pin.format,
+        document_hash=pin.document_hash,
+        added=len(after.keys() - before.keys()),
+        updated=len(changed),
+        unchanged=len(after.keys() & before.keys()) - len(changed),
+        removed=len(before.keys() - after.keys()),
+        change_hash=hashlib.sha256(f"{pin.document_hash}\n{hashes}".encode()).hexdigest(),
+        catalogue_version=0,
+    )
+
+
+def _changes(before: dict[str, Api], after: dict[str, Api]) -> list[ImportChange]:
+    """What replacing these APIs by those does to each that differs; of the fields, only prose is looked at."""
+    found = []
+    for key in after.keys() & before.keys():
+        if after[key] != before[key]:
+            old, new = before[key].summary, after[key].summary
+            fields = (FieldChange(field="summary", before=old, after=new),) if old != new else ()
+            found.append(ImportChange(action="updated", id=key, summary=new, fields=fields))
+    found += [ImportChange(action="removed", id=key) for key in before.keys() - after.keys()]
+    added = after.keys() - before.keys()
+    return found + [ImportChange(action="added", id=key, summary=after[key].summary) for key in added]
 
 
 def _sealed(api: Api) -> Api:

@@ -18,7 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.cli.catalogue import import_document
+from deploy.cli.importing import import_document
 from deploy.onebox import OneboxSettings, create_onebox
 from deploy.sockets import serving
 from services.contracts.api import ImportRequest

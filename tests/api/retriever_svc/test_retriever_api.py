@@ -104,6 +104,18 @@ async def test_a_bad_document_is_refused_before_anything_is_streamed(client: Ret
     assert (await client.status()).apis == 3
 
 
+async def test_what_is_not_the_change_that_was_looked_at_is_refused_before_anything_is_streamed(
+    client: RetrieverClient,
+) -> None:
+    with pytest.raises(Conflict):
+        await imported(client, expected_change="0" * 64)
+    assert (await client.status()).apis == 0
+    assert (await client.documents()).total == 0
+    await imported(client)
+    (pin,) = (await client.documents()).documents
+    assert (pin.provider, pin.version, pin.current) == ("the-zoo", "1", True)
+
+
 async def test_limits(http: httpx2.AsyncClient) -> None:
     big = json.dumps({"document": "x" * 100_000})
     assert (await http.post("/imports", content=big, headers={"Content-Type": "application/json"})).status_code == 422
@@ -128,6 +140,11 @@ async def test_limits(http: httpx2.AsyncClient) -> None:
         ("POST", "/apis:lookup", {"ids": ["a b"]}),
         ("POST", "/imports", {"document": "x", "provider": "../../etc"}),
         ("POST", "/imports", {"document": "x", "server": "file:///etc"}),
+        ("POST", "/imports", {"document": "x", "server": "https://zoo.example/\x00"}),
+        ("POST", "/imports", {"document": "x", "expected_change": "0" * 63}),
+        ("POST", "/imports", {"document": "x", "dry_run": "perhaps"}),
+        ("GET", "/documents?limit=0", None),
+        ("GET", "/documents?offset=-1", None),
     ],
 )
 async def test_bad_input_is_a_problem(http: httpx2.AsyncClient, method: str, path: str, body: Any) -> None:

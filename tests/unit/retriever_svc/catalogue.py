@@ -9,7 +9,7 @@ from retriever_svc.importers import Imported, Limits, sealed
 from retriever_svc.service import CatalogueService
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
-from services.contracts.api import Api, ImportReport
+from services.contracts.api import Api, ImportReport, ImportRequest
 from services.encoder import Encoder
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
@@ -45,7 +45,9 @@ async def open_service(url: str, encoder: Encoder, **options: Any) -> AsyncItera
 
 async def imported(service: CatalogueService, *apis: Api, provider: str = "zoo") -> ImportReport:
     """Import these and return the report."""
-    events = [event async for event in service.apply(found(*apis, provider=provider))]
+    request = ImportRequest(document="-", provider=provider)
+    prepared = await service.documents.prepare(found(*apis, provider=provider), request)
+    events = [event async for event in service.documents.apply(prepared)]
     report = events[-1]
     assert isinstance(report, ImportReport)
     return report

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from retriever_svc.importers import sealed
+from services.contracts.api import ImportRequest
 from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
 from services.errors import Conflict, NotFound
 from tests.unit.retriever_svc.catalogue import api, found, imported, open_service
@@ -100,7 +101,7 @@ async def test_a_failed_import_changes_nothing(url: str, encoder: CountingEncode
             await imported(service, api("fine", provider="hr"), foreign, provider="hr")
         assert (await service.status()).providers == {"zoo": 1}
         assert (await service.status()).catalogue_version == 1
-        stream = service.apply(found(SUN))
+        stream = service.documents.apply(await service.documents.prepare(found(SUN), ImportRequest(document="-")))
         await anext(stream)
         await stream.aclose()  # the client went away half-way
         assert (await service.status()).providers == {"zoo": 1}

@@ -90,10 +90,19 @@ def test_nothing_is_fetched(reference: str, monkeypatch: pytest.MonkeyPatch) -> 
         operation(requestBody=there),
         operation(requestBody=json_body(there)),
         operation(requestBody=json_body({"type": "object", "properties": {"a": there}})),
-        operation(responses={"200": there}),
-        operation(responses={"200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}}),
+        operation(requestBody=json_body({"$ref": "#/components/schemas/A"})),
     ):
         assert reference in skipped_reason(bad, **deep)
+    for open_ in (
+        {"200": there},
+        {"200": {"content": {"application/json": {"schema": there}}}},
+        {"200": {"content": {"application/json": {"schema": {"type": "array", "items": there}}}}},
+        {"200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}},
+    ):
+        result = imported(document({"/x": {"post": operation(responses=open_)}}, **deep))
+        assert [api.path for api in result.apis] == ["/x"]
+        assert reference in result.warnings[0]
+        assert reference not in result.apis[0].model_dump_json()
     result = imported(document({"/x": there, "/y": {"get": operation()}}))
     assert [api.path for api in result.apis] == ["/y"]
     assert reference in result.skipped[0].reason

@@ -1,0 +1,263 @@
+"""``nestor import``: one document with its report, or many with a progress bar; changes are shown before they are made.
+
+Whatever was imported is pinned by the hash of its text. So a bulk import that was interrupted is begun again: what is
+in the catalogue already is not even sent.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
+from deploy.cli.reviewing import FEW, show_changes
+from deploy.cli.sources import Source, Unreadable, find_sources
+from deploy.cli.tally import Outcome, Tally
+from deploy.drawing import plain, visible
+from services.clients import GatewayClient
+from services.contracts.api import (
+    ImportChange,
+    ImportedDocument,
+    ImportProgress,
+    ImportReport,
+    ImportRequest,
+    ProviderName,
+)
+from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable
+
+_AT_ONCE = 2
+"""Documents under way at a time: while one is embedded the next one is read."""
+_PAGE = 1_000
+
+Events = Callable[[ImportProgress], None]
+
+
+def import_apis(
+    sources: Annotated[list[str], typer.Argument(help="Files, folders, 'patterns', URLs, or `-`: standard input.")],
+    provider: Annotated[str | None, typer.Option(help="Name for the provider; default: see below.")] = None,
+    server: Annotated[str | None, typer.Option(help="Base URL of the service, in place of the document's.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Change and remove APIs without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+) -> None:
+    """Import API descriptions.
+
+    A newer version of a provider's document updates its APIs and removes the ones that are gone; what would become of
+    APIs that are there is shown, and asked, first. A document that cannot be imported changes nothing.
+
+    A single document's provider is called after its title, several after their files and folders. An import of many
+    that was interrupted goes on where it was: documents that are in the catalogue already are not sent again.
+    """
+    found = find_sources(sources, provider)
+    if len(found) == 1 and found[0].provider == provider:
+        _import_one(found[0], server, yes=yes, dry_run=dry_run)
+    else:
+        _import_many(found, server, yes=yes, dry_run=dry_run)
+
+
+async def import_document(request: ImportRequest, console: Console) -> ImportReport:
+    """Import through the gateway, with a progress bar."""
+    report, _ = await _import_shown(request, console)
+    return report
+
+
+async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDocument]:
+    """Every document that is in the catalogue."""
+    offset, total = 0, 1
+    while offset < total:
+        page = await client.documents(limit=_PAGE, offset=offset)
+        offset, total = offset + _PAGE, page.total
+        for document in page.documents:
+            yield document
+
+
+def _import_one(source: Source, server: str | None, *, yes: bool, dry_run: bool) -> None:
+    console, errors = Console(), Console(stderr=True)
+    try:
+        request = _request(source, source.read(), server, yes=yes, dry_run=dry_run)
+    except (Unreadable, ValidationError) as error:
+        raise typer.BadParameter(visible(f"{source.label}: {_reason(error)}")) from None
+    report, changes = run(_import_shown(request, errors))
+    if not report.applied:
+        show_changes(console, changes, None if dry_run else FEW)
+        if not dry_run:
+            _ask(console, changes, report.provider)
+            request = request.model_copy(update={"expected_change": report.change_hash, "hold_changes": False})
+            report, _ = run(_import_shown(request, errors))
+    _print_report(console, report)
+
+
+def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
+    """Go on only when somebody says so; without anybody there, ``Abort`` ends the command."""
+    question = f"Change the APIs of {provider} like this? (y: yes, n: no, a: show all of it)"
+    while (answer := typer.prompt(question, default="n").strip().lower()) == "a":
+        show_changes(console, changes, None)
+    if answer not in ("y", "yes"):
+        typer.echo("Nothing was changed.")
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+def _print_report(console: Console, report: ImportReport) -> None:
+    counts = (
+        f"{report.provider}: {report.added} added, {report.updated} updated, {report.unchanged} unchanged, "
+        f"{report.removed} removed, {len(report.skipped)} skipped"
+    )
+    console.print(counts if report.applied else f"{counts} (dry run: nothing was changed)")
+    for skipped in report.skipped:
+        console.print(plain(f"  skipped {skipped.operation}: {skipped.reason}"))
+    for warning in report.warnings:
+        console.print(plain(f"  warning: {warning}"))
+    for related in report.related:
+        console.print(plain(f"  warning: {related.api} is {related.relation.replace('_', ' ')} {related.other}"))
+    if (more := report.related_total - len(report.related)) > 0:
+        console.print(f"  warning: and {more} more that are the same operation as another API")
+
+
+async def _import_shown(request: ImportRequest, console: Console) -> tuple[ImportReport, list[ImportChange]]:
+    with _progress(console) as progress:
+        task = progress.add_task("importing", total=None)
+
+        def tell(event: ImportProgress) -> None:
+            progress.update(task, description=event.phase, completed=event.done, total=event.total)
+
+        async with gateway() as client:
+            return await _followed(client, request, tell)
+
+
+async def _followed(
+    client: GatewayClient, request: ImportRequest, tell: Events
+) -> tuple[ImportReport, list[ImportChange]]:
+    changes = []
+    async for event in client.import_apis(request):
+        if isinstance(event, ImportProgress):
+            tell(event)
+        elif isinstance(event, ImportChange):
+            changes.append(event)
+        else:
+            return event, changes
+    raise ServiceUnavailable("The gateway ended its answer early.", service="gateway")
+
+
+def _import_many(sources: list[Source], server: str | None, *, yes: bool, dry_run: bool) -> None:
+    console, tally = Console(), Tally(dry_run=dry_run)
+    try:
+        run(_Bulk(server, tally, yes=yes, dry_run=dry_run).run(sources, Console(stderr=True)))
+        _review(console, tally, server)
+        for outcome in tally.looked_at:
+            _print_heading(console, outcome)
+            show_changes(console, outcome.changes, None)
+    finally:
+        tally.print(console, len(sources))
+    if tally.failed or tally.held:
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+def _review(console: Console, tally: Tally, server: str | None) -> None:
+    """Show the documents that were held back, one after the other, and import those that are accepted."""
+    for outcome in list(tally.held):
+        assert outcome.report is not None
+        _print_heading(console, outcome)
+        show_changes(console, outcome.changes, FEW)
+        try:
+            _ask(console, outcome.changes, outcome.report.provider)
+            request = _request(outcome.source, outcome.source.read(), server, yes=True, dry_run=False)
+            request = request.model_copy(update={"expected_change": outcome.report.change_hash})
+            report, _ = run(_import_shown(request, Console(stderr=True)))
+            tally.accept(outcome, report)
+        except (typer.Exit, Unreadable):  # it stays held
+            continue
+        except typer.Abort:
+            typer.echo("Nobody is there to ask: look at the changes at a terminal, or say --yes.", err=True)
+            return
+
+
+def _print_heading(console: Console, outcome: Outcome) -> None:
+    console.print(plain(f"{outcome.source.label}: {outcome.source.provider}", "bold"))
+
+
+class _Bulk:
+    """Imports many documents, some at a time, and keeps account."""
+
+    def __init__(self, server: str | None, tally: Tally, *, yes: bool, dry_run: bool) -> None:
+        self._server = server
+        self._tally = tally
+        self._yes = yes
+        self._dry_run = dry_run
+
+    async def run(self, sources: list[Source], console: Console) -> None:
+        """Import all that are not in the catalogue already.
+
+        Raises:
+            ServiceUnavailable: the gateway is away; what was imported until then stays so.
+        """
+        async with gateway() as client:
+            self._pins = {document.provider: document async for document in imported_documents(client)}
+            waiting = iter(sources)
+            with _progress(console) as progress:
+                everything = progress.add_task("documents", total=len(sources))
+
+                async def work() -> None:
+                    for source in waiting:
+                        outcome = await self._import(client, source, progress)
+                        self._tally.add(outcome)
+                        if outcome.error:
+                            progress.console.print(plain(f"{source.label}: {outcome.error}", "red"))
+                        progress.advance(everything)
+
+                workers = [asyncio.create_task(work()) for _ in range(_AT_ONCE)]
+                try:
+                    await asyncio.gather(*workers)
+                finally:
+                    for worker in workers:
+                        worker.cancel()
+
+    async def _import(self, client: GatewayClient, source: Source, progress: Progress) -> Outcome:
+        task = progress.add_task(source.provider or source.label, total=None)
+
+        def tell(event: ImportProgress) -> None:
+            progress.update(task, description=f"{source.provider}: {event.phase}", completed=event.done)
+            progress.update(task, total=event.total)
+
+        try:
+            text = await asyncio.to_thread(source.read)
+            if self._is_there(source, text):
+                return Outcome(source)
+            request = _request(source, text, self._server, yes=self._yes, dry_run=self._dry_run)
+            report, changes = await _followed(client, request, tell)
+            return Outcome(source, report=report, changes=changes)
+        except (Unreadable, ValidationError) as error:
+            return Outcome(source, error=_reason(error))
+        except ServiceError as error:
+            if isinstance(error, (ServiceUnavailable, DeadlineExceeded)):
+                raise
+            return Outcome(source, error=_reason(error))
+        finally:
+            progress.remove_task(task)
+
+    def _is_there(self, source: Source, text: str) -> bool:
+        pin = self._pins.get(source.provider or "")
+        digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+        server = self._server or source.origin
+        return pin is not None and pin.current and (pin.document_hash, pin.server) == (digest, server)
+
+
+def _request(source: Source, text: str, server: str | None, *, yes: bool, dry_run: bool) -> ImportRequest:
+    provider: ProviderName | None = source.provider
+    return ImportRequest(
+        document=text, provider=provider, server=server or source.origin, dry_run=dry_run, hold_changes=not yes
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return str(error.errors()[0]["msg"])
+    return error.detail or error.title if isinstance(error, ServiceError) else str(error)
+
+
+def _progress(console: Console) -> Progress:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)

@@ -1,0 +1,71 @@
+"""Changes of APIs drawn for a person who is to accept them."""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from deploy.drawing import visible
+from services.contracts.api import FieldChange, ImportChange
+
+FEW = 10
+"""APIs of a kind that are shown where nobody asked for all of them."""
+
+_CONTEXT = 50
+
+
+def show_changes(console: Console, changes: Sequence[ImportChange], limit: int | None) -> None:
+    """Print what would be updated, removed and added; of each the first ``limit``."""
+    for action in ("updated", "removed", "added"):
+        chosen = [change for change in changes if change.action == action]
+        for change in chosen[:limit]:
+            for line in _lines(change):
+                console.print(line, soft_wrap=True)
+        if limit is not None and len(chosen) > limit:
+            console.print(f"... and {len(chosen) - limit:,} more {action}")
+
+
+def _lines(change: ImportChange) -> Iterator[Text]:
+    style = {"updated": "bold", "removed": "bold red", "added": "bold green"}[change.action]
+    yield Text(f"{change.action} {revealed(change.id)}", style)
+    for field in change.fields:
+        yield Text(f"  {revealed(field.field)}")
+        yield from _sides(field)
+    if change.left_out:
+        yield Text(f"  ... and {change.left_out:,} more fields differ", "bold red")
+
+
+def _sides(field: FieldChange) -> Iterator[Text]:
+    """The old text and the new one; what differs is marked, and of what agrees only its surroundings are shown."""
+    start, end = _agreement(field.before or "", field.after or "")
+    for sign, text, style in (("-", field.before, "red"), ("+", field.after, "green")):
+        if text is not None:
+            yield _side(sign, text, start, end, style)
+
+
+def _side(sign: str, text: str, start: int, end: int, style: str) -> Text:
+    first, last = max(0, start - _CONTEXT), len(text) - max(0, end - _CONTEXT)
+    parts = (
+        ("… " if first else "") + text[first:start],
+        text[start : len(text) - end],
+        text[len(text) - end : last] + (" …" if last < len(text) else ""),
+    )
+    line = Text(f"    {sign} ", style)
+    for part, part_style in zip(parts, (style, f"bold reverse {style}", style), strict=True):
+        line.append(revealed(part).replace("\n", f"\n    {sign} "), part_style)
+    return line
+
+
+def _agreement(one: str, other: str) -> tuple[int, int]:
+    """How many characters agree at the start, and how many more at the end."""
+    shorter = min(len(one), len(other))
+    start = next((i for i in range(shorter) if one[i] != other[i]), shorter)
+    end = next((i for i in range(shorter - start) if one[-1 - i] != other[-1 - i]), shorter - start)
+    return start, end
+
+
+def revealed(text: str) -> str:
+    """The text with every character written out that a terminal would not show: instructions hide in those."""
+    shown = (f"\\u{{{ord(c):x}}}" if unicodedata.category(c) in ("Cf", "Co", "Cn", "Cs") else c for c in text)
+    return visible("".join(shown))

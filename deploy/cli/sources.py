@@ -1,0 +1,188 @@
+"""Where documents to import come from, and how their providers are called where nobody says."""
+
+import glob
+import hashlib
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import httpx2
+import typer
+
+MAX_DOCUMENT_BYTES = 25_000_000
+MAX_NAME = 100
+SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
+
+_KIND = re.compile(r"[._-](openapi|swagger|postman[_-]collection)$", re.IGNORECASE)
+_VERSION = re.compile(r"v?\d+(?:[._-]\d+)*(?:[._-]?(?:alpha|beta|pre|preview|rc)(?:[._-]?\d+)*)?", re.IGNORECASE)
+_MEANINGLESS = frozenset({"api", "collection", "index", "latest", "main", "openapi", "spec", "swagger"})
+
+
+class Unreadable(Exception):
+    """A document that cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document to import.
+
+    Attributes:
+        label: the file, URL or ``-``, as it is shown.
+        parts: what it is called, outermost folder first.
+        provider: the name of its provider; None: the document's title gives it.
+    """
+
+    label: str
+    parts: tuple[str, ...]
+    provider: str | None = None
+
+    @property
+    def origin(self) -> str | None:
+        """Of a URL, scheme and host, which complete relative server addresses."""
+        url = urlsplit(self.label)
+        return f"{url.scheme}://{url.netloc}" if url.scheme in ("http", "https") else None
+
+    def read(self) -> str:
+        """The document's text.
+
+        Raises:
+            Unreadable: it cannot be read, is too large, or is not UTF-8.
+        """
+        try:
+            if self.label == "-":
+                return sys.stdin.read()
+            content = _download(self.label) if self.origin else _load(Path(self.label))
+            return content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
+        except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise Unreadable(str(error)) from None
+
+
+def find_sources(asked: Sequence[str], provider: str | None) -> list[Source]:
+    """The documents meant by files, folders, patterns, URLs or ``-``; several get names from where they lie.
+
+    Raises:
+        typer.BadParameter: nothing is there, or one name is given for several documents.
+    """
+    found = {source.label: source for text in asked for source in _expand(text)}
+    several = len(found) > 1 or any(_is_many(text) for text in asked)
+    if "-" in found and several:
+        raise typer.BadParameter("standard input can be imported only by itself")
+    if provider is not None and several:
+        raise typer.BadParameter("--provider is for a single document; several are called after their files")
+    sources = list(found.values())
+    names = provider_names([source.parts for source in sources]) if several else [provider]
+    return [Source(source.label, source.parts, name) for source, name in zip(sources, names, strict=True)]
+
+
+def provider_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """A provider's name for each document, from the names of its folders and its file.
+
+    Words that say nothing (``openapi``) and a version at the end are left out, so that the next version of a document
+    is the same provider's. Documents that would share a name keep all their words, in whatever order they come.
+    """
+    short = [_slug(_telling(_words(path))) for path in paths]
+    full = [_slug(_words(path)) for path in paths]
+    shared = _repeated(short)
+    names = [long if brief in shared else brief for brief, long in zip(short, full, strict=True)]
+    shared = _repeated(names)
+    return [_marked(name, path) if name in shared else name for name, path in zip(names, paths, strict=True)]
+
+
+def _repeated(names: Sequence[str]) -> set[str]:
+    """The names that occur more than once, and the empty one."""
+    return {name for name, times in Counter(names).items() if times > 1} | {""}
+
+
+def _is_many(text: str) -> bool:
+    return Path(text).is_dir() or (glob.has_magic(text) and not Path(text).is_file() and not _is_url(text))
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _expand(text: str) -> Iterator[Source]:
+    if text == "-":
+        yield Source(text, (text,))
+    elif _is_url(text):
+        url = urlsplit(text)
+        yield Source(text, (url.hostname or "", *PurePosixPath(url.path).parts[1:]))
+    elif Path(text).is_file():
+        yield Source(text, (Path(text).name,))
+    elif _is_many(text):
+        yield from _search(text)
+    else:
+        raise typer.BadParameter(f"{text} is not a file")
+
+
+def _search(text: str) -> Iterator[Source]:
+    """The documents in a folder, or of a pattern, in order of their names."""
+    folder = Path(text) if Path(text).is_dir() else _fixed_part(text)
+    pattern = str(folder / "**" / "*") if Path(text).is_dir() else text
+    files = sorted(path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file())
+    wanted = [path for path in files if path.suffix.lower() in SUFFIXES]
+    if not wanted:
+        raise typer.BadParameter(f"{text} holds no {', '.join(SUFFIXES)} files")
+    yield from (Source(str(path), path.relative_to(folder).parts) for path in wanted)
+
+
+def _fixed_part(pattern: str) -> Path:
+    """The folder of a pattern before its first wildcard."""
+    fixed = Path()
+    for part in Path(pattern).parts[:-1]:
+        if glob.has_magic(part):
+            break
+        fixed /= part
+    return fixed
+
+
+def _words(path: tuple[str, ...]) -> list[str]:
+    """``("adyen.com", "Payment__6.openapi.json")`` has the words adyen.com, Payment and 6."""
+    stem = path[-1]
+    if stem.lower().endswith(SUFFIXES):
+        stem = stem[: stem.rindex(".")]
+    return [word for part in (*path[:-1], _KIND.sub("", stem)) for word in part.split("__") if word]
+
+
+def _telling(words: list[str]) -> list[str]:
+    told = [word for word in words if word.lower() not in _MEANINGLESS]
+    while len(told) > 1 and _VERSION.fullmatch(told[-1]):
+        told.pop()
+    return told or words
+
+
+def _slug(words: list[str]) -> str:
+    plain = (unicodedata.normalize("NFKD", word).encode("ascii", "ignore").decode().lower() for word in words)
+    slugs = (re.sub(r"[^a-z0-9]+", "-", word).strip("-") for word in plain)
+    name = "_".join(slug for slug in slugs if slug)
+    return name if len(name) <= MAX_NAME else _marked(name, tuple(words))
+
+
+def _marked(name: str, path: tuple[str, ...]) -> str:
+    """The name with a digest of where the document lies."""
+    digest = hashlib.sha256("/".join(path).encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{name[: MAX_NAME - 9]}-{digest}" if name else f"document-{digest}"
+
+
+def _load(path: Path) -> bytes:
+    if (size := path.stat().st_size) > MAX_DOCUMENT_BYTES:
+        raise Unreadable(f"it has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read")
+    return path.read_bytes()
+
+
+def _download(url: str) -> bytes:
+    body = bytearray()
+    with httpx2.stream("GET", url, timeout=30, follow_redirects=True) as response:
+        response.raise_for_status()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > MAX_DOCUMENT_BYTES:
+                raise Unreadable(f"it has more than {MAX_DOCUMENT_BYTES:,} bytes")
+    return bytes(body)

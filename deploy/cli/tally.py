@@ -1,0 +1,100 @@
+"""What became of the documents of a bulk import."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+from deploy.cli.sources import Source
+from deploy.drawing import plain
+from services.contracts.api import ImportChange, ImportReport
+
+_REASONS = 10
+_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one document: a report, an error, or neither where it was in the catalogue already."""
+
+    source: Source
+    report: ImportReport | None = None
+    changes: list[ImportChange] = field(default_factory=list)
+    error: str = ""
+
+
+class Tally:
+    """Outcomes, counted.
+
+    Args:
+        dry_run: whether nothing was to be changed.
+    """
+
+    def __init__(self, *, dry_run: bool) -> None:
+        self._dry_run = dry_run
+        self._outcomes: list[Outcome] = []
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one more."""
+        self._outcomes.append(outcome)
+
+    def accept(self, held: Outcome, report: ImportReport) -> None:
+        """Count a document that was held back as imported."""
+        self._outcomes[self._outcomes.index(held)] = Outcome(held.source, report)
+
+    @property
+    def failed(self) -> list[Outcome]:
+        """Those with an error."""
+        return [outcome for outcome in self._outcomes if outcome.error]
+
+    @property
+    def held(self) -> list[Outcome]:
+        """Those that were to be imported, but would change or remove APIs."""
+        return [] if self._dry_run else self._unapplied()
+
+    @property
+    def looked_at(self) -> list[Outcome]:
+        """In a dry run, those that would change or remove APIs."""
+        return [o for o in self._unapplied() if self._dry_run and o.report and o.report.updated + o.report.removed]
+
+    def _unapplied(self) -> list[Outcome]:
+        return [outcome for outcome in self._outcomes if outcome.report is not None and not outcome.report.applied]
+
+    def print(self, console: Console, asked: int) -> None:
+        """Print how many documents and operations became what."""
+        reports = [outcome.report for outcome in self._outcomes if outcome.report is not None]
+        table = Table("documents", "", "operations", "", box=None)
+        there = len(self._outcomes) - len(reports) - len(self.failed)
+        documents = {
+            "would be imported" if self._dry_run else "imported": len(reports) - len(self.held),
+            "there already": there,
+            "held back": len(self.held),
+            "failed": len(self.failed),
+            "not reached": asked - len(self._outcomes),
+        }
+        operations = {name: sum(getattr(r, name) for r in reports) for name in _COUNTS}
+        operations |= {"skipped": sum(len(r.skipped) for r in reports)}
+        for (one, documents_count), (two, count) in zip(documents.items(), operations.items(), strict=True):
+            table.add_row(one, f"{documents_count:,}", two, f"{count:,}")
+        console.print(table)
+        _print_reasons(console, reports)
+        if related := sum(report.related_total for report in reports):
+            console.print(f"{related:,} operations are the same as another API or a version of it")
+        if warnings := sum(len(report.warnings) for report in reports):
+            console.print(f"{warnings:,} warnings; importing a single document shows them")
+
+
+_COUNTS = ("added", "updated", "unchanged", "removed")
+
+
+def _print_reasons(console: Console, reports: list[ImportReport]) -> None:
+    """The commonest reasons for which operations were skipped; their particulars do not count."""
+    told = (skipped.reason.partition(": ")[0] for report in reports for skipped in report.skipped)
+    skipped = [_PARTICULARS.sub("…", reason) for reason in told]
+    reasons = Counter(skipped).most_common()
+    for reason, times in reasons[:_REASONS]:
+        console.print(plain(f"  {times:,} skipped: {reason}"))
+    if rest := sum(times for _, times in reasons[_REASONS:]):
+        console.print(f"  {rest:,} skipped for other reasons")

@@ -1,0 +1,128 @@
+"""A document of any format becomes APIs. A pure function of the text: nothing is fetched or stored."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+
+from retriever_svc.importers import nestful, openapi, postman, seal_tools
+from retriever_svc.importers.limits import MAX_SUMMARY, Limits
+from retriever_svc.importers.operations import Source, read_operation
+from retriever_svc.importers.outline import Entry, Outline
+from retriever_svc.importers.reading import read_document
+from retriever_svc.importers.refs import SkipOperation, as_object, as_text
+from retriever_svc.importers.servers import choose_server
+from services.contracts.api import Api, SkippedOperation
+from services.errors import InvalidDocument
+
+_FORMATS = (openapi.outline, postman.outline, seal_tools.outline, nestful.outline)
+
+_MAX_VERSION = 40
+
+Progress = Callable[[int, int], None]
+"""Called with operations done and operations in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a document holds."""
+
+    provider: str
+    format: str
+    document_hash: str
+    apis: tuple[Api, ...]
+    skipped: tuple[SkippedOperation, ...]
+    warnings: tuple[str, ...]
+    version: str = ""
+
+
+def import_document(
+    text: str,
+    provider: str | None = None,
+    server: str | None = None,
+    limits: Limits | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Imported:
+    """Read every operation of a document; its format is recognised.
+
+    Args:
+        text: the document: JSON, YAML, or JSON lines where the format is a list of tools.
+        provider: first part of the ids; by default a slug of the document's title.
+        server: base URL that replaces the document's, or completes a relative one.
+        limits: bounds on what is read.
+        progress: told after each operation.
+
+    Raises:
+        InvalidDocument: the text is no such document. What is wrong with a single operation only skips that operation.
+    """
+    limits = limits or Limits()
+    outline = _outline(read_document(text, limits))
+    entries = outline.entries
+    if len(entries) > limits.operations:
+        raise InvalidDocument(f"the document has {len(entries):,} operations; at most {limits.operations:,} are read")
+    source = Source.open(outline, provider or "", server, limits)
+    source.provider = provider or _provider(outline, source, server)
+    apis, skipped = _read(source, entries, progress)
+    if provider is None and not outline.is_titled:
+        source.notes.warn(
+            f"the document has no title, so its provider is called {source.provider!r}; import it with a `provider` to"
+            " keep it beside others of its kind"
+        )
+    if apis and not any(api.server for api in apis):
+        source.notes.warn("no operation has a server that could be called; import again with the server's URL")
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    notes = source.notes.as_tuple()
+    version = _own_version(outline)
+    return Imported(source.provider, outline.format, digest, tuple(apis), tuple(skipped), notes, version)
+
+
+def _read(source: Source, entries: list[Entry], progress: Progress) -> tuple[list[Api], list[SkippedOperation]]:
+    """The operations as APIs, and those that cannot be."""
+    apis, skipped = [], []
+    for done, (path, method, item, operation) in enumerate(entries, start=1):
+        try:
+            if isinstance(operation, SkipOperation):
+                raise operation
+            apis.append(read_operation(source, path, method.upper(), item, operation))
+        except SkipOperation as skip:
+            label = f"{method.upper()} {path}"[:MAX_SUMMARY]
+            skipped.append(SkippedOperation(operation=label, reason=str(skip)))
+        progress(done, len(entries))
+    return apis, skipped
+
+
+def _outline(root: JsonValue) -> Outline:
+    """The document in the terms of OpenAPI, by the first format that recognises it."""
+    for read in _FORMATS:
+        outline = read(root)
+        if outline is not None:
+            return outline
+    if isinstance(root, list):
+        raise InvalidDocument("the document is not an object, nor a list of tools as Seal-Tools or NESTFUL write them")
+    raise InvalidDocument(
+        "the document has neither `openapi` nor `swagger`, and is no Postman collection of version 2 and no tool of"
+        " Seal-Tools or NESTFUL"
+    )
+
+
+def _own_version(outline: Outline) -> str:
+    """What the document calls its own version; YAML authors often leave the quotes away."""
+    version = as_object(outline.root.get("info")).get("version")
+    return as_text(str(version), _MAX_VERSION) if isinstance(version, (str, int, float)) else ""
+
+
+def _provider(outline: Outline, source: Source, server: str | None) -> str:
+    """A slug of the title; where that gives none, of the server's host."""
+    host = urlsplit(choose_server([source.servers], server)).hostname
+    for text in (outline.title, host or ""):
+        plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+        provider = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:100].strip("-")
+        if provider:
+            return provider
+    raise InvalidDocument("the document's title and server give no provider name; import it with a `provider`")

@@ -1,0 +1,89 @@
+"""Schemas of examples: what a document that shows values, rather than declaring them, says about their types."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import JsonValue
+
+from retriever_svc.importers.refs import JsonObject
+
+_MAX_EXAMPLE = 200
+_MAX_DEPTH = 12
+_MAX_MEMBERS = 200
+_MAX_ITEMS = 10
+"""Elements of a list that are looked at: together they show the members that any of them may have."""
+
+_PLACEHOLDERS: dict[str, JsonObject] = {
+    "string": {"type": "string"},
+    "integer": {"type": "integer"},
+    "long": {"type": "integer"},
+    "number": {"type": "number"},
+    "float": {"type": "number"},
+    "double": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "date": {"type": "string", "format": "date"},
+    "datetime": {"type": "string", "format": "date-time"},
+    "uuid": {"type": "string", "format": "uuid"},
+    "email": {"type": "string", "format": "email"},
+    "uri": {"type": "string", "format": "uri"},
+}
+"""What Postman writes in place of values when it makes a collection of an OpenAPI document: ``<integer>``."""
+
+_SECRET = re.compile(
+    r"token|secret|passw|pwd|api[-_ ]?key|private[-_ ]?key|access[-_ ]?key|auth|credential|signature|session|cookie",
+    re.IGNORECASE,
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a value of this name may be one that must not be kept; rather too often than too seldom."""
+    return _SECRET.search(name) is not None
+
+
+def schema_of(value: JsonValue, name: str = "", depth: int = 0) -> JsonObject:
+    """The schema of a JSON value: its type, its members, and short values as examples, secrets never.
+
+    Nothing is said to be required, as an example does not tell; null and what is too deep may be anything.
+    """
+    if depth > _MAX_DEPTH or value is None:
+        return {}
+    if isinstance(value, dict):
+        members = list(value.items())[:_MAX_MEMBERS]
+        return {"type": "object", "properties": {key: schema_of(inner, key, depth + 1) for key, inner in members}}
+    if isinstance(value, list):
+        return {"type": "array", "items": _common([schema_of(one, name, depth + 1) for one in value[:_MAX_ITEMS]])}
+    if isinstance(value, str):
+        return text_schema(value, name)
+    kind = "boolean" if isinstance(value, bool) else "integer" if isinstance(value, int) else "number"
+    return {"type": kind, **_example(value, name)}
+
+
+def text_schema(value: str, name: str) -> JsonObject:
+    """The schema of an example that is text."""
+    placeholder = _PLACEHOLDERS.get(value.strip("<>").replace("-", "").lower()) if value[:1] == "<" else None
+    if placeholder is not None:
+        return dict(placeholder)
+    return {"type": "string", **_example(value, name)}
+
+
+def _example(value: JsonValue, name: str) -> JsonObject:
+    is_long = isinstance(value, str) and not 0 < len(value) <= _MAX_EXAMPLE
+    is_variable = isinstance(value, str) and "{{" in value
+    return {} if is_secret(name) or is_long or is_variable else {"example": value}
+
+
+def _common(schemas: list[JsonObject]) -> JsonObject:
+    """What the elements of a list have in common: one type, and of objects every member that was seen."""
+    kinds = {str(schema.get("type")) for schema in schemas if schema}
+    if len(kinds) != 1:
+        return {"type": "number"} if kinds == {"integer", "number"} else {}
+    first = next(schema for schema in schemas if schema)
+    if first.get("type") != "object":
+        return first
+    properties: JsonObject = {}
+    for schema in schemas:
+        members = schema.get("properties")
+        for name, member in members.items() if isinstance(members, dict) else ():
+            properties[name] = properties.get(name) or member
+    return {**first, "properties": properties}

@@ -1,0 +1,37 @@
+"""Names of operations and definitions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from retriever_svc.importers.limits import MAX_NAME
+
+_ROOM = 7
+"""Characters kept free for a number at the end of a name."""
+
+
+def slug(text: str) -> str:
+    """Letters, digits, dots, dashes and underscores; everything else becomes one underscore."""
+    return re.sub(r"[^\w.-]+", "_", text).strip("_")[:MAX_NAME]
+
+
+class Names:
+    """Gives each thing a name that no other has. The time it takes does not grow with how often one was asked for."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+
+    def __contains__(self, name: str) -> bool:
+        """Whether something has this name."""
+        return name in self._taken
+
+    def take(self, name: str) -> str:
+        """The name itself, or where it is taken one with the next free number."""
+        free, stem = name, name[: MAX_NAME - _ROOM]
+        while free in self._taken:
+            self._numbers[stem] += 1
+            free = f"{stem}_{self._numbers[stem] + 1}"
+        self._taken.add(free)
+        return free
