@@ -1,52 +1,17 @@
-"""The seam for vector search, and its implementation on FAISS."""
+"""Vector search: the seam and what opens it. The package ``index`` holds the parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
-from numpy.typing import NDArray
 
+from retriever_svc.engine.index.protocol import Ids, Indexes, Source, VectorIndex, as_ids
 from services.encoder import Vectors
 
-Ids = NDArray[np.int64]
-
-
-class VectorIndex(Protocol):
-    """Vectors by integer id. A published index is never changed: take a ``copy``, change that, publish it."""
-
-    @property
-    def size(self) -> int:
-        """Vectors held."""
-        ...
-
-    def upsert(self, ids: Ids, vectors: Vectors) -> None:
-        """Add or replace vectors: (n,) ids and (n, d) float32 rows of length 1."""
-        ...
-
-    def delete(self, ids: Ids) -> None:
-        """Remove vectors; ids that are not there are ignored."""
-        ...
-
-    def search(self, queries: Vectors, k: int, allowed: Ids | None = None) -> tuple[Ids, Vectors]:
-        """The k nearest ids of each query, best first, and their cosine similarities: two (q, k') arrays, k' <= k.
-
-        Args:
-            queries: (q, d) float32, rows of length 1.
-            k: how many.
-            allowed: search among these ids only.
-        """
-        ...
-
-    def similarities(self, queries: Vectors, ids: Ids) -> Vectors:
-        """Cosine similarity of every query to each of these ids, which must be there: (q, n)."""
-        ...
-
-    def copy(self) -> VectorIndex:
-        """An index of its own with the same content."""
-        ...
+__all__ = ["FlatIndex", "Ids", "Indexes", "Source", "VectorIndex", "as_ids", "open_indexes"]
 
 
 class FlatIndex:
@@ -99,6 +64,10 @@ class FlatIndex:
         result: Vectors = queries @ rows.T
         return result
 
+    def save(self, path: Path, source: Source) -> None:
+        """See :class:`VectorIndex`."""
+        raise NotImplementedError
+
     def copy(self) -> FlatIndex:
         """See :class:`VectorIndex`."""
         other = FlatIndex.__new__(FlatIndex)
@@ -106,6 +75,16 @@ class FlatIndex:
         return other
 
 
-def as_ids(numbers: Sequence[int]) -> Ids:
-    """Integer ids as the array that an index takes."""
-    return np.asarray(numbers, dtype=np.int64)
+def open_indexes(kind: str, encoder: str, dimension: int, database_url: str = "") -> Indexes:
+    """Indexes as the setting ``NESTOR_RETRIEVER_INDEX`` asks for.
+
+    Args:
+        kind: ``auto`` (exact up to 100,000 vectors, IVF beyond), ``flat``, ``ivf`` or ``pgvector``.
+        encoder: name of the encoder whose vectors they hold.
+        dimension: length of its vectors.
+        database_url: for ``pgvector``: the ``postgresql+asyncpg`` URL of the catalogue.
+
+    Raises:
+        ValueError: ``pgvector`` without PostgreSQL.
+    """
+    raise NotImplementedError
