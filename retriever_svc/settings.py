@@ -1,10 +1,14 @@
 """Settings of the retriever; environment variables start with ``NESTOR_RETRIEVER_``."""
 
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.encoder import DEFAULT_MODEL
 from services.settings import ServiceSettings, default_database_url
+
+IndexKind = Literal["auto", "flat", "ivf", "pgvector"]
 
 
 class RetrieverSettings(ServiceSettings):
@@ -22,6 +26,11 @@ class RetrieverSettings(ServiceSettings):
         " Another one makes the catalogue embedded anew at the next start.",
     )
     encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
+    index: IndexKind = Field(
+        default="auto",
+        description="Where vectors are searched: `flat` (exact, in memory), `ivf` (approximate, a quarter of the memory),"
+        " `auto` (`flat` up to 100,000 vectors, `ivf` beyond) or `pgvector` (in the catalogue's own PostgreSQL).",
+    )
     compute_workers: int = Field(default=2, ge=1, le=64, description="Requests encoded and searched at the same time.")
     compute_waiting: int = Field(
         default=64, ge=0, le=10_000, description="Requests that may wait for a worker; one more is refused with 503."
