@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from services.contracts.api import Api
@@ -43,6 +45,21 @@ class Listing:
 
     version: int
     entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """How the catalogue at one version differs from what is known of it.
+
+    Attributes:
+        version: of the catalogue.
+        stamps: by number, of every API there is: what was made of a row with another stamp is out of date.
+        changed: those that are new or have another stamp.
+    """
+
+    version: int
+    stamps: Mapping[int, str]
+    changed: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +105,13 @@ class Hit:
     def supplier(cls, entry: Entry, clauses: int) -> Hit:
         """An API that is there for what it answers with."""
         return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier")
+
+
+def fingerprint(entry: Entry) -> str:
+    """A stamp of an entry that comes from no database."""
+    return stamp(getattr(entry, field.name) for field in fields(entry))
+
+
+def stamp(values: Iterable[object]) -> str:
+    """32 hexadecimal digits of a digest of these values, in their order."""
+    return hashlib.sha256(repr(list(values)).encode("utf-8", "backslashreplace")).hexdigest()[:32]

@@ -10,11 +10,15 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from retriever_svc.engine.ranking import RankingOptions, find
+from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import embedding_text, record
+from retriever_svc.engine.vectors import Indexes, VectorIndex, as_ids, open_indexes
 from retriever_svc.importers import Imported, Limits, import_document, sealed
-from retriever_svc.models import Entry, Hit, Listing, Record
+from retriever_svc.models import Delta, Entry, Hit, Record
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
 from services.contracts.api import (
@@ -32,6 +36,8 @@ from services.telemetry import get_logger
 
 _BATCH = 32
 """Texts embedded between two progress events."""
+_VECTORS = 2_000
+"""Vectors read at a time: all of a large catalogue's at once would be hundreds of megabytes for a moment."""
 _ATTEMPTS = 5
 _log = get_logger(__name__)
 
@@ -57,6 +63,11 @@ class CatalogueService:
         limits: what a document may cost.
         version_check_s: how old the knowledge of the catalogue's version may be.
         cached_apis: APIs kept parsed in memory.
+        indexes: where vectors are searched; by default exactly, in memory.
+        files: where snapshots are kept between two starts, if anywhere.
+
+    Attributes:
+        changed: set whenever the catalogue was changed here; who tells the other replicas clears it.
     """
 
     def __init__(
@@ -70,6 +81,8 @@ class CatalogueService:
         limits: Limits,
         version_check_s: float = 1.0,
         cached_apis: int = 2_000,
+        indexes: Indexes | None = None,
+        files: SnapshotFiles | None = None,
     ) -> None:
         self._storage = storage
         self._encoder = encoder
@@ -80,7 +93,10 @@ class CatalogueService:
         self._limits = limits
         self._version_check_s = version_check_s
         self._cached = _ApiCache(cached_apis)
-        self._snapshot = Snapshot.empty(encoder.dimension)
+        self._indexes = indexes or open_indexes("flat", encoder.name, encoder.dimension)
+        self._files = files
+        self._snapshot = Snapshot.empty(encoder.dimension, self._indexes.empty())
+        self.changed = asyncio.Event()
         self._refreshing = asyncio.Lock()
         self._checked_at = -1e9
 
@@ -91,19 +107,40 @@ class CatalogueService:
 
     async def check_index(self) -> None:
         """Raise unless the index answers for the catalogue's version, or can be brought there."""
-        await self.refresh()
+        await self.follow()
         if self._snapshot.version < 0:
             raise NotReady("the index is not loaded")
 
     async def refresh(self) -> Snapshot:
-        """Bring the snapshot to the catalogue's version and return it. Vectors are read, not made, where they exist."""
+        """Make searchable what was changed here, and have the other replicas be told of it."""
+        self.changed.set()
+        return await self.follow()
+
+    async def follow(self) -> Snapshot:
+        """Bring the snapshot to the catalogue's version and return it. Vectors are read, not made, where they exist.
+
+        Changes that come while one is being followed are followed all at once.
+        """
         async with self._refreshing:
             if await self._storage.version() != self._snapshot.version:
-                listing = await self._storage.listing()
-                vectors = await self._vectors(listing, self._snapshot.missing(listing))
-                self._snapshot = await self._imports.run(self._snapshot.advance, listing, vectors)
+                if self._snapshot.version < 0:
+                    await self.load()
+                delta = await self._storage.changes(self._snapshot.stamps)
+                vectors = await self._changed_vectors(delta)
+                self._snapshot = await asyncio.to_thread(self._snapshot.follow, delta, vectors)
             self._checked_at = time.monotonic()
             return self._snapshot
+
+    async def load(self) -> None:
+        """Start from the snapshot that was saved last, whatever version it is of: what differs is followed."""
+        if self._files is not None:
+            saved = await asyncio.to_thread(self._files.load, self._encoder.name, self._indexes)
+            self._snapshot = saved or self._snapshot
+
+    async def save(self) -> None:
+        """Keep the snapshot for the next start, unless it is kept already."""
+        if self._files is not None:
+            await asyncio.to_thread(self._files.save, self._snapshot, self._encoder.name)
 
     async def catalogue(self) -> tuple[int, str]:
         """The version that searches answer for now, and a digest of all that their answers depend on."""
@@ -119,7 +156,7 @@ class CatalogueService:
             if apis is not None:
                 return Found(snapshot.version, clauses, tuple(zip(hits, apis, strict=True)))
             # A document is not the one that was indexed: another replica has changed the catalogue meanwhile.
-            await self.refresh()
+            await self.follow()
         raise NotReady("the catalogue changes faster than it can be read")
 
     async def search(
@@ -209,9 +246,8 @@ class CatalogueService:
         imported = await self._imports.run(
             import_document, request.document, request.provider, request.server, self._limits
         )
-        owners = {entry.id: entry.provider for entry in (await self._current()).entries}
-        for api in imported.apis:
-            if owners.get(api.id, imported.provider) != imported.provider:
+        for api in (await self._storage.get([api.id for api in imported.apis])).values():
+            if api.provider != imported.provider:
                 raise Conflict(f"The id {api.id!r} belongs to another provider.")
         return imported
 
@@ -254,7 +290,7 @@ class CatalogueService:
     async def _current(self) -> Snapshot:
         """The snapshot, refreshed where the catalogue's version was not looked at for a while."""
         if time.monotonic() - self._checked_at >= self._version_check_s:
-            return await self.refresh()
+            return await self.follow()
         return self._snapshot
 
     async def _rank(
@@ -284,13 +320,28 @@ class CatalogueService:
         encoded = await self._imports.run(self._encoder.encode, list(texts.values()))
         return dict(zip(texts, encoded, strict=True))
 
-    async def _vectors(self, listing: Listing, hashes: set[str]) -> dict[str, Vectors]:
-        """The vectors of these texts: stored ones, and new ones where the encoder is a new one."""
-        vectors = await self._storage.vectors(self._encoder.name, sorted(hashes))
-        owners = {entry.text_hash: entry.id for entry in listing.entries if entry.text_hash in hashes - vectors.keys()}
-        if owners:
-            _log.info("embedding_catalogue", texts=len(owners), encoder=self._encoder.name)
-        pending = list(owners)
+    async def _changed_vectors(self, delta: Delta) -> VectorIndex:
+        """The snapshot's vectors without those that are gone, and with those that are new."""
+        before = self._snapshot
+        gone, new = before.gone(delta), await asyncio.to_thread(before.unembedded, delta)
+        if not len(gone) and not new:
+            return before.vectors
+        index = await asyncio.to_thread(before.vectors.copy)
+        await asyncio.to_thread(index.delete, gone)
+        for start in range(0, len(new), _VECTORS):
+            entries = new[start : start + _VECTORS]
+            vectors = await self._vectors(entries)
+            rows = np.stack([vectors[entry.text_hash] for entry in entries])
+            await asyncio.to_thread(index.upsert, as_ids([entry.number for entry in entries]), rows)
+        return index
+
+    async def _vectors(self, entries: Sequence[Entry]) -> dict[str, Vectors]:
+        """The vectors of these entries' texts by hash: stored ones, and new ones where the encoder is a new one."""
+        owners = {entry.text_hash: entry.id for entry in entries}
+        vectors = await self._storage.vectors(self._encoder.name, list(owners))
+        pending = [key for key in owners if key not in vectors]
+        if pending:
+            _log.info("embedding_catalogue", texts=len(pending), encoder=self._encoder.name)
         for start in range(0, len(pending), _BATCH):
             batch = pending[start : start + _BATCH]
             apis = await self._storage.get([owners[key] for key in batch])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     Boolean,
@@ -22,12 +23,11 @@ from sqlalchemy import (
     exists,
     insert,
     select,
-    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from retriever_svc.models import Change, Entry, Listing, Record
+from retriever_svc.models import Change, Delta, Entry, Record, stamp
 from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
@@ -36,6 +36,15 @@ from services.storage.engine import ping, read, write
 
 METADATA = MetaData()
 
+
+def _stamp(context: Any) -> str:
+    """What the row's columns hold, digested: SQLAlchemy asks for it at each insert and update of the row."""
+    values = context.get_current_parameters()
+    return stamp(values[name] for name in APIS.c.keys() if name in values and name not in _UNSTAMPED)
+
+
+_UNSTAMPED = frozenset({"number", "document", "stamp"})
+"""The document is told by its ``content_hash``."""
 APIS = Table(
     "apis",
     METADATA,
@@ -53,6 +62,8 @@ APIS = Table(
     Column("outputs", Text, nullable=False),
     Column("open", Boolean, nullable=False),
     Column("document", Text, nullable=False),
+    # Its index holds all that a replica reads of the rows that have not changed.
+    Column("stamp", String(32), nullable=False, index=True, default=_stamp, onupdate=_stamp),
     # Without it SQLite gives the number of a deleted last row out again.
     sqlite_autoincrement=True,
 )
@@ -90,13 +101,20 @@ class CatalogueStorage:
         async with read(self._engine) as connection:
             return int(await connection.scalar(select(CATALOGUE.c.version)) or 0)
 
-    async def listing(self) -> Listing:
-        """Every API without its document, and the version they are of: read in one statement."""
-        query = select(CATALOGUE.c.version, *_HEAD).select_from(CATALOGUE.outerjoin(APIS, true()))
+    async def changes(self, known: Mapping[int, str]) -> Delta:
+        """How the catalogue differs from what is known, at one version of it.
+
+        Args:
+            known: stamps by number.
+        """
         async with read(self._engine) as connection:
-            rows = (await connection.execute(query)).all()
-        entries = sorted((Entry(*row[1:]) for row in rows if row[1] is not None), key=lambda entry: entry.id)
-        return Listing(version=rows[0][0], entries=tuple(entries))
+            await _freeze(connection)
+            version = int(await connection.scalar(select(CATALOGUE.c.version)) or 0)
+            rows = await connection.execute(select(APIS.c.number, APIS.c.stamp))
+            stamps: dict[int, str] = dict(map(tuple, rows.all()))
+            changed = [number for number, current in stamps.items() if known.get(number) != current]
+            entries = [entry for chunk in chunks(changed) for entry in await _entries(connection, chunk)]
+        return Delta(version, stamps, tuple(entries))
 
     async def get(self, ids: Sequence[str]) -> dict[str, Api]:
         """Those of the APIs that exist, by id."""
@@ -213,6 +231,17 @@ class CatalogueStorage:
                 version = await _lock(connection, grow=1)
         unchanged = len(wanted) - len(added) - len(updated)
         return Change(len(added), len(updated), unchanged, len(removed), version)
+
+
+async def _freeze(connection: AsyncConnection) -> None:
+    """Have all that this connection reads be of one moment, as it is on SQLite."""
+    if connection.dialect.name == "postgresql":
+        await connection.execution_options(isolation_level="REPEATABLE READ")
+
+
+async def _entries(connection: AsyncConnection, numbers: Sequence[int]) -> list[Entry]:
+    rows = await connection.execute(select(*_HEAD).where(APIS.c.number.in_(numbers)))
+    return [Entry(*row) for row in rows]
 
 
 async def _lock(connection: AsyncConnection, grow: int) -> int:
