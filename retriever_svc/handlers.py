@@ -28,12 +28,13 @@ from services.http import BODY_LIMIT, NdjsonResponse
 router = service_router(tags=["catalogue"])
 
 
-def _service(request: Request) -> CatalogueService:
+# Coroutines, though they wait for nothing: FastAPI sends plain functions to another thread and back.
+async def _service(request: Request) -> CatalogueService:
     service: CatalogueService = request.app.state.service
     return service
 
 
-def _answers(request: Request) -> AnswerCache:
+async def _answers(request: Request) -> AnswerCache:
     answers: AnswerCache = request.app.state.answers
     return answers
 

@@ -32,6 +32,7 @@ from services.contracts.api import (
 )
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, NotFound, NotReady
+from services.memory import give_back
 from services.telemetry import get_logger
 
 _BATCH = 32
@@ -128,6 +129,8 @@ class CatalogueService:
                 delta = await self._storage.changes(self._snapshot.stamps)
                 vectors = await self._changed_vectors(delta)
                 self._snapshot = await asyncio.to_thread(self._snapshot.follow, delta, vectors)
+                del delta, vectors
+                await asyncio.to_thread(give_back)
             self._checked_at = time.monotonic()
             return self._snapshot
 

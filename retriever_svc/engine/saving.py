@@ -53,14 +53,15 @@ class SnapshotFiles:
         saved = files.load(self._catalogue, _KIND, self._source(encoder), memory_mapped=True)
         if saved is None:
             return None
-        facts, version = _facts(saved.arrays), saved.notes["version"]
+        arrays = {name: np.asarray(array) for name, array in saved.arrays.items()}  # slices of memmaps are slow to make
+        facts, version = _facts(arrays), saved.notes["version"]
         digest = facts.digest(version)
         index = indexes.load(self._vectors(digest), self._source(encoder, digest))
         if index is None:
             _log.warning("snapshot_ignored", reason="it lacks its vectors")
             return None
         self._kept = digest
-        return _snapshot(saved.arrays, version, facts, index)
+        return _snapshot(arrays, version, facts, index)
 
     def save(self, snapshot: Snapshot, encoder: str) -> None:
         """Keep a snapshot, unless it is the one kept last. Blocks. A folder that cannot be written is no failure."""
