@@ -49,9 +49,11 @@ class Follower:
             self._woken.clear()
             try:
                 await self._service.follow()
-            except ServiceError as error:  # requests say so too, and the next look may do better
+                await self._save_now_and_then()
+            except ServiceError as error:
                 _log.warning("catalogue_not_followed", reason=error.detail)
-            await self._save_now_and_then()
+            except Exception as error:  # noqa: BLE001 - who no longer looks would answer from a stale catalogue for ever
+                _log.error("bug", what="following the catalogue", exc_info=error)
             await asyncio.sleep(_LEAST_S)
 
     async def _tell(self) -> None:

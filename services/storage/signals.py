@@ -5,7 +5,7 @@ told. So nothing here fails a request, and a signal carries nothing.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -22,7 +22,6 @@ _AGAIN_S = 1.0
 _ALIVE_S = 15.0
 """A connection on which nothing comes is asked for a sign of life so often: one that is gone says nothing itself."""
 _ANSWER_S = 5.0
-_LOST = (OSError, RedisError, SQLAlchemyError)  # a TimeoutError is an OSError
 _log = get_logger(__name__)
 
 
@@ -68,7 +67,7 @@ class PostgresSignals:
         try:
             async with asyncio.timeout(_ANSWER_S), self._engine.begin() as connection:
                 await connection.execute(select(func.pg_notify(self._channel, "")))
-        except _LOST as error:
+        except (SQLAlchemyError, OSError) as error:  # a TimeoutError is an OSError
             _log.warning("signal_not_sent", reason=type(error).__name__)
 
     async def listen(self, woken: Callable[[], None]) -> None:
@@ -81,11 +80,15 @@ class PostgresSignals:
     async def _listen_once(self, woken: Callable[[], None]) -> None:
         async with self._engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection
+            closed = asyncio.Event()
+            driver.add_termination_listener(lambda _: closed.set())
             try:
                 await driver.add_listener(self._channel, lambda *_: woken())
                 woken()  # what was sent before is lost
-                while True:
-                    await asyncio.sleep(_ALIVE_S)
+                while not closed.is_set():
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_ALIVE_S):
+                            await closed.wait()
                     await driver.execute("SELECT 1", timeout=_ANSWER_S)
             finally:
                 # Not given back to the pool: it listens.
@@ -108,7 +111,7 @@ class RedisSignals:
         """See :class:`Signals`."""
         try:
             await self._redis.publish(self._channel, b"")
-        except _LOST as error:
+        except (RedisError, OSError) as error:
             _log.warning("signal_not_sent", reason=type(error).__name__)
 
     async def listen(self, woken: Callable[[], None]) -> None:
@@ -139,9 +142,11 @@ def open_signals(engine: AsyncEngine, redis_url: str | None, channel: str) -> Si
     return PostgresSignals(engine, channel) if engine.dialect.name == "postgresql" else NoSignals()
 
 
-async def _keep(listen: Callable[[Callable[[], None]], Any], woken: Callable[[], None]) -> None:
+async def _keep(listen: Callable[[Callable[[], None]], Awaitable[None]], woken: Callable[[], None]) -> None:
     """Listen until cancelled, again after every lost connection."""
     while True:
-        with suppress(*_LOST):
+        try:
             await listen(woken)
+        except Exception as error:  # noqa: BLE001 - drivers have many ways to say that a connection is gone
+            _log.warning("signals_interrupted", reason=type(error).__name__)
         await asyncio.sleep(_AGAIN_S)
