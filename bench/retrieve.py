@@ -148,7 +148,7 @@ async def _change(url: str, other: str) -> tuple[list[float], list[float]]:
         began = time.perf_counter()
         await here.create(api)
         added = time.perf_counter()
-        while not (await there.search(provider="bench", limit=100)).total > number:
+        while (await there.search(provider="bench", limit=100)).total <= number:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         adds.append(added - began)
         follows.append(time.perf_counter() - added)

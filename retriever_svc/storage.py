@@ -40,11 +40,9 @@ METADATA = MetaData()
 def _stamp(context: Any) -> str:
     """What the row's columns hold, digested: SQLAlchemy asks for it at each insert and update of the row."""
     values = context.get_current_parameters()
-    return stamp(values[name] for name in APIS.c.keys() if name in values and name not in _UNSTAMPED)
+    return stamp(values.get(name) for name in _STAMPED)
 
 
-_UNSTAMPED = frozenset({"number", "document", "stamp"})
-"""The document is told by its ``content_hash``."""
 APIS = Table(
     "apis",
     METADATA,
@@ -67,6 +65,8 @@ APIS = Table(
     # Without it SQLite gives the number of a deleted last row out again.
     sqlite_autoincrement=True,
 )
+_STAMPED = [column.name for column in APIS.c if column.name not in {"number", "document", "stamp"}]
+"""The document is told by its ``content_hash``."""
 EMBEDDINGS = embeddings_table(METADATA)
 DOCUMENTS = Table(
     "documents",

@@ -1,8 +1,8 @@
 """Keeps a snapshot between two starts, so that a service is ready as soon as it has mapped a file.
 
-Two files: ``catalogue`` with everything but the vectors, and the vectors in one that is named by the catalogue's digest.
-The catalogue is put in place last, so the two always fit: whatever crashes in between, and whoever else writes there.
-A snapshot that is kept may be older than the catalogue in the database. It is a start: the service follows what differs.
+Two files: ``catalogue`` with everything but the vectors, and the vectors in one that is named by the catalogue's
+digest. The catalogue is put in place last, so the two always fit: whatever crashes in between, and whoever else writes
+there. A snapshot may be older than what is in the database. It is a start: the service follows what differs.
 """
 
 from __future__ import annotations
