@@ -1,31 +1,30 @@
 """The retriever as a process of its own, over a catalogue of real size: how fast, how large, how soon ready again.
 
-The folder of data holds ``raw/``, documents to import, and ``workflows_dev.jsonl.gz`` or ``instances.jsonl``, whose
-requests are asked as they stand.
+The data is a folder in the form of ``evals/data.py``: its tools become one OpenAPI document a provider, imported as any
+other; its requests are asked as they stand.
 """
 
 import asyncio
 import os
 import random
-import re
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
 
+from bench.catalogue import documents
 from bench.figures import Figure, Skipped
 from bench.processes import cpu_s, peak_rss_mb, rss_mb, service
 from deploy.sockets import free_port
-from evals.data import read_dataset
+from evals.data import Dataset, read_dataset
 from services.clients.base import open_http
 from services.clients.retriever import RetrieverClient
 from services.contracts.api import Api, ImportReport, ImportRequest
-from services.contracts.base import MAX_QUERY_CHARS
 
 DATA = "NESTOR_BENCH_DATA"
 ONE_AFTER_ANOTHER = 400
@@ -38,22 +37,20 @@ def measure() -> list[Figure]:
     """Import the documents, and measure the service over what they hold."""
     data = os.environ.get(DATA)
     if not data:
-        raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder with raw/ and workflows_dev.jsonl.gz)")
-    documents = sorted(path for path in (Path(data) / "raw").glob("*") if path.suffix in {".json", ".yaml", ".yml"})
-    if not documents:
-        raise Skipped(f"{data} has no documents in raw/")
+        raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder of tools and requests)")
+    dataset = read_dataset(Path(data))
     with tempfile.TemporaryDirectory() as folder:
         database = f"sqlite+aiosqlite:///{folder}/catalogue.db"
-        return [*imported(database, documents), *served(database, queries(Path(data)))]
+        return [*imported(database, documents(dataset.apis)), *served(database, queries(dataset))]
 
 
-def queries(data: Path) -> list[str]:
+def queries(dataset: Dataset) -> list[str]:
     """The requests, each once, in a fixed order without meaning."""
-    asked = dict.fromkeys(one.query[:MAX_QUERY_CHARS] for one in read_dataset(data).instances)
+    asked = dict.fromkeys(one.query for one in dataset.instances)
     return random.Random(SEED).sample(list(asked), len(asked))
 
 
-def imported(database: str, documents: Sequence[Path]) -> list[Figure]:
+def imported(database: str, documents: Mapping[str, str]) -> list[Figure]:
     """Import all of them, and all of them again."""
     with _replica(database) as (child, url, _):
         first_s, first = asyncio.run(_import(url, documents))
@@ -106,13 +103,12 @@ def _replica(database: str) -> Iterator[tuple["subprocess.Popen[bytes]", str, fl
         yield found[0], url, found[1]
 
 
-async def _import(url: str, documents: Sequence[Path]) -> tuple[float, list[ImportReport]]:
+async def _import(url: str, documents: Mapping[str, str]) -> tuple[float, list[ImportReport]]:
     """Seconds for all, and the reports; each document is a provider named as its file."""
     client, reports = RetrieverClient(open_http(url)), []
     began = time.perf_counter()
-    for path in documents:
-        provider = re.sub("[^a-z0-9]+", "-", path.name.lower()).strip("-")[:100]
-        request = ImportRequest(document=path.read_text("utf-8"), provider=provider, server="https://bench.example")
+    for provider, document in documents.items():
+        request = ImportRequest(document=document, provider=provider)
         events = [event async for event in client.import_document(request)]
         if isinstance(events[-1], ImportReport):
             reports.append(events[-1])

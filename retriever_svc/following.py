@@ -9,8 +9,9 @@ from services.errors import ServiceError
 from services.storage.signals import Signals
 from services.telemetry import get_logger
 
-_LEAST_S = 0.1
-"""Pause between two looks at the catalogue, however often it changes: what comes meanwhile is followed at once."""
+_LEAST_S, _MOST_S = 0.1, 1.0
+_SHARE = 3
+"""Pause between two looks at the catalogue, however often it changes: so many times as long as the last one took."""
 _SAVED_S = 30.0
 """Between two times that a changing index is saved; it is saved at the end in any case."""
 _log = get_logger(__name__)
@@ -47,6 +48,7 @@ class Follower:
                 async with asyncio.timeout(self._check_s):
                     await self._woken.wait()
             self._woken.clear()
+            began = time.monotonic()
             try:
                 await self._service.follow()
                 await self._save_now_and_then()
@@ -54,12 +56,13 @@ class Follower:
                 _log.warning("catalogue_not_followed", reason=error.detail)
             except Exception as error:  # noqa: BLE001 - who no longer looks would answer from a stale catalogue for ever
                 _log.error("bug", what="following the catalogue", exc_info=error)
-            await asyncio.sleep(_LEAST_S)
+            await asyncio.sleep(min(max(_SHARE * (time.monotonic() - began), _LEAST_S), _MOST_S))
 
     async def _tell(self) -> None:
         while True:
             await self._service.changed.wait()
             self._service.changed.clear()
+            self._woken.set()
             await self._signals.send()
 
     async def _save_now_and_then(self) -> None:

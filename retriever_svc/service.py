@@ -1,4 +1,8 @@
-"""The rules of the catalogue: what is stored is searchable before the answer, and nothing else is."""
+"""The rules of the catalogue: a search that follows the answer to a change sees it, and nothing else than is stored.
+
+A change itself waits for no index: the next search brings it up to date, if the background (:mod:`following`) has not
+done so before. So a thousand small imports in a row cost what they store, and not a thousand indexes.
+"""
 
 from __future__ import annotations
 
@@ -98,8 +102,8 @@ class CatalogueService:
         self._files = files
         self._snapshot = Snapshot.empty(encoder.dimension, self._indexes.empty())
         self.changed = asyncio.Event()
-        self._refreshing = asyncio.Lock()
-        self._checked_at = -1e9
+        self._following = asyncio.Lock()
+        self._checked_at = self._changed_at = -1e9
 
     @property
     def size(self) -> int:
@@ -112,17 +116,18 @@ class CatalogueService:
         if self._snapshot.version < 0:
             raise NotReady("the index is not loaded")
 
-    async def refresh(self) -> Snapshot:
-        """Make searchable what was changed here, and have the other replicas be told of it."""
+    async def refresh(self) -> None:
+        """Have what was changed here be seen by the next search, and the other replicas be told of it."""
+        self._changed_at = time.monotonic()
         self.changed.set()
-        return await self.follow()
 
     async def follow(self) -> Snapshot:
         """Bring the snapshot to the catalogue's version and return it. Vectors are read, not made, where they exist.
 
         Changes that come while one is being followed are followed all at once.
         """
-        async with self._refreshing:
+        async with self._following:
+            asked_at = time.monotonic()
             if await self._storage.version() != self._snapshot.version:
                 if self._snapshot.version < 0:
                     await self.load()
@@ -131,7 +136,7 @@ class CatalogueService:
                 self._snapshot = await asyncio.to_thread(self._snapshot.follow, delta, vectors)
                 del delta, vectors
                 await asyncio.to_thread(give_back)
-            self._checked_at = time.monotonic()
+            self._checked_at = asked_at
             return self._snapshot
 
     async def load(self) -> None:
@@ -179,7 +184,8 @@ class CatalogueService:
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue and of the index."""
-        version, snapshot = await self._storage.version(), self._snapshot
+        snapshot = await self._current()
+        version = await self._storage.version()
         return CatalogueStatus(
             catalogue_version=version,
             index_version=max(snapshot.version, 0),
@@ -291,8 +297,8 @@ class CatalogueService:
         )
 
     async def _current(self) -> Snapshot:
-        """The snapshot, refreshed where the catalogue's version was not looked at for a while."""
-        if time.monotonic() - self._checked_at >= self._version_check_s:
+        """The snapshot, brought up to date where the catalogue was changed here, or not looked at for a while."""
+        if self._checked_at <= self._changed_at or time.monotonic() - self._checked_at >= self._version_check_s:
             return await self.follow()
         return self._snapshot
 
