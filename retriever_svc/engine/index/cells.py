@@ -121,7 +121,9 @@ class Cells:
         cells, there, bits, selector = self.faiss.nlist, len(self.ids), None, None
         if searched is not None:
             there = int(np.count_nonzero(searched))
-            bits = np.packbits(searched, bitorder="little")  # FAISS only points to it: it must live as long as it searches
+            bits = np.packbits(
+                searched, bitorder="little"
+            )  # FAISS only points to it: it must live as long as it searches
             selector = faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))
         looked_at = max(_FEWEST_LOOKED_AT, len(self.ids) / _LOOKED_AT)
         probed = min(math.ceil(cells * looked_at / max(there, 1)), cells)

@@ -93,7 +93,7 @@ class IvfIndex:
 
     def save(self, path: Path, source: Source) -> None:
         """See :class:`VectorIndex`."""
-        arrays = {"recent_ids": self._recent.ids, "recent_vectors": self._recent.vectors}
+        arrays: dict[str, files.Array] = {"recent_ids": self._recent.ids, "recent_vectors": self._recent.vectors}
         if self._cells is None:
             files.save(path, _KIND, source, arrays)
             return

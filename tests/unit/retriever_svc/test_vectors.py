@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from retriever_svc.engine.index.flat import FlatIndexes
 from retriever_svc.engine.index.ivf import IvfIndexes
+from retriever_svc.engine.index.pgvector import PgVectorIndexes
 from retriever_svc.engine.vectors import Ids, Indexes, Source, VectorIndex, as_ids, open_indexes
 from services.encoder import Vectors
 
@@ -18,22 +19,26 @@ SOURCE = Source("encoder@1", DIMENSION, "checksum")
 TOLERANCE = 0.02
 """Of a cosine: what eight bits a component may cost."""
 
-KINDS: dict[str, Callable[[], Indexes]] = {
+LOCAL: dict[str, Callable[[], Indexes]] = {
     "flat": lambda: FlatIndexes(DIMENSION),
     "ivf": lambda: IvfIndexes(DIMENSION, train_at=100, recent=20),
     "ivf, exact so far": lambda: IvfIndexes(DIMENSION, train_at=100_000),
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*LOCAL, "pgvector"])
 def indexes(request: pytest.FixtureRequest) -> Iterator[Indexes]:
-    opened = KINDS[request.param]()
+    if request.param in LOCAL:
+        opened = LOCAL[request.param]()
+    else:
+        opened = PgVectorIndexes(request.getfixturevalue("postgres_url"), SOURCE.encoder, DIMENSION)
     yield opened
     opened.close()
 
 
 def unit(count: int, seed: int = 0) -> Vectors:
-    rows = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    # Uniform: a sample of a hundred shows about how far components reach, which the quantiser has to know.
+    rows = np.random.default_rng(seed).uniform(-1, 1, size=(count, DIMENSION)).astype(np.float32)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
@@ -43,7 +48,9 @@ def filled(indexes: Indexes, rows: Vectors, first: int = 0) -> VectorIndex:
     return index
 
 
-def agrees(index: VectorIndex, expected: dict[int, Vectors], queries: Vectors, k: int, allowed: Ids | None = None) -> None:
+def agrees(
+    index: VectorIndex, expected: dict[int, Vectors], queries: Vectors, k: int, allowed: Ids | None = None
+) -> None:
     """Whether a search finds what is there and allowed, scores it rightly, and misses no better one by much."""
     ids = np.array([n for n in expected if allowed is None or n in allowed], np.int64)
     found, scores = index.search(queries, k, allowed)
@@ -174,7 +181,11 @@ def test_an_empty_index_can_be_saved(indexes: Indexes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [Source("encoder@2", DIMENSION, "checksum"), Source("encoder@1", 8, "checksum"), Source("encoder@1", DIMENSION, "")],
+    [
+        Source("encoder@2", DIMENSION, "checksum"),
+        Source("encoder@1", 8, "checksum"),
+        Source("encoder@1", DIMENSION, ""),
+    ],
 )
 def test_a_file_made_from_something_else_is_not_loaded(indexes: Indexes, tmp_path: Path, other: Source) -> None:
     filled(indexes, unit(300)).save(tmp_path / "vectors", other)
@@ -214,8 +225,8 @@ def test_a_damaged_file_is_not_loaded(indexes: Indexes, tmp_path: Path) -> None:
 
 def test_an_index_of_another_kind_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "vectors"
-    filled(KINDS["flat"](), unit(150)).save(path, SOURCE)
-    assert KINDS["ivf"]().load(path, SOURCE) is None
+    filled(LOCAL["flat"](), unit(150)).save(path, SOURCE)
+    assert LOCAL["ivf"]().load(path, SOURCE) is None
 
 
 def test_a_file_that_cannot_be_written_leaves_the_one_before(indexes: Indexes, tmp_path: Path) -> None:
