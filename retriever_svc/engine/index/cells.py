@@ -72,6 +72,14 @@ class Cells:
         index.train(sample)
         return _filled(index, ids, parts, len(ids))
 
+    @classmethod
+    def opened(cls, index: Any, ids: Ids, trained_for: int) -> Cells:
+        """The cells that were read from a file, memory-mapped or not."""
+        lists = faiss.downcast_InvertedLists(index.invlists)
+        if isinstance(lists, faiss.OnDiskInvertedLists):
+            lists.prefetch_nthread = 0  # by default every search starts 32 threads, which takes longer than the search
+        return cls(index, ids, trained_for)
+
     def replaced(self, kept: Rows, ids: Ids, parts: Iterable[Part]) -> Cells:
         """The same cells with other content, written anew: the rows kept, and these vectors.
 

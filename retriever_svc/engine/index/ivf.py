@@ -65,8 +65,8 @@ class IvfIndex:
             return self._recent.search(queries, k, allowed)
         searched = self._searched(self._cells, allowed)
         within = min(k, len(self._alive) if searched is None else int(np.count_nonzero(searched)))
-        if allowed is not None:
-            allowed = np.intersect1d(allowed, self._recent.ids)
+        if allowed is not None:  # FAISS would put all of them into a set
+            allowed = self._recent.ids[np.isin(self._recent.ids, allowed)]
         ids, scores = self._recent.search(queries, k, allowed)
         if within and len(queries):
             more_ids, more_scores = self._cells.search(queries, within, searched)
@@ -104,7 +104,7 @@ class IvfIndex:
         """Take over what was read from a file."""
         self._recent.upsert(np.array(saved.arrays["recent_ids"]), saved.arrays["recent_vectors"])
         if saved.faiss is not None:
-            self._cells = Cells(saved.faiss, saved.arrays["ids"], saved.notes["trained_for"])
+            self._cells = Cells.opened(saved.faiss, saved.arrays["ids"], saved.notes["trained_for"])
             self._alive = np.array(saved.arrays["alive"])
 
     def _searched(self, cells: Cells, allowed: Ids | None) -> Rows | None:
