@@ -99,13 +99,13 @@ class IvfIndex:
             files.save(path, _KIND, source, arrays)
             return
         arrays |= {"ids": self.cells.ids, "alive": self._alive}
-        files.save(path, _KIND, source, arrays, {"trained_for": self.cells.trained_for}, self.cells.faiss)
+        files.save(path, _KIND, source, arrays, {"trained_for": self.cells.trained_for}, self.cells.content)
 
     def fill(self, saved: files.Saved) -> None:
         """Take over what was read from a file."""
         self._recent.upsert(np.array(saved.arrays["recent_ids"]), saved.arrays["recent_vectors"])
         if saved.faiss is not None:
-            self.cells = Cells.opened(saved.faiss, saved.arrays["ids"], saved.notes["trained_for"])
+            self.cells = Cells.opened(saved)
             self._alive = np.array(saved.arrays["alive"])
 
     def _searched(self, cells: Cells, allowed: Ids | None) -> Rows | None:

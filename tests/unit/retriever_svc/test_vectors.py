@@ -38,8 +38,9 @@ def indexes(request: pytest.FixtureRequest) -> Iterator[Indexes]:
 
 def unit(count: int, seed: int = 0) -> Vectors:
     # Uniform: a sample of a hundred shows about how far components reach, which the quantiser has to know.
-    rows = np.random.default_rng(seed).uniform(-1, 1, size=(count, DIMENSION)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    rows: Vectors = np.random.default_rng(seed).uniform(-1, 1, size=(count, DIMENSION)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
 
 
 def filled(indexes: Indexes, rows: Vectors, first: int = 0) -> VectorIndex:
@@ -170,6 +171,19 @@ def test_what_was_saved_is_loaded_and_may_be_changed(indexes: Indexes, tmp_path:
     agrees(loaded, expected, rows[:5], 10)
     changed.save(path, SOURCE)
     agrees(loaded, expected, rows[:5], 10)
+
+
+@pytest.mark.parametrize("memory_mapped", [True, False])
+def test_a_loaded_index_can_be_saved_again(indexes: Indexes, tmp_path: Path, memory_mapped: bool) -> None:
+    rows, path = unit(310), tmp_path / "vectors"
+    index = filled(indexes, rows[:300])
+    for number in range(300, 310):
+        index.save(path, SOURCE)
+        loaded = indexes.load(path, SOURCE, memory_mapped=memory_mapped)
+        assert loaded is not None
+        index = loaded.copy()
+        index.upsert(as_ids([number]), rows[number : number + 1])
+    agrees(index, dict(enumerate(rows)), rows[300:], 10)
 
 
 def test_an_empty_index_can_be_saved(indexes: Indexes, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ def clustered(count: int, seed: int = 0) -> Vectors:
     chance = np.random.default_rng(seed)
     centres = np.random.default_rng(0).normal(size=(200, DIMENSION))
     rows = centres[chance.integers(0, 200, count)] + chance.normal(size=(count, DIMENSION))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    unit: Vectors = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    return unit
 
 
 def recall(index: IvfIndex, rows: Vectors, queries: Vectors, allowed: np.ndarray | None = None) -> float:

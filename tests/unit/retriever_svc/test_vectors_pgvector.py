@@ -20,8 +20,9 @@ SOURCE = Source("encoder@1", DIMENSION, "checksum")
 
 
 def unit(count: int, seed: int = 0) -> Vectors:
-    rows = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    rows: Vectors = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
 
 
 @pytest.fixture
