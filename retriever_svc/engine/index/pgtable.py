@@ -33,26 +33,35 @@ _MAKE = (
     " id bigint NOT NULL,"
     " digest text NOT NULL,"
     " vector vector({dimension}) NOT NULL,"
-    " unwanted_since timestamptz,"
     " UNIQUE (id, digest))",
     "CREATE INDEX IF NOT EXISTS {table}_nearest ON {table} USING hnsw (vector vector_ip_ops)",
-    "CREATE INDEX IF NOT EXISTS {table}_unwanted ON {table} (unwanted_since) WHERE unwanted_since IS NOT NULL",
+    # Apart from the rows: to change one of those would put it into the graph once more.
+    "CREATE TABLE IF NOT EXISTS {table}_unwanted (row bigint PRIMARY KEY, since timestamptz NOT NULL DEFAULT now())",
 )
+_TAKE_TURNS = "LOCK TABLE {table}_unwanted IN EXCLUSIVE MODE"
+_KNOWN = """
+WITH known AS (
+    SELECT id, row FROM {table}
+    JOIN unnest(CAST(:ids AS bigint[]), CAST(:digests AS text[])) AS new (id, digest) USING (id, digest)
+),
+kept AS (DELETE FROM {table}_unwanted WHERE row IN (SELECT row FROM known))
+SELECT id, row FROM known"""
 _ADD = """
 INSERT INTO {table} (id, digest, vector)
 SELECT id, digest, CAST(vector AS vector)
 FROM unnest(CAST(:ids AS bigint[]), CAST(:digests AS text[]), CAST(:vectors AS text[])) AS new (id, digest, vector)
-ON CONFLICT (id, digest) DO UPDATE SET unwanted_since = NULL
 RETURNING id, row"""
-_LET_GO = "UPDATE {table} SET unwanted_since = now() WHERE row = ANY(:rows)"
-_SWEEP = "DELETE FROM {table} WHERE unwanted_since < now() - interval '1 hour'"
+_LET_GO = "INSERT INTO {table}_unwanted (row) SELECT unnest(CAST(:rows AS bigint[])) ON CONFLICT DO NOTHING"
+_SWEEP = """
+WITH gone AS (DELETE FROM {table}_unwanted WHERE since < now() - interval '1 hour' RETURNING row)
+DELETE FROM {table} WHERE row IN (SELECT row FROM gone)"""
 _WANT = """
-WITH wanted AS (SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:rows AS bigint[])) AS new (id, row)),
-kept AS (
-    UPDATE {table} AS old SET unwanted_since = NULL FROM wanted
-    WHERE old.row = wanted.row AND old.unwanted_since IS NOT NULL
-)
-SELECT count(*) FROM {table} JOIN wanted USING (id, row)"""
+WITH there AS (
+    SELECT row FROM {table}
+    JOIN unnest(CAST(:ids AS bigint[]), CAST(:rows AS bigint[])) AS new (id, row) USING (id, row)
+),
+kept AS (DELETE FROM {table}_unwanted WHERE row IN (SELECT row FROM there))
+SELECT count(*) FROM there"""
 # Without iterative scans a filter would be applied to the first ef_search rows only.
 _SET = "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', :breadth, true)"
 _RANK = """
@@ -106,23 +115,21 @@ class Table:
         self._run(write, work)
 
     def add(self, ids: Ids, vectors: Vectors) -> Ids:
-        """Have there be these vectors; returns the row of each."""
+        """Have there be these vectors; returns the row of each. Those that are there already are not sent."""
         rows = dict[int, int]()
         for start in range(0, len(ids), _BATCH):
-            batch, values = ids[start : start + _BATCH], vectors[start : start + _BATCH].astype("<f4")
-            digests = [hashlib.sha256(value.tobytes()).hexdigest()[:32] for value in values]
-            given = {"ids": batch.tolist(), "digests": digests, "vectors": _texts(values)}
-            rows |= {added.id: added.row for added in self._execute(write, (_ADD, given))}
+            rows |= self._run(write, self._adding(ids[start : start + _BATCH], vectors[start : start + _BATCH]))
         return np.array([rows[number] for number in ids.tolist()], np.int64)
 
     def let_go(self, rows: Ids) -> None:
         """Have these be removed once no replica can want them, and remove those of which this is true."""
         if len(rows):
-            self._execute(write, (_LET_GO, {"rows": rows.tolist()}), (_SWEEP, {}))
+            self._execute(write, (_TAKE_TURNS, {}), (_LET_GO, {"rows": rows.tolist()}), (_SWEEP, {}))
 
     def want(self, ids: Ids, rows: Ids) -> bool:
         """Whether there are these rows with these ids; if so, they stay."""
-        found = self._execute(write, (_WANT, {"ids": ids.tolist(), "rows": rows.tolist()}))
+        given = {"ids": ids.tolist(), "rows": rows.tolist()}
+        found = self._execute(write, (_TAKE_TURNS, {}), (_WANT, given))
         return bool(found[0][0] == len(ids))
 
     def nearest(self, queries: Vectors, k: int, rows: Ids | None) -> list[list[Found]]:
@@ -136,6 +143,25 @@ class Table:
         """The ``k`` nearest of these rows for each query, by comparing them all."""
         given = {"queries": _texts(queries), "k": k, "rows": rows.tolist()}
         return _by_query(self._execute(read, (_COMPARED, given)), len(queries))
+
+    def _adding(self, ids: Ids, vectors: Vectors) -> Callable[[AsyncConnection], Awaitable[dict[int, int]]]:
+        digests = [hashlib.sha256(vector.tobytes()).hexdigest()[:32] for vector in vectors.astype("<f4")]
+
+        async def work(connection: AsyncConnection) -> dict[int, int]:
+            await connection.execute(self._text(_TAKE_TURNS))
+            known = await connection.execute(self._text(_KNOWN), {"ids": ids.tolist(), "digests": digests})
+            rows = {found.id: found.row for found in known}
+            new = [place for place, number in enumerate(ids.tolist()) if number not in rows]
+            if new:
+                given = {
+                    "ids": ids[new].tolist(),
+                    "digests": [digests[n] for n in new],
+                    "vectors": _texts(vectors[new]),
+                }
+                rows |= {found.id: found.row for found in await connection.execute(self._text(_ADD), given)}
+            return rows
+
+        return work
 
     def _execute(self, transaction: Any, *statements: tuple[str, Mapping[str, Any]]) -> Rows:
         """The rows of the last of these statements, run as one transaction."""

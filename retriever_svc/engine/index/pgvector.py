@@ -46,9 +46,7 @@ class PgVectorIndex:
 
     def upsert(self, ids: Ids, vectors: Vectors) -> None:
         """See :class:`VectorIndex`."""
-        order = np.argsort(ids, kind="stable")  # replicas that write the same rows must not lock them crosswise
-        ids, rows = ids[order], self._table.add(ids[order], vectors[order])
-        self._become(self._members.without(ids).having(ids, rows))
+        self._become(self._members.without(ids).having(ids, self._table.add(ids, vectors)))
 
     def delete(self, ids: Ids) -> None:
         """See :class:`VectorIndex`."""

@@ -37,8 +37,10 @@ def indexes(request: pytest.FixtureRequest) -> Iterator[Indexes]:
 
 
 def unit(count: int, seed: int = 0) -> Vectors:
-    # Uniform: a sample of a hundred shows about how far components reach, which the quantiser has to know.
-    rows: Vectors = np.random.default_rng(seed).uniform(-1, 1, size=(count, DIMENSION)).astype(np.float32)
+    # No component is small or large: a sample of a hundred shows how far they reach, which the quantiser has to know.
+    chance = np.random.default_rng(seed)
+    rows: Vectors = chance.uniform(0.5, 1, (count, DIMENSION)).astype(np.float32)
+    rows *= chance.choice([-1, 1], (count, DIMENSION))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows
 
