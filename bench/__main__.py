@@ -37,6 +37,13 @@ def retrieve(report: Report) -> list[Figure]:
     return measure()
 
 
+def index(report: Report) -> list[Figure]:
+    """A million vectors: build, recall, search, memory."""
+    from bench.index import measure
+
+    return measure()
+
+
 def clone(report: Report) -> list[Figure]:
     """A fresh clone's way to the end of ``make demo``, everything downloaded."""
     from bench.solve import fresh_clone
@@ -45,7 +52,7 @@ def clone(report: Report) -> list[Figure]:
 
 
 SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
-    section.__name__: section for section in (solve, graphs, scale, retrieve, clone)
+    section.__name__: section for section in (solve, graphs, scale, index, retrieve, clone)
 }
 
 

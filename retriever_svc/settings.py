@@ -29,8 +29,8 @@ class RetrieverSettings(ServiceSettings):
     encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
     index: IndexKind = Field(
         default="auto",
-        description="Where vectors are searched: `flat` (exact, in memory), `ivf` (approximate, a quarter of the memory),"
-        " `auto` (`flat` up to 100,000 vectors, `ivf` beyond) or `pgvector` (in the catalogue's own PostgreSQL).",
+        description="Where vectors are searched: `flat` (exact, in memory), `ivf` (approximate, a quarter of the"
+        " memory), `auto` (exact up to 100,000 vectors, `ivf` beyond) or `pgvector` (in the catalogue's PostgreSQL).",
     )
     index_folder: Path | None = Field(
         default=None,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import threading
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +30,7 @@ from services.telemetry import get_logger
 FORMAT = 1
 """Grows whenever what an older version has written would be misread."""
 _KIND = "catalogue"
+_SPARED_S = 60.0
 _VECTORS = re.compile(r"[0-9a-f]{32}\.vectors")
 _log = get_logger(__name__)
 
@@ -47,6 +50,7 @@ class SnapshotFiles:
         self._catalogue = folder / "catalogue"
         self._kept = ""
         self._failed = False
+        self._saving = threading.Lock()
 
     def load(self, encoder: str, indexes: Indexes) -> Snapshot | None:
         """The snapshot that was saved last, or None where there is none that can be used. Blocks."""
@@ -65,8 +69,11 @@ class SnapshotFiles:
 
     def save(self, snapshot: Snapshot, encoder: str) -> None:
         """Keep a snapshot, unless it is the one kept last. Blocks. A folder that cannot be written is no failure."""
-        if snapshot.digest == self._kept or not len(snapshot.entries):
-            return
+        with self._saving:
+            if snapshot.digest != self._kept and len(snapshot.entries):
+                self._save(snapshot, encoder)
+
+    def _save(self, snapshot: Snapshot, encoder: str) -> None:
         try:
             source = self._source(encoder, snapshot.digest)
             snapshot.vectors.save(self._vectors(snapshot.digest), source)
@@ -88,11 +95,12 @@ class SnapshotFiles:
         return Source(encoder, self._dimension, f"{FORMAT} {importlib.metadata.version('nestor')} {digest}")
 
     def _sweep(self) -> None:
-        """Remove the vectors of other snapshots: none of them is the one kept any more."""
+        """Remove the vectors of other snapshots, save those that another process is about to point to."""
         for path in self._folder.glob("*.vectors"):
             if _VECTORS.fullmatch(path.name) and path != self._vectors(self._kept):
                 with suppress(OSError):
-                    path.unlink()
+                    if time.time() - path.stat().st_mtime > _SPARED_S:
+                        path.unlink()
 
 
 def _arrays(snapshot: Snapshot) -> dict[str, Array]:

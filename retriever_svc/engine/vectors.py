@@ -33,4 +33,6 @@ def open_indexes(kind: IndexKind, encoder: str, dimension: int, database_url: st
         case "auto":
             return IvfIndexes(dimension, train_at=_EXACT_UNTIL)
         case "pgvector":
-            raise ValueError("not yet")
+            from retriever_svc.engine.index.pgvector import PgVectorIndexes  # the others need no database
+
+            return PgVectorIndexes(database_url, encoder, dimension)

@@ -21,6 +21,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from retriever_svc.engine.index.files import Saved
 from retriever_svc.engine.index.protocol import Ids
 from services.encoder import Vectors
 
@@ -50,11 +51,13 @@ class Cells:
         faiss: the ``IndexIVFScalarQuantizer``; it may live in a mapped file, where writing would fail.
         ids: (n,) the ids, ascending: the id of each row.
         trained_for: how many vectors there were when the centroids were learned.
+        content: what a file of them has to hold: the same as ``faiss``, or the mapped bytes that it was read from.
     """
 
     faiss: Any
     ids: Ids
     trained_for: int
+    content: Any
 
     @classmethod
     def trained(cls, sample: Vectors, ids: Ids, parts: Iterable[Part]) -> Cells:
@@ -71,6 +74,15 @@ class Cells:
         index.sq.rangestat_arg = _MARGIN
         index.train(sample)
         return _filled(index, ids, parts, len(ids))
+
+    @classmethod
+    def opened(cls, saved: Saved) -> Cells:
+        """The cells that were read from a file, memory-mapped or not."""
+        lists = faiss.downcast_InvertedLists(saved.faiss.invlists)
+        if isinstance(lists, faiss.OnDiskInvertedLists):
+            lists.prefetch_nthread = 0  # by default every search starts 32 threads, which takes longer than the search
+        content = saved.faiss if saved.faiss_bytes is None else saved.faiss_bytes
+        return cls(saved.faiss, saved.arrays["ids"], saved.notes["trained_for"], content)
 
     def replaced(self, kept: Rows, ids: Ids, parts: Iterable[Part]) -> Cells:
         """The same cells with other content, written anew: the rows kept, and these vectors.
@@ -121,7 +133,9 @@ class Cells:
         cells, there, bits, selector = self.faiss.nlist, len(self.ids), None, None
         if searched is not None:
             there = int(np.count_nonzero(searched))
-            bits = np.packbits(searched, bitorder="little")  # FAISS only points to it: it must live as long as it searches
+            bits = np.packbits(
+                searched, bitorder="little"
+            )  # FAISS only points to it: it must live as long as it searches
             selector = faiss.IDSelectorBitmap(len(bits), faiss.swig_ptr(bits))
         looked_at = max(_FEWEST_LOOKED_AT, len(self.ids) / _LOOKED_AT)
         probed = min(math.ceil(cells * looked_at / max(there, 1)), cells)
@@ -152,7 +166,7 @@ def _filled(index: Any, ids: Ids, parts: Iterable[Part], trained_for: int) -> Ce
     for part, vectors in parts:
         index.add_with_ids(np.ascontiguousarray(vectors, np.float32), np.searchsorted(ids, part))
     index.make_direct_map(True)  # from a row to its place, for ``vectors``
-    return Cells(index, ids, trained_for)
+    return Cells(index, ids, trained_for, index)
 
 
 def _content(index: Any, cell: int) -> tuple[Ids, NDArray[np.uint8]]:

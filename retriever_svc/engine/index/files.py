@@ -49,11 +49,13 @@ class Saved:
         arrays: by name; where they are memory-mapped, read-only.
         notes: small facts.
         faiss: FAISS's index, or None where there is none in the file.
+        faiss_bytes: what it was read from, where that is memory-mapped: FAISS cannot write such an index.
     """
 
     arrays: Mapping[str, Array]
     notes: Mapping[str, int]
     faiss: Any
+    faiss_bytes: Array | None
 
 
 def save(
@@ -62,9 +64,17 @@ def save(
     source: Source,
     arrays: Mapping[str, Array],
     notes: Mapping[str, int] | None = None,
-    faiss_index: Any = None,
+    faiss_part: Any = None,
 ) -> None:
     """Write a file beside the path, then put it in the path's place.
+
+    Args:
+        path: the file.
+        kind: of the index.
+        source: what the index was made from.
+        arrays: by name.
+        notes: small facts.
+        faiss_part: FAISS's index, or its bytes.
 
     Raises:
         OSError: it cannot be written; what was there is as it was.
@@ -74,10 +84,10 @@ def save(
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     try:
-        if faiss_index is not None:
-            _write_faiss(faiss_index, name)
+        if faiss_part is not None:
+            _write_faiss(faiss_part, name)
         with open(name, "r+b") as file:
-            _append(file, kind, source, arrays, notes or {}, has_faiss=faiss_index is not None)
+            _append(file, {"format": FORMAT, "kind": kind, "source": asdict(source), "notes": notes or {}}, arrays)
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
@@ -96,7 +106,10 @@ def load(path: Path, kind: str, source: Source, *, memory_mapped: bool) -> Saved
             if {name: header.get(name) for name in expected} != expected:
                 raise _Unusable("made from something else")
             arrays = {name: _array(file, memory_mapped, **place) for name, place in header["arrays"].items()}
-            return Saved(arrays, header["notes"], _read_faiss(path, file, memory_mapped) if header["faiss"] else None)
+            size = header["faiss_size"]
+            index = _read_faiss(path, file, memory_mapped) if size else None
+            mapped = _array(file, True, 0, "|u1", [size]) if size and memory_mapped else None
+            return Saved(arrays, header["notes"], index, mapped)
     except FileNotFoundError:
         return None
     except (OSError, _Unusable) as error:
@@ -108,17 +121,15 @@ class _Unusable(Exception):
     """The file is not what was expected."""
 
 
-def _append(
-    file: BinaryIO, kind: str, source: Source, arrays: Mapping[str, Array], notes: Mapping[str, int], *, has_faiss: bool
-) -> None:
-    file.seek(0, os.SEEK_END)
+def _append(file: BinaryIO, about: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write all that follows FAISS's data."""
+    faiss_size = file.seek(0, os.SEEK_END)
     places = {}
     for name, array in arrays.items():
         file.write(bytes(-file.tell() % _ALIGNMENT))
         places[name] = {"offset": file.tell(), "dtype": array.dtype.str, "shape": array.shape}
         file.write(np.ascontiguousarray(array).data)
-    about = {"format": FORMAT, "kind": kind, "source": asdict(source), "notes": notes, "faiss": has_faiss}
-    header = json.dumps(about | {"arrays": places}).encode()
+    header = json.dumps({**about, "faiss_size": faiss_size, "arrays": places}).encode()
     file.write(header)
     file.write(_TRAILER.pack(_MAGIC, len(header)))
     file.write(_digest(file, file.tell()))
@@ -161,9 +172,12 @@ def _array(file: BinaryIO, memory_mapped: bool, offset: int, dtype: str, shape: 
     return np.fromfile(file, dtype, int(np.prod(shape))).reshape(shape)
 
 
-def _write_faiss(index: Any, name: str) -> None:
+def _write_faiss(part: Any, name: str) -> None:
+    if isinstance(part, np.ndarray):
+        Path(name).write_bytes(part.data)
+        return
     try:
-        faiss.write_index(index, name)
+        faiss.write_index(part, name)
     except RuntimeError as error:  # how it reports a full disk
         raise OSError(f"FAISS cannot write the index: {error}") from error
 

@@ -38,7 +38,8 @@ class IvfIndex:
     def __init__(self, dimension: int, *, train_at: int = 100_000, recent: int = 10_000) -> None:
         self._train_at, self._most_recent = train_at, recent
         self._recent = FlatIndex(dimension)
-        self._cells: Cells | None = None
+        self.cells: Cells | None = None
+        """None while search is exact."""
         self._alive: Rows = np.empty(0, bool)
         """Of the cells' rows. Replaced, never written into: copies share it."""
 
@@ -61,27 +62,27 @@ class IvfIndex:
 
     def search(self, queries: Vectors, k: int, allowed: Ids | None = None) -> tuple[Ids, Vectors]:
         """See :class:`VectorIndex`."""
-        if self._cells is None:
+        if self.cells is None:
             return self._recent.search(queries, k, allowed)
-        searched = self._searched(self._cells, allowed)
+        searched = self._searched(self.cells, allowed)
         within = min(k, len(self._alive) if searched is None else int(np.count_nonzero(searched)))
-        if allowed is not None:
-            allowed = np.intersect1d(allowed, self._recent.ids)
+        if allowed is not None:  # FAISS would put all of them into a set
+            allowed = self._recent.ids[np.isin(self._recent.ids, allowed)]
         ids, scores = self._recent.search(queries, k, allowed)
         if within and len(queries):
-            more_ids, more_scores = self._cells.search(queries, within, searched)
+            more_ids, more_scores = self.cells.search(queries, within, searched)
             ids, scores = np.hstack([ids, more_ids]), np.hstack([scores, more_scores])
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(ids, best, axis=1), np.take_along_axis(scores, best, axis=1)
 
     def similarities(self, queries: Vectors, ids: Ids) -> Vectors:
         """See :class:`VectorIndex`."""
-        if self._cells is None:
+        if self.cells is None:
             return self._recent.similarities(queries, ids)
         recent = np.isin(ids, self._recent.ids)
         result = np.empty((len(queries), len(ids)), np.float32)
         result[:, recent] = self._recent.similarities(queries, ids[recent])
-        result[:, ~recent] = queries @ self._cells.vectors(self._cells.rows(ids[~recent])).T
+        result[:, ~recent] = queries @ self.cells.vectors(self.cells.rows(ids[~recent])).T
         return result
 
     def copy(self) -> IvfIndex:
@@ -93,18 +94,18 @@ class IvfIndex:
 
     def save(self, path: Path, source: Source) -> None:
         """See :class:`VectorIndex`."""
-        arrays = {"recent_ids": self._recent.ids, "recent_vectors": self._recent.vectors}
-        if self._cells is None:
+        arrays: dict[str, files.Array] = {"recent_ids": self._recent.ids, "recent_vectors": self._recent.vectors}
+        if self.cells is None:
             files.save(path, _KIND, source, arrays)
             return
-        arrays |= {"ids": self._cells.ids, "alive": self._alive}
-        files.save(path, _KIND, source, arrays, {"trained_for": self._cells.trained_for}, self._cells.faiss)
+        arrays |= {"ids": self.cells.ids, "alive": self._alive}
+        files.save(path, _KIND, source, arrays, {"trained_for": self.cells.trained_for}, self.cells.content)
 
     def fill(self, saved: files.Saved) -> None:
         """Take over what was read from a file."""
         self._recent.upsert(np.array(saved.arrays["recent_ids"]), saved.arrays["recent_vectors"])
         if saved.faiss is not None:
-            self._cells = Cells(saved.faiss, saved.arrays["ids"], saved.notes["trained_for"])
+            self.cells = Cells.opened(saved)
             self._alive = np.array(saved.arrays["alive"])
 
     def _searched(self, cells: Cells, allowed: Ids | None) -> Rows | None:
@@ -117,21 +118,21 @@ class IvfIndex:
 
     def _bury(self, ids: Ids) -> None:
         """Have these be dead in the cells."""
-        if self._cells is not None:
+        if self.cells is not None:
             self._alive = self._alive.copy()
-            self._alive[self._cells.rows(ids)] = False
+            self._alive[self.cells.rows(ids)] = False
 
     def _settle(self) -> None:
         """Write cells where they are due."""
         size = self.size
-        if self._cells is None:
+        if self.cells is None:
             if size > self._train_at:
                 self._train()
-        elif size > self._train_at and not 1 / _GROWTH <= size / self._cells.trained_for <= _GROWTH:
+        elif size > self._train_at and not 1 / _GROWTH <= size / self.cells.trained_for <= _GROWTH:
             self._train()
         elif self._recent.size > self._most_recent or size - self._recent.size < len(self._alive) * (1 - 1 / _DEAD):
             ids = self._ids()
-            self._publish(self._cells.replaced(self._alive, ids, self._recent_part()))
+            self._publish(self.cells.replaced(self._alive, ids, self._recent_part()))
 
     def _train(self) -> None:
         ids = self._ids()
@@ -143,18 +144,18 @@ class IvfIndex:
 
     def _publish(self, cells: Cells) -> None:
         """Have these be the cells, with all that is held in them."""
-        self._cells, self._alive = cells, np.ones(len(cells.ids), bool)
+        self.cells, self._alive = cells, np.ones(len(cells.ids), bool)
         self._recent = FlatIndex(self._recent.dimension)
 
     def _ids(self) -> Ids:
         """Ids of all that is held, ascending."""
-        older = np.empty(0, np.int64) if self._cells is None else self._cells.ids[self._alive]
+        older = np.empty(0, np.int64) if self.cells is None else self.cells.ids[self._alive]
         return np.sort(np.concatenate([older, self._recent.ids]))
 
     def _parts(self) -> Iterator[Part]:
         """All that is held."""
-        if self._cells is not None:
-            yield from self._cells.parts(self._alive)
+        if self.cells is not None:
+            yield from self.cells.parts(self._alive)
         yield from self._recent_part()
 
     def _recent_part(self) -> Iterator[Part]:

@@ -115,9 +115,7 @@ async def counted(url: str, encoder: CountingEncoder) -> AsyncIterator[tuple[Cat
         yield CatalogueService(storage, encoder, *pools, options=RankingOptions(), limits=Limits()), storage
 
 
-async def test_changes_in_a_row_are_followed_all_at_once(
-    tmp_path: Path, encoder: CountingEncoder
-) -> None:
+async def test_changes_in_a_row_are_followed_all_at_once(tmp_path: Path, encoder: CountingEncoder) -> None:
     async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
         await service.follow()
         before = storage.compared

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from retriever_svc.engine.index.flat import FlatIndexes
 from retriever_svc.engine.index.ivf import IvfIndexes
+from retriever_svc.engine.index.pgvector import PgVectorIndexes
 from retriever_svc.engine.vectors import Ids, Indexes, Source, VectorIndex, as_ids, open_indexes
 from services.encoder import Vectors
 
@@ -18,23 +19,30 @@ SOURCE = Source("encoder@1", DIMENSION, "checksum")
 TOLERANCE = 0.02
 """Of a cosine: what eight bits a component may cost."""
 
-KINDS: dict[str, Callable[[], Indexes]] = {
+LOCAL: dict[str, Callable[[], Indexes]] = {
     "flat": lambda: FlatIndexes(DIMENSION),
     "ivf": lambda: IvfIndexes(DIMENSION, train_at=100, recent=20),
     "ivf, exact so far": lambda: IvfIndexes(DIMENSION, train_at=100_000),
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*LOCAL, "pgvector"])
 def indexes(request: pytest.FixtureRequest) -> Iterator[Indexes]:
-    opened = KINDS[request.param]()
+    if request.param in LOCAL:
+        opened = LOCAL[request.param]()
+    else:
+        opened = PgVectorIndexes(request.getfixturevalue("postgres_url"), SOURCE.encoder, DIMENSION)
     yield opened
     opened.close()
 
 
 def unit(count: int, seed: int = 0) -> Vectors:
-    rows = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    # No component is small or large: a sample of a hundred shows how far they reach, which the quantiser has to know.
+    chance = np.random.default_rng(seed)
+    rows: Vectors = chance.uniform(0.5, 1, (count, DIMENSION)).astype(np.float32)
+    rows *= chance.choice([-1, 1], (count, DIMENSION))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
 
 
 def filled(indexes: Indexes, rows: Vectors, first: int = 0) -> VectorIndex:
@@ -43,7 +51,9 @@ def filled(indexes: Indexes, rows: Vectors, first: int = 0) -> VectorIndex:
     return index
 
 
-def agrees(index: VectorIndex, expected: dict[int, Vectors], queries: Vectors, k: int, allowed: Ids | None = None) -> None:
+def agrees(
+    index: VectorIndex, expected: dict[int, Vectors], queries: Vectors, k: int, allowed: Ids | None = None
+) -> None:
     """Whether a search finds what is there and allowed, scores it rightly, and misses no better one by much."""
     ids = np.array([n for n in expected if allowed is None or n in allowed], np.int64)
     found, scores = index.search(queries, k, allowed)
@@ -165,6 +175,19 @@ def test_what_was_saved_is_loaded_and_may_be_changed(indexes: Indexes, tmp_path:
     agrees(loaded, expected, rows[:5], 10)
 
 
+@pytest.mark.parametrize("memory_mapped", [True, False])
+def test_a_loaded_index_can_be_saved_again(indexes: Indexes, tmp_path: Path, memory_mapped: bool) -> None:
+    rows, path = unit(310), tmp_path / "vectors"
+    index = filled(indexes, rows[:300])
+    for number in range(300, 310):
+        index.save(path, SOURCE)
+        loaded = indexes.load(path, SOURCE, memory_mapped=memory_mapped)
+        assert loaded is not None
+        index = loaded.copy()
+        index.upsert(as_ids([number]), rows[number : number + 1])
+    agrees(index, dict(enumerate(rows)), rows[300:], 10)
+
+
 def test_an_empty_index_can_be_saved(indexes: Indexes, tmp_path: Path) -> None:
     indexes.empty().save(tmp_path / "vectors", SOURCE)
     loaded = indexes.load(tmp_path / "vectors", SOURCE)
@@ -174,7 +197,11 @@ def test_an_empty_index_can_be_saved(indexes: Indexes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [Source("encoder@2", DIMENSION, "checksum"), Source("encoder@1", 8, "checksum"), Source("encoder@1", DIMENSION, "")],
+    [
+        Source("encoder@2", DIMENSION, "checksum"),
+        Source("encoder@1", 8, "checksum"),
+        Source("encoder@1", DIMENSION, ""),
+    ],
 )
 def test_a_file_made_from_something_else_is_not_loaded(indexes: Indexes, tmp_path: Path, other: Source) -> None:
     filled(indexes, unit(300)).save(tmp_path / "vectors", other)
@@ -214,8 +241,8 @@ def test_a_damaged_file_is_not_loaded(indexes: Indexes, tmp_path: Path) -> None:
 
 def test_an_index_of_another_kind_is_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "vectors"
-    filled(KINDS["flat"](), unit(150)).save(path, SOURCE)
-    assert KINDS["ivf"]().load(path, SOURCE) is None
+    filled(LOCAL["flat"](), unit(150)).save(path, SOURCE)
+    assert LOCAL["ivf"]().load(path, SOURCE) is None
 
 
 def test_a_file_that_cannot_be_written_leaves_the_one_before(indexes: Indexes, tmp_path: Path) -> None:
