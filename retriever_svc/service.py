@@ -49,11 +49,22 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a request was matched with: its clauses, and each hit with its API, at one version of the catalogue."""
+    """What a request was matched with, at one version of the catalogue.
+
+    Attributes:
+        version: of the catalogue.
+        clauses: of the request.
+        ranked: each hit with its API as JSON: an answer hands most of them on as they are.
+    """
 
     version: int
     clauses: tuple[Clause, ...]
-    hits: tuple[tuple[Hit, Api], ...]
+    ranked: tuple[tuple[Hit, bytes], ...]
+
+    @property
+    def hits(self) -> tuple[tuple[Hit, Api], ...]:
+        """Each hit with its API."""
+        return tuple((hit, Api.model_validate_json(document)) for hit, document in self.ranked)
 
 
 class CatalogueService:
@@ -67,7 +78,7 @@ class CatalogueService:
         options: how hits are ranked.
         limits: what a document may cost.
         version_check_s: how old the knowledge of the catalogue's version may be.
-        cached_apis: APIs kept parsed in memory.
+        cached_apis: APIs whose documents are kept in memory.
         indexes: where vectors are searched; by default exactly, in memory.
         files: where snapshots are kept between two starts, if anywhere.
 
@@ -97,7 +108,7 @@ class CatalogueService:
         self._ranking = f"{encoder.name}\n{options!r}\n{importlib.metadata.version('nestor')}"
         self._limits = limits
         self._version_check_s = version_check_s
-        self._cached = _ApiCache(cached_apis)
+        self._cached = _Documents(cached_apis)
         self._indexes = indexes or open_indexes("flat", encoder.name, encoder.dimension)
         self._files = files
         self._snapshot = Snapshot.empty(encoder.dimension, self._indexes.empty())
@@ -160,9 +171,9 @@ class CatalogueService:
         for _ in range(_ATTEMPTS):
             snapshot = await self._current()
             clauses, hits = await self._rank(snapshot, query, k, suppliers, providers)
-            apis = await self._documents([hit.entry for hit in hits])
-            if apis is not None:
-                return Found(snapshot.version, clauses, tuple(zip(hits, apis, strict=True)))
+            documents = await self._documents([hit.entry for hit in hits])
+            if documents is not None:
+                return Found(snapshot.version, clauses, tuple(zip(hits, documents, strict=True)))
             # A document is not the one that was indexed: another replica has changed the catalogue meanwhile.
             await self.follow()
         raise NotReady("the catalogue changes faster than it can be read")
@@ -307,18 +318,18 @@ class CatalogueService:
     ) -> tuple[tuple[Clause, ...], list[Hit]]:
         return await self._searches.run(find, snapshot, self._encoder, query, k, suppliers, providers, self._options)
 
-    async def _documents(self, entries: Sequence[Entry]) -> list[Api] | None:
-        """The entries' APIs, or None where one of them has changed since it was indexed."""
+    async def _documents(self, entries: Sequence[Entry]) -> list[bytes] | None:
+        """The entries' APIs as JSON, or None where one of them has changed since it was indexed."""
         unknown = [entry.id for entry in entries if self._cached.get(entry) is None]
-        loaded = await self._storage.get(unknown) if unknown else {}
-        apis = []
+        loaded = await self._storage.documents(unknown) if unknown else {}
+        documents = []
         for entry in entries:
-            api = self._cached.get(entry) or loaded.get(entry.id)
-            if api is None or api.content_hash != entry.content_hash:
+            document = self._cached.get(entry) or loaded.get((entry.id, entry.content_hash))
+            if document is None:
                 return None
-            self._cached.keep(api)
-            apis.append(api)
-        return apis
+            self._cached.keep(entry, document)
+            documents.append(document)
+        return documents
 
     async def _embed(self, records: Sequence[Record]) -> dict[str, Vectors]:
         """Vectors of the texts that have none yet."""
@@ -362,22 +373,22 @@ class CatalogueService:
         return vectors
 
 
-class _ApiCache:
-    """Parsed APIs by content, the least recently used dropped first."""
+class _Documents:
+    """APIs as JSON, by id and content, the least recently used dropped first."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._apis: OrderedDict[tuple[str, str], Api] = OrderedDict()
+        self._documents: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
-    def get(self, entry: Entry) -> Api | None:
+    def get(self, entry: Entry) -> bytes | None:
         """The API this entry was made from, where it is still here."""
         key = (entry.id, entry.content_hash)
-        if key in self._apis:
-            self._apis.move_to_end(key)
-        return self._apis.get(key)
+        if key in self._documents:
+            self._documents.move_to_end(key)
+        return self._documents.get(key)
 
-    def keep(self, api: Api) -> None:
+    def keep(self, entry: Entry, document: bytes) -> None:
         """Keep an API."""
-        self._apis[api.id, api.content_hash] = api
-        while len(self._apis) > self._size:
-            self._apis.popitem(last=False)
+        self._documents[entry.id, entry.content_hash] = document
+        while len(self._documents) > self._size:
+            self._documents.popitem(last=False)

@@ -55,7 +55,7 @@ class RetrieverSettings(ServiceSettings):
         default=2_000,
         ge=0,
         le=1_000_000,
-        description="APIs kept parsed in memory, the least recently used dropped first.",
+        description="APIs whose documents are kept in memory, the least recently used dropped first.",
     )
     redis_url: str | None = Field(
         default=None,

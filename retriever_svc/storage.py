@@ -125,6 +125,16 @@ class CatalogueStorage:
                 found.update({row.id: row.document for row in await connection.execute(query)})
         return {key: Api.model_validate_json(document) for key, document in found.items()}
 
+    async def documents(self, ids: Sequence[str]) -> dict[tuple[str, str], bytes]:
+        """Those of the APIs that exist, as JSON, by id and content hash."""
+        columns = (APIS.c.id, APIS.c.content_hash, APIS.c.document)
+        found = {}
+        async with read(self._engine) as connection:
+            for chunk in chunks(ids):
+                for row in await connection.execute(select(*columns).where(APIS.c.id.in_(chunk))):
+                    found[row.id, row.content_hash] = row.document.encode()
+        return found
+
     async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
         """The stored vectors of these texts, each (d,) float32, by hash."""
         async with read(self._engine) as connection:
