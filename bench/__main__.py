@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.figures import Figure, Report
+from bench.figures import Figure, Report, Skipped
 
 
 def solve(report: Report) -> list[Figure]:
@@ -30,6 +30,20 @@ def scale(report: Report) -> list[Figure]:
     return measure()
 
 
+def retrieve(report: Report) -> list[Figure]:
+    """The retriever over a catalogue of real size; needs ``--data``."""
+    from bench.retrieve import measure
+
+    return measure()
+
+
+def index(report: Report) -> list[Figure]:
+    """A million vectors: build, recall, search, memory."""
+    from bench.index import measure
+
+    return measure()
+
+
 def clone(report: Report) -> list[Figure]:
     """A fresh clone's way to the end of ``make demo``, everything downloaded."""
     from bench.solve import fresh_clone
@@ -38,7 +52,7 @@ def clone(report: Report) -> list[Figure]:
 
 
 SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
-    section.__name__: section for section in (solve, graphs, scale, clone)
+    section.__name__: section for section in (solve, graphs, scale, index, retrieve, clone)
 }
 
 
@@ -47,13 +61,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given more than once")
     parser.add_argument("--no-clone", action="store_true", help="leave out the fresh clone, which downloads everything")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="data for `retrieve`; default: $NESTOR_BENCH_DATA")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page, as docs/speed.md")
     options = parser.parse_args()
+    if options.data is not None:
+        os.environ["NESTOR_BENCH_DATA"] = str(options.data)
     chosen = options.only or [name for name in SECTIONS if not (name == "clone" and options.no_clone)]
     report, figures = Report(), list[Figure]()
     for name in chosen:
         began = time.perf_counter()
-        found = SECTIONS[name](report)
+        try:
+            found = SECTIONS[name](report)
+        except Skipped as reason:
+            report.note(f"{name}: skipped, {reason}")
+            continue
         took_s, load = time.perf_counter() - began, os.getloadavg()[0]
         title = f"{name}: {os.cpu_count()} cores, {took_s:.0f} s, load {load:.1f} at the end"
         report.figures(title, found)

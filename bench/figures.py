@@ -12,6 +12,10 @@ WIDTH = 110
 """Columns of the tables, also where nobody looks at them."""
 
 
+class Skipped(Exception):
+    """A section cannot be measured here; the message says what it needs."""
+
+
 @dataclass(frozen=True)
 class Figure:
     """One line of the table. ``target`` is a bound from above, or with ``at_least`` from below."""
@@ -61,6 +65,11 @@ class Report:
         self._console.print(shown)
         lines = (columns, ["---"] * len(columns), *rows)
         self._pages.append("\n".join([f"**{title}**", "", *(f"| {' | '.join(line)} |" for line in lines)]))
+
+    def note(self, line: str) -> None:
+        """A line of text."""
+        self._console.print(line)
+        self._pages.append(line)
 
     def write(self, page: Path) -> None:
         """Put the tables into a page, in place of what stands behind its mark."""

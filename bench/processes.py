@@ -29,6 +29,12 @@ def peak_rss_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
+def cpu_s(pid: int) -> float:
+    """Processor seconds that a process has used so far, all its threads together."""
+    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def service(
     *arguments: str, env: dict[str, str], url: str, ready: str

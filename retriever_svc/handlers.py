@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import orjson
 from fastapi import Depends, Path, Query, Request, Response, status
 
 from retriever_svc.answers import AnswerCache
@@ -27,14 +28,17 @@ from services.contracts.base import MAX_QUERY_CHARS, ApiId
 from services.http import BODY_LIMIT, NdjsonResponse
 
 router = service_router(tags=["catalogue"])
+_STORED = Api(id="-", provider="-", name="-")
+"""Stands for the document that is put in its place."""
 
 
-def _service(request: Request) -> CatalogueService:
+# Coroutines, though they wait for nothing: FastAPI sends plain functions to another thread and back.
+async def _service(request: Request) -> CatalogueService:
     service: CatalogueService = request.app.state.service
     return service
 
 
-def _answers(request: Request) -> AnswerCache:
+async def _answers(request: Request) -> AnswerCache:
     answers: AnswerCache = request.app.state.answers
     return answers
 
@@ -51,7 +55,7 @@ async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) ->
     answer = await answers.get(catalogue, body)
     if answer is None:
         found = await service.find(body.query, body.k, body.suppliers, body.providers)
-        answer = _answer(found).model_dump_json().encode()
+        answer = _answer(found)
         if found.version == version:  # otherwise the catalogue has changed meanwhile
             await answers.keep(catalogue, body, answer)
     return Response(answer, media_type="application/json")
@@ -138,19 +142,24 @@ async def catalogue_status(service: Service) -> CatalogueStatus:
     return await service.status()
 
 
-def _answer(found: Found) -> RetrieveResponse:
+def _answer(found: Found) -> bytes:
+    """A ``RetrieveResponse`` as JSON; the documents are put in as they are stored, neither parsed nor written anew."""
     candidates = tuple(
         Candidate(
-            api=api,
+            api=_STORED,
             score=hit.score,
             signals=Signals(dense=hit.dense, lexical=hit.lexical),
             clause=hit.clause,
             clause_scores=hit.clause_scores,
             role=hit.role,
         )
-        for hit, api in found.hits
+        for hit, _ in found.ranked
     )
-    return RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
+    answer = RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
+    content = answer.model_dump(mode="json", exclude={"candidates": {"__all__": {"api"}}})
+    for candidate, (_, document) in zip(content["candidates"], found.ranked, strict=True):
+        candidate["api"] = orjson.Fragment(document)
+    return orjson.dumps(content)
 
 
 def _line(found: Entry | Hit) -> ApiSearchHit:

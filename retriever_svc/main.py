@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import Gauge
+from sqlalchemy import make_url
 
 from retriever_svc.answers import AnswerCache
 from retriever_svc.engine.ranking import RankingOptions
+from retriever_svc.engine.saving import SnapshotFiles
+from retriever_svc.engine.vectors import Indexes, open_indexes
+from retriever_svc.following import Follower
 from retriever_svc.handlers import router
 from retriever_svc.importers import Limits
 from retriever_svc.service import CatalogueService
@@ -21,6 +26,9 @@ from services.encoder import Encoder, load_encoder
 from services.storage.cache import open_cache
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
+from services.storage.signals import open_signals
+
+_CHANNEL = "nestor_catalogue"
 
 
 def create_app(
@@ -44,13 +52,18 @@ def create_app(
         searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
         imports = ComputePool(settings.import_workers, settings.compute_waiting, name="retriever-import")
         cache = open_cache(settings.redis_url)
+        signals = open_signals(engine, settings.redis_url, _CHANNEL)
+        indexes, following = None, None
         try:
             await migrate(engine, "retriever_svc")
             reader = encoder
             if reader is None:
                 reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
-            service = _service(settings, CatalogueStorage(engine), reader, searches, imports)
-            await service.refresh()
+            indexes = open_indexes(settings.index, reader.name, reader.dimension, settings.database_url)
+            service = _service(settings, CatalogueStorage(engine), reader, searches, imports, indexes)
+            await service.follow()
+            # Twice as often as a request would look for itself, so that none has to.
+            following = asyncio.create_task(Follower(service, signals, settings.version_check_s / 2).run())
             app.state.service = service
             app.state.answers = AnswerCache(cache, settings.answer_ttl_s)
             app.state.readiness["catalogue"] = service.check_index
@@ -61,8 +74,15 @@ def create_app(
             size.set_function(lambda: service.size)
             yield
         finally:
+            if following is not None:
+                following.cancel()
+                with suppress(asyncio.CancelledError):
+                    await following
             await searches.close()
             await imports.close()
+            if indexes is not None:
+                await asyncio.to_thread(indexes.close)
+            await signals.close()
             await cache.close()
             await engine.dispose()
 
@@ -82,7 +102,9 @@ def _service(
     encoder: Encoder,
     searches: ComputePool,
     imports: ComputePool,
+    indexes: Indexes,
 ) -> CatalogueService:
+    folder = _index_folder(settings)
     limits = Limits(document_bytes=settings.max_document_bytes, operations=settings.max_document_operations)
     return CatalogueService(
         storage,
@@ -93,4 +115,14 @@ def _service(
         limits=limits,
         version_check_s=settings.version_check_s,
         cached_apis=settings.cached_apis,
+        indexes=indexes,
+        files=None if folder is None else SnapshotFiles(folder, encoder.dimension),
     )
+
+
+def _index_folder(settings: RetrieverSettings) -> Path | None:
+    """Where the index is kept: where the settings say, else beside the database where that is a file."""
+    url = make_url(settings.database_url)
+    is_file = url.get_backend_name() == "sqlite" and url.database not in {None, "", ":memory:"}
+    beside = Path(f"{url.database}.index") if is_file else None
+    return settings.index_folder or beside

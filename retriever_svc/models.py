@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal
 
@@ -46,6 +46,21 @@ class Listing:
 
     version: int
     entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """How the catalogue at one version differs from what is known of it.
+
+    Attributes:
+        version: of the catalogue.
+        stamps: by number, of every API there is: what was made of a row with another stamp is out of date.
+        changed: those that are new or have another stamp.
+    """
+
+    version: int
+    stamps: Mapping[int, str]
+    changed: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +164,13 @@ class Hit:
     def supplier(cls, entry: Entry, clauses: int) -> Hit:
         """An API that is there for what it answers with."""
         return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier")
+
+
+def fingerprint(entry: Entry) -> str:
+    """A stamp of an entry that comes from no database."""
+    return stamp(getattr(entry, field.name) for field in fields(entry))
+
+
+def stamp(values: Iterable[object]) -> str:
+    """32 hexadecimal digits of a digest of these values, in their order."""
+    return hashlib.sha256(repr(list(values)).encode("utf-8", "backslashreplace")).hexdigest()[:32]

@@ -1,4 +1,8 @@
-"""The rules of the catalogue: what is stored is searchable before the answer, and nothing else is."""
+"""The rules of the catalogue: a search that follows the answer to a change sees it, and nothing else than is stored.
+
+A change itself waits for no index: the next search brings it up to date, if the background (:mod:`following`) has not
+done so before. So a thousand small imports in a row cost what they store, and not a thousand indexes.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from retriever_svc.engine.ranking import RankingOptions, find
+from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import embedding_text, record
+from retriever_svc.engine.vectors import Indexes, VectorIndex, as_ids, open_indexes
 from retriever_svc.importers import Limits, sealed
 from retriever_svc.importing import DocumentImporter
-from retriever_svc.models import Entry, Hit, Listing, Record
+from retriever_svc.models import Delta, Entry, Hit, Record
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
 from services.contracts.api import (
@@ -25,21 +33,35 @@ from services.contracts.api import (
 )
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, NotFound, NotReady
+from services.memory import give_back
 from services.telemetry import get_logger
 
 _BATCH = 32
 """Texts embedded between two progress events."""
+_VECTORS = 2_000
+"""Vectors read at a time: all of a large catalogue's at once would be hundreds of megabytes for a moment."""
 _ATTEMPTS = 5
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a request was matched with: its clauses, and each hit with its API, at one version of the catalogue."""
+    """What a request was matched with, at one version of the catalogue.
+
+    Attributes:
+        version: of the catalogue.
+        clauses: of the request.
+        ranked: each hit with its API as JSON: an answer hands most of them on as they are.
+    """
 
     version: int
     clauses: tuple[Clause, ...]
-    hits: tuple[tuple[Hit, Api], ...]
+    ranked: tuple[tuple[Hit, bytes], ...]
+
+    @property
+    def hits(self) -> tuple[tuple[Hit, Api], ...]:
+        """Each hit with its API."""
+        return tuple((hit, Api.model_validate_json(document)) for hit, document in self.ranked)
 
 
 class CatalogueService:
@@ -53,10 +75,13 @@ class CatalogueService:
         options: how hits are ranked.
         limits: what a document may cost.
         version_check_s: how old the knowledge of the catalogue's version may be.
-        cached_apis: APIs kept parsed in memory.
+        cached_apis: APIs whose documents are kept in memory.
+        indexes: where vectors are searched; by default exactly, in memory.
+        files: where snapshots are kept between two starts, if anywhere.
 
     Attributes:
         documents: imports documents into this catalogue.
+        changed: set whenever the catalogue was changed here; who tells the other replicas clears it.
     """
 
     def __init__(
@@ -70,6 +95,8 @@ class CatalogueService:
         limits: Limits,
         version_check_s: float = 1.0,
         cached_apis: int = 2_000,
+        indexes: Indexes | None = None,
+        files: SnapshotFiles | None = None,
     ) -> None:
         self.documents = DocumentImporter(storage, encoder, imports, limits, self.refresh)
         self._storage = storage
@@ -79,10 +106,13 @@ class CatalogueService:
         self._options = options
         self._ranking = f"{encoder.name}\n{options!r}\n{importlib.metadata.version('nestor')}"
         self._version_check_s = version_check_s
-        self._cached = _ApiCache(cached_apis)
-        self._snapshot = Snapshot.empty(encoder.dimension)
-        self._refreshing = asyncio.Lock()
-        self._checked_at = -1e9
+        self._cached = _Documents(cached_apis)
+        self._indexes = indexes or open_indexes("flat", encoder.name, encoder.dimension)
+        self._files = files
+        self._snapshot = Snapshot.empty(encoder.dimension, self._indexes.empty())
+        self.changed = asyncio.Event()
+        self._following = asyncio.Lock()
+        self._checked_at = self._changed_at = -1e9
 
     @property
     def size(self) -> int:
@@ -91,19 +121,43 @@ class CatalogueService:
 
     async def check_index(self) -> None:
         """Raise unless the index answers for the catalogue's version, or can be brought there."""
-        await self.refresh()
+        await self.follow()
         if self._snapshot.version < 0:
             raise NotReady("the index is not loaded")
 
-    async def refresh(self) -> Snapshot:
-        """Bring the snapshot to the catalogue's version and return it. Vectors are read, not made, where they exist."""
-        async with self._refreshing:
+    async def refresh(self) -> None:
+        """Have what was changed here be seen by the next search, and the other replicas be told of it."""
+        self._changed_at = time.monotonic()
+        self.changed.set()
+
+    async def follow(self) -> Snapshot:
+        """Bring the snapshot to the catalogue's version and return it. Vectors are read, not made, where they exist.
+
+        Changes that come while one is being followed are followed all at once.
+        """
+        async with self._following:
+            asked_at = time.monotonic()
             if await self._storage.version() != self._snapshot.version:
-                listing = await self._storage.listing()
-                vectors = await self._vectors(listing, self._snapshot.missing(listing))
-                self._snapshot = await self._imports.run(self._snapshot.advance, listing, vectors)
-            self._checked_at = time.monotonic()
+                if self._snapshot.version < 0:
+                    await self.load()
+                delta = await self._storage.changes(self._snapshot.stamps)
+                vectors = await self._changed_vectors(delta)
+                self._snapshot = await asyncio.to_thread(self._snapshot.follow, delta, vectors)
+                del delta, vectors
+                await asyncio.to_thread(give_back)
+            self._checked_at = asked_at
             return self._snapshot
+
+    async def load(self) -> None:
+        """Start from the snapshot that was saved last, whatever version it is of: what differs is followed."""
+        if self._files is not None:
+            saved = await asyncio.to_thread(self._files.load, self._encoder.name, self._indexes)
+            self._snapshot = saved or self._snapshot
+
+    async def save(self) -> None:
+        """Keep the snapshot for the next start, unless it is kept already."""
+        if self._files is not None:
+            await asyncio.to_thread(self._files.save, self._snapshot, self._encoder.name)
 
     async def catalogue(self) -> tuple[int, str]:
         """The version that searches answer for now, and a digest of all that their answers depend on."""
@@ -115,11 +169,11 @@ class CatalogueService:
         for _ in range(_ATTEMPTS):
             snapshot = await self._current()
             clauses, hits = await self._rank(snapshot, query, k, suppliers, providers)
-            apis = await self._documents([hit.entry for hit in hits])
-            if apis is not None:
-                return Found(snapshot.version, clauses, tuple(zip(hits, apis, strict=True)))
+            documents = await self._documents([hit.entry for hit in hits])
+            if documents is not None:
+                return Found(snapshot.version, clauses, tuple(zip(hits, documents, strict=True)))
             # A document is not the one that was indexed: another replica has changed the catalogue meanwhile.
-            await self.refresh()
+            await self.follow()
         raise NotReady("the catalogue changes faster than it can be read")
 
     async def search(
@@ -139,7 +193,8 @@ class CatalogueService:
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue and of the index."""
-        version, snapshot = await self._storage.version(), self._snapshot
+        snapshot = await self._current()
+        version = await self._storage.version()
         return CatalogueStatus(
             catalogue_version=version,
             index_version=max(snapshot.version, 0),
@@ -200,9 +255,9 @@ class CatalogueService:
         await self.refresh()
 
     async def _current(self) -> Snapshot:
-        """The snapshot, refreshed where the catalogue's version was not looked at for a while."""
-        if time.monotonic() - self._checked_at >= self._version_check_s:
-            return await self.refresh()
+        """The snapshot, brought up to date where the catalogue was changed here, or not looked at for a while."""
+        if self._checked_at <= self._changed_at or time.monotonic() - self._checked_at >= self._version_check_s:
+            return await self.follow()
         return self._snapshot
 
     async def _rank(
@@ -210,18 +265,18 @@ class CatalogueService:
     ) -> tuple[tuple[Clause, ...], list[Hit]]:
         return await self._searches.run(find, snapshot, self._encoder, query, k, suppliers, providers, self._options)
 
-    async def _documents(self, entries: Sequence[Entry]) -> list[Api] | None:
-        """The entries' APIs, or None where one of them has changed since it was indexed."""
+    async def _documents(self, entries: Sequence[Entry]) -> list[bytes] | None:
+        """The entries' APIs as JSON, or None where one of them has changed since it was indexed."""
         unknown = [entry.id for entry in entries if self._cached.get(entry) is None]
-        loaded = await self._storage.get(unknown) if unknown else {}
-        apis = []
+        loaded = await self._storage.documents(unknown) if unknown else {}
+        documents = []
         for entry in entries:
-            api = self._cached.get(entry) or loaded.get(entry.id)
-            if api is None or api.content_hash != entry.content_hash:
+            document = self._cached.get(entry) or loaded.get((entry.id, entry.content_hash))
+            if document is None:
                 return None
-            self._cached.keep(api)
-            apis.append(api)
-        return apis
+            self._cached.keep(entry, document)
+            documents.append(document)
+        return documents
 
     async def _embed(self, records: Sequence[Record]) -> dict[str, Vectors]:
         """Vectors of the texts that have none yet."""
@@ -232,13 +287,28 @@ class CatalogueService:
         encoded = await self._imports.run(self._encoder.encode, list(texts.values()))
         return dict(zip(texts, encoded, strict=True))
 
-    async def _vectors(self, listing: Listing, hashes: set[str]) -> dict[str, Vectors]:
-        """The vectors of these texts: stored ones, and new ones where the encoder is a new one."""
-        vectors = await self._storage.vectors(self._encoder.name, sorted(hashes))
-        owners = {entry.text_hash: entry.id for entry in listing.entries if entry.text_hash in hashes - vectors.keys()}
-        if owners:
-            _log.info("embedding_catalogue", texts=len(owners), encoder=self._encoder.name)
-        pending = list(owners)
+    async def _changed_vectors(self, delta: Delta) -> VectorIndex:
+        """The snapshot's vectors without those that are gone, and with those that are new."""
+        before = self._snapshot
+        gone, new = before.gone(delta), await asyncio.to_thread(before.unembedded, delta)
+        if not len(gone) and not new:
+            return before.vectors
+        index = await asyncio.to_thread(before.vectors.copy)
+        await asyncio.to_thread(index.delete, gone)
+        for start in range(0, len(new), _VECTORS):
+            entries = new[start : start + _VECTORS]
+            vectors = await self._vectors(entries)
+            rows = np.stack([vectors[entry.text_hash] for entry in entries])
+            await asyncio.to_thread(index.upsert, as_ids([entry.number for entry in entries]), rows)
+        return index
+
+    async def _vectors(self, entries: Sequence[Entry]) -> dict[str, Vectors]:
+        """The vectors of these entries' texts by hash: stored ones, and new ones where the encoder is a new one."""
+        owners = {entry.text_hash: entry.id for entry in entries}
+        vectors = await self._storage.vectors(self._encoder.name, list(owners))
+        pending = [key for key in owners if key not in vectors]
+        if pending:
+            _log.info("embedding_catalogue", texts=len(pending), encoder=self._encoder.name)
         for start in range(0, len(pending), _BATCH):
             batch = pending[start : start + _BATCH]
             apis = await self._storage.get([owners[key] for key in batch])
@@ -250,22 +320,22 @@ class CatalogueService:
         return vectors
 
 
-class _ApiCache:
-    """Parsed APIs by content, the least recently used dropped first."""
+class _Documents:
+    """APIs as JSON, by id and content, the least recently used dropped first."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._apis: OrderedDict[tuple[str, str], Api] = OrderedDict()
+        self._documents: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
-    def get(self, entry: Entry) -> Api | None:
+    def get(self, entry: Entry) -> bytes | None:
         """The API this entry was made from, where it is still here."""
         key = (entry.id, entry.content_hash)
-        if key in self._apis:
-            self._apis.move_to_end(key)
-        return self._apis.get(key)
+        if key in self._documents:
+            self._documents.move_to_end(key)
+        return self._documents.get(key)
 
-    def keep(self, api: Api) -> None:
+    def keep(self, entry: Entry, document: bytes) -> None:
         """Keep an API."""
-        self._apis[api.id, api.content_hash] = api
-        while len(self._apis) > self._size:
-            self._apis.popitem(last=False)
+        self._documents[entry.id, entry.content_hash] = document
+        while len(self._documents) > self._size:
+            self._documents.popitem(last=False)

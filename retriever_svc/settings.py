@@ -1,10 +1,15 @@
 """Settings of the retriever; environment variables start with ``NESTOR_RETRIEVER_``."""
 
+from pathlib import Path
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.encoder import DEFAULT_MODEL
 from services.settings import ServiceSettings, default_database_url
+
+IndexKind = Literal["auto", "flat", "ivf", "pgvector"]
 
 
 class RetrieverSettings(ServiceSettings):
@@ -22,6 +27,16 @@ class RetrieverSettings(ServiceSettings):
         " Another one makes the catalogue embedded anew at the next start.",
     )
     encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
+    index: IndexKind = Field(
+        default="auto",
+        description="Where vectors are searched: `flat` (exact, in memory), `ivf` (approximate, a quarter of the"
+        " memory), `auto` (exact up to 100,000 vectors, `ivf` beyond) or `pgvector` (in the catalogue's PostgreSQL).",
+    )
+    index_folder: Path | None = Field(
+        default=None,
+        description="Folder where the index is kept between two starts, so that it need not be made anew; unset: beside"
+        " an SQLite database, and nowhere with PostgreSQL.",
+    )
     compute_workers: int = Field(default=2, ge=1, le=64, description="Requests encoded and searched at the same time.")
     compute_waiting: int = Field(
         default=64, ge=0, le=10_000, description="Requests that may wait for a worker; one more is refused with 503."
@@ -36,17 +51,18 @@ class RetrieverSettings(ServiceSettings):
         default=1.0,
         ge=0,
         description="How old the knowledge of the catalogue's version may be, in seconds: other replicas' changes are"
-        " seen after this time at the latest. This replica's own are seen at once.",
+        " seen after this time at the latest, and at once where PostgreSQL or Redis tells of them. This replica's own"
+        " are seen at once.",
     )
     cached_apis: int = Field(
         default=2_000,
         ge=0,
         le=1_000_000,
-        description="APIs kept parsed in memory, the least recently used dropped first.",
+        description="APIs whose documents are kept in memory, the least recently used dropped first.",
     )
     redis_url: str | None = Field(
         default=None,
-        description="Redis shared by replicas to cache answers of `POST /retrieve`,"
+        description="Redis shared by replicas to cache answers of `POST /retrieve` and to tell each other of changes,"
         " `redis://:PASSWORD@HOST:PORT/NUMBER`; unset: memory.",
     )
     answer_ttl_s: float = Field(

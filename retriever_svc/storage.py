@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -26,12 +26,11 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from retriever_svc.models import Change, Entry, Listing, Pin, Record
+from retriever_svc.models import Change, Delta, Entry, Pin, Record, stamp
 from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
@@ -39,6 +38,13 @@ from services.storage.embeddings import chunks, embeddings_table, keep_vectors, 
 from services.storage.engine import ping, read, write
 
 METADATA = MetaData()
+
+
+def _stamp(context: Any) -> str:
+    """What the row's columns hold, digested: SQLAlchemy asks for it at each insert and update of the row."""
+    values = context.get_current_parameters()
+    return stamp(values.get(name) for name in _STAMPED)
+
 
 APIS = Table(
     "apis",
@@ -60,9 +66,13 @@ APIS = Table(
     Column("operation_key", String(32), nullable=False, server_default="", index=True),
     Column("content_key", String(32), nullable=False, server_default="", index=True),
     Column("revision", String(80), nullable=False, server_default=""),
+    # Its index holds all that a replica reads of the rows that have not changed.
+    Column("stamp", String(32), nullable=False, index=True, default=_stamp, onupdate=_stamp),
     # Without it SQLite gives the number of a deleted last row out again.
     sqlite_autoincrement=True,
 )
+_STAMPED = [column.name for column in APIS.c if column.name not in {"number", "document", "stamp"}]
+"""The document is told by its ``content_hash``."""
 EMBEDDINGS = embeddings_table(METADATA)
 DOCUMENTS = Table(
     "documents",
@@ -105,13 +115,20 @@ class CatalogueStorage:
         async with read(self._engine) as connection:
             return int(await connection.scalar(select(CATALOGUE.c.version)) or 0)
 
-    async def listing(self) -> Listing:
-        """Every API without its document, and the version they are of: read in one statement."""
-        query = select(CATALOGUE.c.version, *_HEAD).select_from(CATALOGUE.outerjoin(APIS, true()))
+    async def changes(self, known: Mapping[int, str]) -> Delta:
+        """How the catalogue differs from what is known, at one version of it.
+
+        Args:
+            known: stamps by number.
+        """
         async with read(self._engine) as connection:
-            rows = (await connection.execute(query)).all()
-        entries = sorted((Entry(*row[1:]) for row in rows if row[1] is not None), key=lambda entry: entry.id)
-        return Listing(version=rows[0][0], entries=tuple(entries))
+            await _freeze(connection)
+            version = int(await connection.scalar(select(CATALOGUE.c.version)) or 0)
+            rows = await connection.execute(select(APIS.c.number, APIS.c.stamp))
+            stamps: dict[int, str] = dict(map(tuple, rows.all()))
+            changed = [number for number, current in stamps.items() if known.get(number) != current]
+            entries = [entry for chunk in chunks(changed) for entry in await _entries(connection, chunk)]
+        return Delta(version, stamps, tuple(entries))
 
     async def get(self, ids: Sequence[str]) -> dict[str, Api]:
         """Those of the APIs that exist, by id."""
@@ -121,6 +138,16 @@ class CatalogueStorage:
                 query = select(APIS.c.id, APIS.c.document).where(APIS.c.id.in_(chunk))
                 found.update({row.id: row.document for row in await connection.execute(query)})
         return {key: Api.model_validate_json(document) for key, document in found.items()}
+
+    async def documents(self, ids: Sequence[str]) -> dict[tuple[str, str], bytes]:
+        """Those of the APIs that exist, as JSON, by id and content hash."""
+        columns = (APIS.c.id, APIS.c.content_hash, APIS.c.document)
+        found = {}
+        async with read(self._engine) as connection:
+            for chunk in chunks(ids):
+                for row in await connection.execute(select(*columns).where(APIS.c.id.in_(chunk))):
+                    found[row.id, row.content_hash] = row.document.encode()
+        return found
 
     async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
         """The stored vectors of these texts, each (d,) float32, by hash."""
@@ -307,6 +334,17 @@ async def _differing(connection: AsyncConnection, provider: str, wanted: Mapping
 
 def _columns(record: Record) -> tuple[object, ...]:
     return (record.api.content_hash, *(getattr(record, name) for name in _DERIVED))
+
+
+async def _freeze(connection: AsyncConnection) -> None:
+    """Have all that this connection reads be of one moment, as it is on SQLite."""
+    if connection.dialect.name == "postgresql":
+        await connection.execution_options(isolation_level="REPEATABLE READ")
+
+
+async def _entries(connection: AsyncConnection, numbers: Sequence[int]) -> list[Entry]:
+    rows = await connection.execute(select(*_HEAD).where(APIS.c.number.in_(numbers)))
+    return [Entry(*row) for row in rows]
 
 
 async def _lock(connection: AsyncConnection, grow: int) -> int:

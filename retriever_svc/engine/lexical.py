@@ -1,16 +1,45 @@
-"""Word search: BM25 (Robertson and Zaragoza 2009, Lucene's variant) over all APIs at once."""
+"""Word search: BM25 (Robertson and Zaragoza 2009, Lucene's variant) over all APIs at once.
+
+A library that computes all scores beforehand has to read every text again when one changes, because each score depends
+on how many texts there are, how long they are on average, and how many hold the word. Here the counts are kept, and a
+text is read once, when it comes: what follows is arithmetic on whole arrays, milliseconds where reading took seconds.
+The scores are those of an index made anew (docs/adr/0005-own-bm25.md).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import bm25s
 import numpy as np
+from numpy.typing import NDArray
 
 from services.encoder import Vectors
 
 K1 = 1.5
 B = 0.75
+
+Positions = NDArray[np.int64]
+_MOST = np.iinfo(np.uint16).max
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How often which word stands where, a row for each pair, in order of word and then of position.
+
+    Attributes:
+        words: (m,) numbers of words.
+        places: (m,) positions.
+        counts: (m,) how often the word stands there.
+        lengths: (n,) words of each position, repeated ones included.
+    """
+
+    words: NDArray[np.int32]
+    places: NDArray[np.int32]
+    counts: NDArray[np.uint16]
+    lengths: NDArray[np.int32]
 
 
 class LexicalIndex:
@@ -20,18 +49,118 @@ class LexicalIndex:
         documents: for each API, its words separated by blanks (see :func:`texts.words`).
     """
 
-    def __init__(self, documents: Sequence[str]) -> None:
-        vocabulary: dict[str, int] = {}
-        ids = [[vocabulary.setdefault(word, len(vocabulary)) for word in text.split()] for text in documents]
-        self._vocabulary = vocabulary
-        self._size = len(documents)
-        self._bm25 = bm25s.BM25(k1=K1, b=B)
-        if vocabulary:
-            self._bm25.index((ids, vocabulary), show_progress=False)
+    def __init__(self, documents: Sequence[str] = ()) -> None:
+        self._vocabulary: dict[str, int] = {}
+        self._fill(_count(documents, self._vocabulary))
+
+    def follow(self, origins: Positions, added: Sequence[str]) -> LexicalIndex:
+        """The index of other documents, made from this one: only those added are read.
+
+        Args:
+            origins: (n,) for each position of the new index its position in this one, or -1 where it is added.
+                Those that are here must stay in their order.
+            added: the documents added, in the order of their positions.
+        """
+        if not added and len(origins) == len(self._lengths):
+            return self
+        other = LexicalIndex.__new__(LexicalIndex)
+        other._vocabulary = self._vocabulary | {}
+        new = _count(added, other._vocabulary)
+        other._fill(_merge(self._counts(), new, origins))
+        other._forget_words()
+        return other
 
     def scores(self, words: Sequence[str]) -> Vectors:
         """BM25 of every API for these words, each word counted once: (n,) float32, 0 where no word occurs."""
-        known = [self._vocabulary[word] for word in dict.fromkeys(words) if word in self._vocabulary]
-        if not known:
-            return np.zeros(self._size, dtype=np.float32)
-        return np.asarray(self._bm25.get_scores_from_ids(known), dtype=np.float32)
+        scores = np.zeros(len(self._lengths), dtype=np.float32)
+        for word in dict.fromkeys(words):
+            number = self._vocabulary.get(word)
+            if number is not None:
+                found = slice(self._starts[number], self._starts[number + 1])
+                scores[self._places[found]] += self._weights[found]  # a position stands there once: nothing is lost
+        return scores
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it as arrays, for a file."""
+        words = "\n".join(self._vocabulary).encode("utf-8", "surrogatepass")
+        return {
+            "vocabulary": np.frombuffer(words, np.uint8),
+            "starts": self._starts,
+            "places": self._places,
+            "counts": self._number,
+            "weights": self._weights,
+            "lengths": self._lengths,
+        }
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex:
+        """What :meth:`arrays` has given; the arrays are used as they are, mapped ones too."""
+        index = cls.__new__(cls)
+        words = arrays["vocabulary"].tobytes().decode("utf-8", "surrogatepass")
+        index._vocabulary = {word: number for number, word in enumerate(words.split("\n") if words else ())}
+        index._starts, index._places, index._number = arrays["starts"], arrays["places"], arrays["counts"]
+        index._weights, index._lengths = arrays["weights"], arrays["lengths"]
+        return index
+
+    def _fill(self, counts: _Counts) -> None:
+        holders = np.bincount(counts.words, minlength=len(self._vocabulary))
+        self._starts = np.concatenate([[0], np.cumsum(holders)])
+        self._places, self._number, self._lengths = counts.places, counts.counts, counts.lengths
+        self._weights = _weights(counts, holders)
+
+    def _counts(self) -> _Counts:
+        words = np.repeat(np.arange(len(self._vocabulary), dtype=np.int32), np.diff(self._starts))
+        return _Counts(words, self._places, self._number, self._lengths)
+
+    def _forget_words(self) -> None:
+        """Drop words that no document has any more, once they are most of all words."""
+        used = np.diff(self._starts) > 0
+        if 2 * np.count_nonzero(used) >= len(used):
+            return
+        kept = [word for word, is_used in zip(self._vocabulary, used.tolist(), strict=True) if is_used]
+        self._vocabulary = {word: number for number, word in enumerate(kept)}
+        self._starts = np.concatenate([self._starts[:-1][used], self._starts[-1:]])
+
+
+def _count(documents: Sequence[str], vocabulary: dict[str, int]) -> _Counts:
+    """Count the words of documents; new ones are added to the vocabulary."""
+    numbers, lengths = array("i"), array("i")
+    for document in documents:
+        words = document.split()
+        numbers.extend([vocabulary.setdefault(word, len(vocabulary)) for word in words])
+        lengths.append(len(words))
+    sizes = np.array(lengths, np.int32)
+    places = np.repeat(np.arange(len(sizes)), sizes)
+    pairs, counts = np.unique(np.array(numbers, np.int64) * max(len(sizes), 1) + places, return_counts=True)
+    words_of, places_of = np.divmod(pairs, max(len(sizes), 1))
+    return _Counts(
+        words_of.astype(np.int32), places_of.astype(np.int32), np.minimum(counts, _MOST).astype(np.uint16), sizes
+    )
+
+
+def _merge(old: _Counts, new: _Counts, origins: Positions) -> _Counts:
+    """What is kept of the old counts, at its new positions, and the new ones."""
+    kept, added = np.flatnonzero(origins >= 0), np.flatnonzero(origins < 0)
+    moved = np.full(len(old.lengths), -1, np.int32)
+    moved[origins[kept]] = kept
+    places = moved[old.places]
+    staying = places >= 0
+    words = np.concatenate([old.words[staying], new.words])
+    places = np.concatenate([places[staying], added.astype(np.int32)[new.places]])
+    counts = np.concatenate([old.counts[staying], new.counts])
+    # Two sorted runs: a stable sort merges them in one pass.
+    order = np.argsort(words.astype(np.int64) * max(len(origins), 1) + places, kind="stable")
+    lengths = np.empty(len(origins), np.int32)
+    lengths[kept], lengths[added] = old.lengths[origins[kept]], new.lengths
+    return _Counts(words[order], places[order], counts[order], lengths)
+
+
+def _weights(counts: _Counts, holders: NDArray[np.int64]) -> Vectors:
+    """(m,) what each pair adds to the score of its position: the word's rarity times its share there."""
+    total = len(counts.lengths)
+    rarity = np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float32)
+    mean = counts.lengths.mean() if counts.lengths.any() else 1.0
+    room = (K1 * (1 - B + B * counts.lengths / mean)).astype(np.float32)
+    share = counts.counts / (counts.counts + room[counts.places])
+    weights: Vectors = (rarity[counts.words] * share).astype(np.float32)
+    return weights

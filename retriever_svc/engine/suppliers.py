@@ -7,11 +7,14 @@ outputs of all other APIs are searched, by the parameter's own words.
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Entry, Hit
+from services.encoder import Vectors
 
 _HITS = 6
 """How many of the best hits are supplied."""
@@ -39,17 +42,25 @@ def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Id
 def _best(snapshot: Snapshot, line: str, provider: str, allowed: Ids | None) -> list[int]:
     """Positions of the APIs whose outputs are nearest to an input's words, best first."""
     scores = snapshot.outputs.scores(line.split())
-    weights = np.where(snapshot.open, 1.0, _CLOSED) * _OTHER_PROVIDER
-    weights[snapshot.providers[provider]] /= _OTHER_PROVIDER
     if allowed is not None:
-        outside = np.ones(len(scores), dtype=bool)
-        outside[allowed] = False
-        weights[outside] = 0
-    weighted = scores * weights
-    order = np.argsort(-weighted, kind="stable")[: 8 * _PER_INPUT]
+        inside = np.zeros(len(scores), dtype=bool)
+        inside[allowed] = True
+        scores[~inside] = 0
+    matching = np.flatnonzero(scores > 0)
+    own = np.zeros(len(scores), dtype=bool)
+    own[snapshot.providers[provider]] = True
+    weights = np.where(snapshot.open[matching], 1.0, _CLOSED) * np.where(own[matching], 1.0, _OTHER_PROVIDER)
     name = line.partition("\t")[0]
-    useful = [int(p) for p in order if weighted[p] > 0 and not _requires(snapshot.entries[int(p)], name)]
-    return useful[:_PER_INPUT]
+    first = matching[_first(scores[matching] * weights, 8 * _PER_INPUT)]
+    return list(islice((p for p in first.tolist() if not _requires(snapshot.entries[p], name)), _PER_INPUT))
+
+
+def _first(scores: Vectors, count: int) -> Ids:
+    """Where the highest scores are, best first; of equal ones, the first."""
+    if len(scores) > count:  # sorting all of them would take longer than all the rest
+        enough = np.flatnonzero(scores >= np.partition(scores, -count)[-count])
+        return enough[np.argsort(-scores[enough], kind="stable")][:count]
+    return np.argsort(-scores, kind="stable")
 
 
 def _requires(entry: Entry, name: str) -> bool:

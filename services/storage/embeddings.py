@@ -4,7 +4,7 @@ The service that owns a database puts the table into its own metadata, and decid
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import Column, LargeBinary, MetaData, Select, String, Table, insert, select
@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.encoder import Vectors
 
+T = TypeVar("T")
 _CHUNK = 1_000
 """Values in one ``IN (...)``: well under what either database binds."""
 _ALL_AT_ONCE = 10 * _CHUNK
@@ -68,6 +69,6 @@ async def keep_vectors(connection: AsyncConnection, table: Table, encoder: str, 
         await connection.execute(insert(table), rows)
 
 
-def chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
+def chunks(values: Sequence[T]) -> Iterable[Sequence[T]]:
     """The values in lists short enough for one ``IN (...)``."""
     return (values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK))

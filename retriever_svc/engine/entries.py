@@ -1,0 +1,51 @@
+"""The catalogue's entries, packed: as objects, 33,000 of them take 60 MB, and seconds to read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import overload
+
+import orjson
+
+from retriever_svc.models import Entry
+
+_INDEXED = frozenset({"lexical", "outputs"})
+"""What only the word indexes read; they have read it."""
+_PACKED = tuple(field.name for field in fields(Entry) if field.name not in _INDEXED)
+
+
+class Entries(Sequence[Entry]):
+    """Immutable, in order of id. Each is unpacked when it is asked for; its ``lexical`` and ``outputs`` are empty.
+
+    Args:
+        ids: of all, in order.
+        rows: each entry as :func:`pack` gives it, in the same order.
+    """
+
+    def __init__(self, ids: Sequence[str] = (), rows: Sequence[bytes] = ()) -> None:
+        self.ids = ids
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, position: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[Entry]: ...
+
+    def __getitem__(self, position: int | slice) -> Entry | list[Entry]:
+        if isinstance(position, slice):
+            return [_unpack(row) for row in self.rows[position]]
+        return _unpack(self.rows[position])
+
+
+def pack(entry: Entry) -> bytes:
+    """An entry as one line."""
+    return orjson.dumps([getattr(entry, name) for name in _PACKED])
+
+
+def _unpack(row: bytes) -> Entry:
+    return Entry(**dict(zip(_PACKED, orjson.loads(row), strict=True)), lexical="", outputs="")

@@ -1,0 +1,165 @@
+"""Vector search in PostgreSQL with pgvector: one store for the catalogue and its vectors, shared by all replicas.
+
+A row of the table is a vector of an id; it is never changed, only added and, long after nobody wants it, removed. Which
+rows an index consists of is known to the index alone: its *members*, two arrays in memory. So a search never sees half
+a change, a copy costs nothing, and replicas that make the same change, at whatever time, add the same rows once. A row
+that an index has let go of stays for an hour for the sake of those that have not yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import make_url
+
+from retriever_svc.engine.index import files
+from retriever_svc.engine.index.pgtable import Found, Table
+from retriever_svc.engine.index.protocol import Ids, Source
+from services.encoder import Vectors
+
+_KIND = "pgvector"
+_EXACT = 5_000
+"""Filtered to no more than so many, vectors are compared one by one: the graph would be walked for longer."""
+_SPARE = 16
+"""Rows asked for beyond what is wanted, in case that some are no members."""
+_MAX_DIMENSION = 2_000
+"""pgvector's limit for an HNSW index."""
+
+
+class PgVectorIndex:
+    """See the module. Raises ServiceUnavailable where PostgreSQL cannot be reached.
+
+    Args:
+        table: where the rows are.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._members = _Members(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @property
+    def size(self) -> int:
+        """Vectors held."""
+        return len(self._members.ids)
+
+    def upsert(self, ids: Ids, vectors: Vectors) -> None:
+        """See :class:`VectorIndex`."""
+        self._become(self._members.without(ids).having(ids, self._table.add(ids, vectors)))
+
+    def delete(self, ids: Ids) -> None:
+        """See :class:`VectorIndex`."""
+        self._become(self._members.without(ids))
+
+    def search(self, queries: Vectors, k: int, allowed: Ids | None = None) -> tuple[Ids, Vectors]:
+        """See :class:`VectorIndex`."""
+        members = self._members if allowed is None else self._members.only(allowed)
+        k = min(k, len(members.ids))
+        if not k or not len(queries):
+            return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
+        if allowed is None or len(members.rows) > _EXACT:
+            found = self._table.nearest(queries, k + _SPARE, None if allowed is None else members.rows)
+            ranked = [[hit for hit in hits if members.has(*hit[:2])][:k] for hits in found]
+            if all(len(hits) == k for hits in ranked):
+                return _arrays(ranked)
+        return _arrays(self._table.compared(queries, k, members.rows))
+
+    def similarities(self, queries: Vectors, ids: Ids) -> Vectors:
+        """See :class:`VectorIndex`."""
+        result = np.zeros((len(queries), len(ids)), np.float32)
+        place = {number: column for column, number in enumerate(ids.tolist())}
+        found = self._table.compared(queries, len(ids), self._members.only(ids).rows) if result.size else []
+        for query, hits in enumerate(found):
+            for _, number, score in hits:
+                result[query, place[number]] = score
+        return result
+
+    def copy(self) -> PgVectorIndex:
+        """See :class:`VectorIndex`."""
+        other = PgVectorIndex(self._table)
+        other._members = self._members
+        return other
+
+    def save(self, path: Path, source: Source) -> None:
+        """See :class:`VectorIndex`. The vectors stay in PostgreSQL; the file says which of them are meant."""
+        files.save(path, _KIND, source, {"ids": self._members.ids, "rows": self._members.rows})
+
+    def adopt(self, ids: Ids, rows: Ids) -> bool:
+        """Consist of these rows, if the table has them all."""
+        if not self._table.want(ids, rows):
+            return False
+        self._members = _Members(ids, rows)
+        return True
+
+    def _become(self, members: _Members) -> None:
+        self._table.let_go(np.setdiff1d(self._members.rows, members.rows))
+        self._members = members
+
+
+class PgVectorIndexes:
+    """See :class:`Indexes`.
+
+    Args:
+        database_url: ``postgresql+asyncpg://...``.
+        encoder: its vectors have a table of their own.
+        dimension: length of the vectors.
+
+    Raises:
+        ValueError: the URL is of another database, or vectors are too long.
+    """
+
+    def __init__(self, database_url: str, encoder: str, dimension: int) -> None:
+        if make_url(database_url).get_backend_name() != "postgresql":
+            raise ValueError("the index `pgvector` needs a catalogue in PostgreSQL")
+        if dimension > _MAX_DIMENSION:
+            raise ValueError(f"the index `pgvector` takes vectors of up to {_MAX_DIMENSION} components")
+        self._table = Table(database_url, encoder, dimension)
+
+    def empty(self) -> PgVectorIndex:
+        """See :class:`Indexes`."""
+        self._table.make()
+        return PgVectorIndex(self._table)
+
+    def load(self, path: Path, source: Source, *, memory_mapped: bool = True) -> PgVectorIndex | None:
+        """See :class:`Indexes`. Nothing is mapped: the file is small."""
+        saved = files.load(path, _KIND, source, memory_mapped=False)
+        if saved is None:
+            return None
+        index = self.empty()
+        return index if index.adopt(saved.arrays["ids"], saved.arrays["rows"]) else None
+
+    def close(self) -> None:
+        """See :class:`Indexes`."""
+        self._table.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The rows that an index consists of: (n,) ids, ascending, and the row of each."""
+
+    ids: Ids
+    rows: Ids
+
+    def without(self, ids: Ids) -> _Members:
+        kept = ~np.isin(self.ids, ids)
+        return _Members(self.ids[kept], self.rows[kept])
+
+    def only(self, ids: Ids) -> _Members:
+        kept = np.isin(self.ids, ids)
+        return _Members(self.ids[kept], self.rows[kept])
+
+    def having(self, ids: Ids, rows: Ids) -> _Members:
+        """With more, none of which is here."""
+        every = np.concatenate([self.ids, ids])
+        order = np.argsort(every)
+        return _Members(every[order], np.concatenate([self.rows, rows])[order])
+
+    def has(self, row: int, number: int) -> bool:
+        place = int(np.searchsorted(self.ids, number))
+        return place < len(self.ids) and self.ids[place] == number and self.rows[place] == row
+
+
+def _arrays(found: list[list[Found]]) -> tuple[Ids, Vectors]:
+    ids = np.array([[hit[1] for hit in hits] for hits in found], np.int64)
+    return ids, np.array([[hit[2] for hit in hits] for hits in found], np.float32)

@@ -1,0 +1,228 @@
+"""Replicas follow the catalogue, idle ones too; a restart begins from the index that was saved."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi import FastAPI
+
+from retriever_svc.engine.ranking import RankingOptions
+from retriever_svc.engine.texts import record
+from retriever_svc.importers import Limits
+from retriever_svc.main import create_app
+from retriever_svc.models import Delta
+from retriever_svc.service import CatalogueService
+from retriever_svc.settings import RetrieverSettings
+from retriever_svc.storage import EMBEDDINGS, CatalogueStorage
+from services.compute import ComputePool
+from services.contracts.api import Api
+from services.storage.engine import create_engine, write
+from services.storage.migrate import migrate
+from tests.support.redis import RedisServer
+from tests.unit.retriever_svc.catalogue import api
+from tests.unit.retriever_svc.test_catalogue import CountingEncoder
+
+HOLIDAYS = api("listHolidays", "Public holidays of a country")
+SUN = api("getSunrise", "When the sun rises at a place")
+HANG_S = 30
+NEVER_S = 3_600
+
+
+@pytest.fixture
+def encoder() -> CountingEncoder:
+    return CountingEncoder()
+
+
+@asynccontextmanager
+async def replica(url: str, encoder: CountingEncoder, **options: Any) -> AsyncIterator[CatalogueService]:
+    """A whole retriever on this database: nothing of it is asked, unless the test does."""
+    app: FastAPI = create_app(RetrieverSettings(database_url=url, **options), encoder=encoder)
+    async with app.router.lifespan_context(app):
+        service: CatalogueService = app.state.service
+        yield service
+
+
+async def until_size(service: CatalogueService, size: int) -> None:
+    """Wait until an idle replica holds so many APIs."""
+    async with asyncio.timeout(HANG_S):
+        while service.size != size:  # noqa: ASYNC110 - nothing tells: it is the service that is watched
+            await asyncio.sleep(0.01)
+
+
+async def changes_are_followed(one: CatalogueService, two: CatalogueService) -> None:
+    await one.create(HOLIDAYS)
+    await until_size(two, 1)
+    await two.create(SUN)
+    await until_size(one, 2)
+    await one.delete_provider("zoo")
+    await until_size(two, 0)
+    assert (await one.status()).catalogue_version == (await two.status()).index_version == 3
+
+
+async def test_idle_replicas_are_told_by_postgresql(postgres_url: str, encoder: CountingEncoder) -> None:
+    async with (
+        replica(postgres_url, encoder, version_check_s=NEVER_S) as one,
+        replica(postgres_url, encoder, version_check_s=NEVER_S) as two,
+    ):
+        await changes_are_followed(one, two)
+
+
+async def test_idle_replicas_are_told_by_redis(
+    tmp_path: Path, redis_server: RedisServer, encoder: CountingEncoder
+) -> None:
+    url, options = f"sqlite+aiosqlite:///{tmp_path}/c.db", {"version_check_s": NEVER_S, "redis_url": redis_server.url}
+    async with replica(url, encoder, **options) as one, replica(url, encoder, **options) as two:
+        await changes_are_followed(one, two)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+async def test_idle_replicas_look_for_themselves(
+    database: str, request: pytest.FixtureRequest, tmp_path: Path, encoder: CountingEncoder
+) -> None:
+    url = (
+        request.getfixturevalue("postgres_url") if database == "postgresql" else f"sqlite+aiosqlite:///{tmp_path}/c.db"
+    )
+    down = {"redis_url": "redis://127.0.0.1:1/0"}  # configured, and away
+    async with replica(url, encoder, **down) as one, replica(url, encoder, **down) as two:
+        await changes_are_followed(one, two)
+
+
+class CountingStorage(CatalogueStorage):
+    """The real storage; it counts how often the catalogue was compared."""
+
+    compared = 0
+
+    async def changes(self, known: Mapping[int, str]) -> Delta:
+        self.compared += 1
+        return await super().changes(known)
+
+
+@asynccontextmanager
+async def counted(url: str, encoder: CountingEncoder) -> AsyncIterator[tuple[CatalogueService, CountingStorage]]:
+    async with AsyncExitStack() as stack:
+        engine = create_engine(url)
+        stack.push_async_callback(engine.dispose)
+        await migrate(engine, "retriever_svc")
+        pools = ComputePool(1, 64), ComputePool(1, 64)
+        for pool in pools:
+            stack.push_async_callback(pool.close)
+        storage = CountingStorage(engine)
+        yield CatalogueService(storage, encoder, *pools, options=RankingOptions(), limits=Limits()), storage
+
+
+async def test_changes_in_a_row_are_followed_all_at_once(tmp_path: Path, encoder: CountingEncoder) -> None:
+    async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
+        await service.follow()
+        before = storage.compared
+        for number in range(6):
+            await service.create(api(f"op{number}", "Feed the lions"))
+        assert storage.compared == before
+        results = await asyncio.gather(*(service.find("lions", 10) for _ in range(4)))
+        assert [(found.version, len(found.hits)) for found in results] == [(6, 6)] * 4
+        assert storage.compared - before == 1
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+async def test_only_what_differs_is_read(
+    database: str, request: pytest.FixtureRequest, tmp_path: Path, encoder: CountingEncoder
+) -> None:
+    url = (
+        request.getfixturevalue("postgres_url") if database == "postgresql" else f"sqlite+aiosqlite:///{tmp_path}/c.db"
+    )
+    async with counted(url, encoder) as (service, storage):
+        await service.create(HOLIDAYS)
+        await service.create(SUN)
+        known = (await storage.changes({})).stamps
+        assert (len(known), (await storage.changes(known)).changed) == (2, ())
+        # The same API, found by other words: its document tells no difference, its stamp does.
+        reworded = replace(record(SUN), lexical="dawn")
+        await storage.update(reworded, encoder.name, {})
+        delta = await storage.changes(known)
+        assert [(entry.id, entry.lexical) for entry in delta.changed] == [(SUN.id, "dawn")]
+        await storage.delete(HOLIDAYS.id)
+        delta = await storage.changes(delta.stamps)
+        assert (delta.version, len(delta.stamps), delta.changed) == (4, 1, ())
+        await service.follow()
+        assert service._snapshot.lexical.scores(["dawn"]).max() > 0
+        assert service._snapshot.lexical.scores(["sun"]).max() == 0
+
+
+async def forget_vectors(url: str) -> None:
+    engine = create_engine(url)
+    async with write(engine) as connection:
+        await connection.execute(sa.delete(EMBEDDINGS))
+    await engine.dispose()
+
+
+async def ids(service: CatalogueService, query: str) -> list[str]:
+    return [found.id for _, found in (await service.find(query, 5)).hits]
+
+
+async def test_a_restart_begins_from_what_was_saved(tmp_path: Path, encoder: CountingEncoder) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/c.db"
+    async with replica(url, encoder) as service:
+        await service.create(HOLIDAYS)
+        await service.create(SUN)
+        await service.follow()
+    await forget_vectors(url)
+    again = CountingEncoder()
+    async with replica(url, again) as service:
+        assert (service.size, again.texts) == (2, 0), "nothing but the saved index has the vectors any more"
+        assert await ids(service, "sun rise") == [SUN.id, HOLIDAYS.id]
+
+
+async def test_a_saved_index_that_is_older_is_brought_up_to_date(
+    postgres_url: str, tmp_path: Path, encoder: CountingEncoder
+) -> None:
+    kept = {"index_folder": tmp_path / "index"}
+    changed = SUN.model_copy(update={"summary": "How much a giraffe weighs"})
+    async with replica(postgres_url, encoder, **kept) as service:
+        await service.create(HOLIDAYS)
+        await service.create(SUN)
+        await service.create(api("gone", "Will not be there"))
+        await service.follow()
+    async with replica(postgres_url, encoder) as service:  # this one saves nothing
+        await service.update(SUN.id, changed)
+        await service.delete("zoo.gone")
+        await service.create(api("new", "Feed the lions"))
+    before = encoder.texts
+    async with replica(postgres_url, encoder, **kept) as service:
+        assert (encoder.texts, service.size) == (before, 3)
+        assert (await service.status()).index_version == 6
+        assert (await ids(service, "giraffe weight"))[0] == SUN.id
+        assert (await ids(service, "feed lions"))[0] == "zoo.new"
+
+
+async def test_the_index_of_another_catalogue_is_not_taken_for_this_one(
+    tmp_path: Path, encoder: CountingEncoder
+) -> None:
+    """The same folder, the same version, the same numbers: only the content differs."""
+    kept = {"index_folder": tmp_path / "index"}
+
+    async def only(database: str, one: Api) -> None:
+        async with replica(f"sqlite+aiosqlite:///{tmp_path}/{database}.db", encoder, **kept) as service:
+            if service.size == 0:
+                await service.create(one)
+            assert await ids(service, "anything") == [one.id]
+
+    await only("a", HOLIDAYS)
+    await only("b", SUN)
+    await only("a", HOLIDAYS)
+
+
+async def test_a_damaged_index_is_made_anew(tmp_path: Path, encoder: CountingEncoder) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/c.db"
+    async with replica(url, encoder) as service:
+        await service.create(SUN)
+        await service.follow()
+    for path in (tmp_path / "c.db.index").iterdir():
+        path.write_bytes(b"not an index")
+    async with replica(url, encoder) as service:
+        assert await ids(service, "sun rise") == [SUN.id]
+    async with replica(url, encoder) as service:
+        assert await ids(service, "sun rise") == [SUN.id]
