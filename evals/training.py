@@ -39,12 +39,12 @@ from retriever_svc.training.recipe import Recipe
 from retriever_svc.training.splits import unlike
 from retriever_svc.training.synthesis import synthetic_pairs
 from retriever_svc.training.towers import DeviceError, Towers, choose_device
-from retriever_svc.training.trainer import CheckpointError, Step, Trainer
+from retriever_svc.training.trainer import CheckpointError, NothingToTrain, Step, Trainer
 from retriever_svc.training.watch import Watch
 from services.encoder import DEFAULT_MODEL, Encoder, EncoderError, load_encoder
 
 _VALIDATED = 0.2
-_LOOKS = 8
+_LOOKS = 4
 _METHODS = ("whole-dense", "clauses-dense", SHIPPED)
 _KS = (5, 10)
 _NAMED = " (provider named)"
@@ -120,7 +120,7 @@ def train_retriever(
         with Progress(*columns, console=err, transient=True) as progress:
             run = Run(out, work, recipe, choose_device(device), options, err, progress)
             reports = _train_and_measure(read, run)
-    except (DataError, EncoderError, CheckpointError, DeviceError) as error:
+    except (DataError, EncoderError, CheckpointError, NothingToTrain, DeviceError) as error:
         err.print(str(error), markup=False)
         return 1
     print(write_card(out, recipe, [one.data for one in read], reports))
@@ -193,13 +193,16 @@ def _train(folders: Sequence[Folder], recorded: list[Pair], documents: Mapping[s
     watch = Watch([one.source for one in folders], [one.checked for one in folders])
     if trainer.done:
         run.console.print(f"going on after step {trainer.done} of {trainer.total}")
-    task = run.progress.add_task("training", total=trainer.total, completed=trainer.done)
+    task = run.progress.add_task("training", total=100, completed=int(100 * trainer.progress))
     history = (run.work / "history.jsonl").open("a", encoding="utf-8")
 
+    looked = [int(trainer.progress * _LOOKS)]
+
     def note(step: Step) -> None:
-        run.progress.update(task, completed=step.number, description=f"training, loss {step.loss:.2f}")
+        run.progress.update(task, completed=100 * step.progress, description=f"training, loss {step.loss:.2f}")
         line = {"step": step.number, "loss": round(step.loss, 4), "first": round(step.first, 3)}
-        if step.number % max(1, step.total // _LOOKS) == 0:
+        if int(step.progress * _LOOKS) > looked[0]:
+            looked[0] = int(step.progress * _LOOKS)
             seen = watch.look(towers)
             line["validation"] = seen  # type: ignore[assignment]
             told = ", ".join(f"{name} {value:.0f}" for name, value in seen.items())

@@ -86,7 +86,7 @@ def document(source: str, api: Api) -> Document:
         api=api,
         text=embedding_text(api),
         twin=saying or api.id,
-        place=(api.provider, *api.tags[:1], *segments, api.name),
+        place=(api.provider, next(iter(api.tags), ""), *segments, api.name),
     )
 
 

@@ -92,7 +92,7 @@ def reword(sentence: str, rng: random.Random) -> str:
         opening = rng.choice(("", "get ", "show me ", "find ", "what is ", "I need ", "tell me "))
         return opening + _lower(sentence)
     words = [verb] if rng.random() < 0.4 else _SYNONYMS.get(_SAME.get(verb, verb), (verb,))
-    return f"{rng.choice(words)} {rest}"
+    return f"{rng.choice(words)} {rest}".strip()
 
 
 def with_value(request: str, api: Api, rng: random.Random) -> str:

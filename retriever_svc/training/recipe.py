@@ -18,6 +18,8 @@ class Recipe(BaseModel):
         epochs: passes over the recorded requests; the synthetic ones are drawn anew in each.
         requests: recorded requests taken from one source, at most.
         synthetic: documents of one source that requests are made up for in an epoch, at most.
+        minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done. For
+            a machine that others use too; such a run is not repeatable.
         batch: pairs a step.
         run: neighbouring tools kept together in a batch.
         negatives: share of the pairs that bring a mined hard negative along.
@@ -39,6 +41,7 @@ class Recipe(BaseModel):
     epochs: Annotated[int, Field(ge=1, le=100)] = 1
     requests: Annotated[int, Field(ge=1)] = 1_500
     synthetic: Annotated[int, Field(ge=0)] = 40_000
+    minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=2, le=4_096)] = 128
     run: Annotated[int, Field(ge=1)] = 16
     negatives: Share = 0.5

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,19 +32,25 @@ class CheckpointError(RuntimeError):
     """The checkpoint in the working folder is of another run; the message says what to do."""
 
 
+class NothingToTrain(ValueError):
+    """No batch can be made of the data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What became of one step.
 
     Attributes:
         number: from 1.
-        total: how many there will be.
+        total: how many there are.
+        progress: 0 to 1, by steps or by time, whichever is further.
         loss: of the batch, before the step.
         first: share of its queries that are nearer to their own document than to any other.
     """
 
     number: int
     total: int
+    progress: float
     loss: float
     first: float
 
@@ -61,6 +68,7 @@ class Trainer:
 
     Raises:
         CheckpointError: the folder holds a checkpoint of another recipe or of other data.
+        NothingToTrain: there are too few pairs.
     """
 
     def __init__(
@@ -72,22 +80,28 @@ class Trainer:
         folder: Path,
         every: int = 50,
     ) -> None:
-        self._towers, self._recipe, self._documents = towers, recipe, documents
+        self.towers = towers
+        self._recipe, self._documents = recipe, documents
         self._file, self._every = folder / CHECKPOINT, every
         self._batches = [self._batches_of(epoch, pairs_of(epoch)) for epoch in range(recipe.epochs)]
         self._total = sum(map(len, self._batches))
         if not self._total:
-            raise ValueError("there is nothing to train on: fewer pairs than a quarter of a batch")
+            raise NothingToTrain("there is nothing to train on: fewer pairs than a quarter of a batch")
         self._loss = MultipleNegativesRankingLoss(towers.model, scale=recipe.scale)
         self._optimizer = torch.optim.AdamW(towers.trainable(), lr=recipe.learning_rate, weight_decay=0.01)
-        self._schedule = torch.optim.lr_scheduler.LambdaLR(self._optimizer, self._rate)
         self._key = self._fingerprint()
-        self.done = self._resume()
+        self.done, self._seconds = self._resume()
 
     @property
     def total(self) -> int:
         """Steps of the whole run."""
         return self._total
+
+    @property
+    def progress(self) -> float:
+        """0 to 1, by steps done or by time spent, whichever is further."""
+        limit = self._recipe.minutes
+        return max(self.done / self._total, min(1.0, self._seconds / (60 * limit)) if limit else 0.0)
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
         """Do the steps that are left.
@@ -97,19 +111,22 @@ class Trainer:
             stop: asked before each step with the number of steps done; True leaves a checkpoint and stops.
 
         Returns:
-            Whether all steps are done.
+            Whether the run is over.
         """
         batches = [batch for epoch in self._batches for batch in epoch]
-        for batch in batches[self.done :]:
+        while self.progress < 1:
             if stop(self.done):
                 self.save()
                 return False
+            start = time.monotonic()
+            batch = batches[self.done]
             torch.manual_seed(self._recipe.seed * 1_000_003 + self.done)  # dropout: the same after a resume
             loss, first = self._step(batch)
             self.done += 1
-            if self.done % self._every == 0 or self.done == self._total:
+            self._seconds += time.monotonic() - start
+            if self.done % self._every == 0 or self.progress == 1:
                 self.save()
-            report(Step(self.done, self._total, loss, first))
+            report(Step(self.done, self._total, self.progress, loss, first))
         return True
 
     def save(self) -> None:
@@ -118,33 +135,36 @@ class Trainer:
         state = {
             "key": self._key,
             "done": self.done,
-            "model": self._towers.model.state_dict(),
+            "model": self.towers.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "schedule": self._schedule.state_dict(),
+            "seconds": self._seconds,
         }
         torch.save(state, part)
         part.replace(self._file)
 
     def _step(self, batch: Batch) -> tuple[float, float]:
-        self._towers.model.train()
+        self.towers.model.train()
         texts = [self._documents[pair.document].text for pair in batch.pairs]
         wrong = [self._documents[one].text for one in batch.negatives]
-        queries = self._towers.queries([pair.query for pair in batch.pairs])
-        documents = self._towers.documents([*texts, *wrong])
+        queries = self.towers.queries([pair.query for pair in batch.pairs])
+        documents = self.towers.documents([*texts, *wrong])
         columns = [queries, documents[: len(texts)], documents[len(texts) :]]
         # Every mined document is wrong for every query of the batch, so it need not be one for each.
         loss = self._loss.compute_loss_from_embeddings([one for one in columns if len(one)], None)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._recipe.learning_rate * self._rate()
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._towers.trainable(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.towers.trainable(), 1.0)
         self._optimizer.step()
-        self._schedule.step()
         return float(loss.detach()), _first(queries.detach(), documents.detach())
 
-    def _rate(self, step: int) -> float:
-        """The factor on the learning rate: up in a line, down in a line."""
-        rise = max(1, round(self._recipe.warmup * self._total))
-        return (step + 1) / rise if step < rise else max(0.0, (self._total - step) / max(1, self._total - rise))
+    def _rate(self) -> float:
+        """The factor on the learning rate: up in a line, down in a line, never 0 before the end."""
+        warmup, progress = self._recipe.warmup, self.progress
+        if progress < warmup:
+            return max(progress, 1 / self._total) / warmup
+        return (1 - progress) / (1 - warmup) if warmup < 1 else 1.0
 
     def _batches_of(self, epoch: int, pairs: Sequence[Pair]) -> list[Batch]:
         recipe = self._recipe
@@ -160,16 +180,19 @@ class Trainer:
             digest.update("\0".join(batch.negatives).encode("utf-8", "replace"))
         return digest.hexdigest()
 
-    def _resume(self) -> int:
+    def _resume(self) -> tuple[int, float]:
+        """Steps done and seconds spent."""
         if not self._file.exists():
-            return 0
-        state: dict[str, Any] = torch.load(self._file, map_location="cpu", weights_only=True)
+            return 0, 0.0
+        try:
+            state: dict[str, Any] = torch.load(self._file, map_location="cpu", weights_only=True)
+        except Exception as error:  # whatever its unpickler stumbles over
+            raise CheckpointError(f"{self._file} cannot be read, remove it: {error}") from error
         if state["key"] != self._key:
             raise CheckpointError(f"{self._file} is of another recipe or of other data: remove it, or go on with those")
-        self._towers.model.load_state_dict(state["model"])
+        self.towers.model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._schedule.load_state_dict(state["schedule"])
-        return int(state["done"])
+        return int(state["done"]), float(state["seconds"])
 
 
 def _first(queries: torch.Tensor, documents: torch.Tensor) -> float:

@@ -36,7 +36,7 @@ class Watch:
     """
 
     def __init__(
-        self, sources: Sequence[Source], requests: Sequence[Sequence[Request]], documents: int = 1_500, asked: int = 100
+        self, sources: Sequence[Source], requests: Sequence[Sequence[Request]], documents: int = 500, asked: int = 75
     ) -> None:
         rng = random.Random(7)  # noqa: S311 - a repeatable sample, not a secret
         self._parts = []
