@@ -217,15 +217,16 @@ def _train(folders: Sequence[Folder], recorded: list[Pair], documents: Mapping[s
 
 def _recorded(folders: Sequence[Folder], base: Encoder, run: Run) -> list[Pair]:
     """The pairs of all recorded requests, with what the retriever confuses them with; kept in the working folder."""
-    key = hashlib.sha256(run.recipe.model_dump_json().encode() + base.name.encode())
+    chosen = run.recipe.model_dump_json(include={"seed", "requests", "mined"})
+    key = hashlib.sha256(chosen.encode() + base.name.encode())
     for folder in folders:
         key.update("\0".join([*folder.source.documents, *(one.query for one in folder.source.requests)]).encode())
     file, pairs_type = run.work / f"pairs-{key.hexdigest()[:16]}.json", TypeAdapter(list[Pair])
     if file.exists():
         return pairs_type.validate_json(file.read_bytes())
-    rng = random.Random(f"{run.recipe.seed} recorded")  # noqa: S311 - a repeatable draw, not a secret
     pairs: list[Pair] = []
     for folder in folders:
+        rng = random.Random(f"{run.recipe.seed} {folder.source.name}")  # noqa: S311 - a repeatable draw, not a secret
         mined = _mine(folder, base, run) if run.recipe.mined and folder.source.requests else {}
         pairs += with_negatives(request_pairs(folder.source, base, rng), mined)
     file.write_bytes(pairs_type.dump_json(pairs))
