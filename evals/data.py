@@ -17,7 +17,7 @@ import gzip
 import random
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,13 +43,17 @@ class DataError(ValueError):
 
 
 class Call(BaseModel):
-    """A call of the reference solution. ``api`` is the API's id; one that no tool has is left as it stands."""
+    """A call of the reference solution. ``api`` is the API's id; one that no tool has is left as it stands.
+
+    ``description`` says what the step is for, where the data does.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     api: str
     args: dict[str, JsonValue] = {}
     label: str | None = None
+    description: str | None = None
 
 
 class Instance(BaseModel):
@@ -107,14 +111,29 @@ def read_dataset(folder: Path, split: str | None = None, limit: int | None = Non
     Raises:
         DataError: a file is missing or malformed, or the split is not there or not clear.
     """
+    whole = read_all(folder)
+    chosen = _choose_split(whole.instances, split, _find(folder, _INSTANCES).name)
+    kept = [one for one in whole.instances if one.split == chosen]
+    return Dataset(whole.apis, tuple(kept if limit is None else sample(kept, limit)), chosen)
+
+
+def read_all(folder: Path) -> Dataset:
+    """Read a folder with the instances of all its splits.
+
+    Raises:
+        DataError: a file is missing or malformed.
+    """
     tools_file, instances_file = _find(folder, _TOOLS), _find(folder, _INSTANCES)
     apis = _read_tools(tools_file)
-    instances = [_with_ids(one, apis) for _, one in _lines(instances_file, Instance)]
-    chosen = _choose_split(instances, split, instances_file.name)
-    kept = [one for one in instances if one.split == chosen]
-    if limit is not None and limit < len(kept):
-        kept = random.Random(_SEED).sample(kept, limit)  # noqa: S311 - a repeatable sample, not a secret
-    return Dataset(tuple(apis.values()), tuple(kept), chosen)
+    instances = tuple(_with_ids(one, apis) for _, one in _lines(instances_file, Instance))
+    return Dataset(tuple(apis.values()), instances, None)
+
+
+def sample(instances: Sequence[Instance], limit: int) -> list[Instance]:
+    """So many instances at random, the same ones every time; all where there are fewer."""
+    if limit >= len(instances):
+        return list(instances)
+    return random.Random(_SEED).sample(instances, limit)  # noqa: S311 - a repeatable sample, not a secret
 
 
 def _find(folder: Path, stems: tuple[str, ...]) -> Path:
@@ -125,7 +144,7 @@ def _find(folder: Path, stems: tuple[str, ...]) -> Path:
     raise DataError(f"{folder} has none of {', '.join(names)}")
 
 
-def _choose_split(instances: list[Instance], wanted: str | None, file: str) -> str | None:
+def _choose_split(instances: Sequence[Instance], wanted: str | None, file: str) -> str | None:
     found = sorted({one.split for one in instances if one.split is not None})
     if wanted is None and len(found) > 1 and "dev" not in found:
         raise DataError(f"{file} has several splits: choose one of {', '.join(found)}")

@@ -1,4 +1,4 @@
-"""``nestor``: the command line. Every command but ``serve``, ``demo`` and ``eval`` talks to a running gateway."""
+"""``nestor``: the command line. All but ``serve``, ``demo``, ``eval`` and ``train`` talk to a running gateway."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,7 @@ from deploy.cli.gateway import Json
 from deploy.cli.importing import import_apis
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
+from deploy.cli.training import trains
 
 app = typer.Typer(
     name="nestor",
@@ -80,6 +81,7 @@ app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")
 app.add_typer(measures, name="eval")
+app.add_typer(trains, name="train")
 
 
 def main() -> None:

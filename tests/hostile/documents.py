@@ -350,9 +350,9 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
         "unusable-parameters",
         Hostile(partial(items, {"post": {"parameters": unusable}}), refused="shared too widely"),
     )
-    codes: Json = {"responses": {f"x{n}": {} for n in range(50_000)}}
+    codes: dict[str, Any] = {"responses": {f"x{n}": {} for n in range(50_000)}}
     yield "responses", Hostile(partial(items, {"post": codes}), refused="shared too widely")
-    media: Json = {"content": {f"text/x{n}": {} for n in range(50_000)}}
+    media: dict[str, Any] = {"content": {f"text/x{n}": {} for n in range(50_000)}}
     yield "media-types", Hostile(partial(items, {"post": {"requestBody": media}}), refused="shared too widely")
     yield "description", Hostile(partial(items, {"post": {"description": "x" * 5 * MIB}}, some), apis=some)
     example = {"default": {f"k{n}": n for n in range(50_000)}, "enum": ["x" * 900] * 999}
@@ -361,7 +361,7 @@ def amplifiers() -> Iterator[tuple[str, Hostile]]:
                 responses={"R": answers(example)["responses"]["200"]}),
         refused="together",
     )  # fmt: skip
-    needs: list[Json] = [{f"s{n}": [] for n in range(50_000)}]
+    needs: list[dict[str, Any]] = [{f"s{n}": [] for n in range(50_000)}]
     yield "security", Hostile(lambda: json.dumps(openapi({"/x": {"get": operation()}}, security=needs)), skipped=1)
     ladder = {f"A{n}": {"allOf": [ref(f"A{n + 1}")]} for n in range(15_000)}
     steps = {f"/{n}": {"get": operation(**answers(ref(f"A{n * 30}")))} for n in range(500)}

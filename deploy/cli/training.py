@@ -1,0 +1,128 @@
+"""``nestor train``: making models. Needs more libraries than serving does, and says so where they are missing."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from deploy.cli.gateway import gateway, run
+from services.contracts.api import Api
+from services.contracts.run import Run, RunStatus
+
+trains = typer.Typer(no_args_is_help=True, help="Train Nestor's models on folders of data.")
+
+_NEEDED = ("torch", "sentence_transformers", "onnx", "onnxscript")
+_PAGE = 100
+
+
+@trains.command("retriever")
+def train(
+    data: Annotated[
+        list[Path], typer.Option(help="Folder with tools.jsonl and instances.jsonl; repeat.", file_okay=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
+    hold_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="FOLDER=N: do not train on what `nestor eval retrieve --limit N` measures there, nor on what nearly "
+            "equals it. Repeat."
+        ),
+    ] = None,
+    validation: Annotated[
+        int, typer.Option(min=0, help="Requests of each folder that are measured, not trained on; at most a fifth.")
+    ] = 150,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(help="JSON of what differs from the default recipe: docs/training.md.", exists=True),
+    ] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder of checkpoints and caches. [OUT.work]", file_okay=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
+) -> None:
+    """Train the encoder that finds APIs, on own catalogues and requests, and measure it against the one before.
+
+    The same command goes on where a killed run stopped.
+    """
+    held = _numbers(hold_out or [])
+    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        Console(stderr=True).print(
+            f"Training needs libraries that serving does not ({', '.join(missing)}): "
+            "pip install -r requirements/train.txt",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
+    from evals.training import train_retriever  # torch is loaded by those who train only
+
+    raise typer.Exit(train_retriever(data, held, validation, out, work or _beside(out), recipe, device))
+
+
+@trains.command("data")
+def write_data(
+    out: Annotated[Path, typer.Option(help="Folder to write tools.jsonl and instances.jsonl to.", file_okay=False)],
+) -> None:
+    """Write the running Nestor's catalogue, and the requests it solved, as a folder to train on.
+
+    Solved requests only: what they were planned with counts as right. Look through instances.jsonl before training.
+    """
+    tools, instances = run(_collect(Console(stderr=True)))
+    out.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("tools.jsonl", tools), ("instances.jsonl", instances)):
+        (out / name).write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+    typer.echo(f"{len(tools)} APIs and {len(instances)} solved requests in {out}")
+
+
+async def _collect(console: Console) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of both files."""
+    tools: list[dict[str, Any]] = []
+    solved: list[Run] = []
+    async with gateway() as client:
+        with Progress(console=console, transient=True) as progress:
+            task = progress.add_task("reading the catalogue")
+            while page := (found := await client.search_apis(limit=_PAGE, offset=len(tools))).hits:
+                tools += [_tool(await client.api(hit.id)) for hit in page]
+                progress.update(task, completed=len(tools), total=found.total)
+            cursor: str | None = None
+            while True:
+                runs = await client.runs(status=RunStatus.SUCCEEDED.value, limit=_PAGE, cursor=cursor)
+                solved += [await client.run(line.id) for line in runs.runs]
+                if (cursor := runs.next) is None:
+                    break
+    first = {one.query: one for one in solved if one.plan is not None}  # a request asked often counts once
+    return tools, [_instance(one) for one in first.values()]
+
+
+def _tool(api: Api) -> dict[str, Any]:
+    parameters = {
+        one.name: {
+            "type": one.json_schema.get("type"),
+            "description": one.description,
+            "required": one.required,
+            "in": one.location.value,
+        }
+        for one in api.parameters
+    }
+    described = api.description if api.description.startswith(api.summary) else f"{api.summary}. {api.description}"
+    http = {"method": api.method, "path": api.path, "host": api.server}
+    category = next(iter(api.tags), None)
+    return {"name": api.id, "description": described, "category": category, "parameters": parameters, "http": http}
+
+
+def _instance(one: Run) -> dict[str, Any]:
+    steps = one.plan.steps if one.plan else ()
+    return {"id": one.id, "split": "train", "query": one.query, "calls": [{"api": step.api} for step in steps]}
+
+
+def _numbers(given: list[str]) -> dict[str, int]:
+    pairs = [one.rpartition("=") for one in given]
+    if wrong := [one for one, (name, _, number) in zip(given, pairs, strict=True) if not (name and number.isdecimal())]:
+        raise typer.BadParameter(f"{wrong[0]!r} is not FOLDER=N", param_hint="--hold-out")
+    return {name: int(number) for name, _, number in pairs}
+
+
+def _beside(out: Path) -> Path:
+    return out.with_name(f"{out.name}.work")

@@ -1,0 +1,81 @@
+"""The two towers: one sentence-transformers model that reads requests and APIs, and how it is run while training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+
+from retriever_svc.training.export_encoder import default_source
+from retriever_svc.training.recipe import Recipe
+from services.encoder import Vectors
+
+_CHUNK = 32
+
+
+class DeviceError(RuntimeError):
+    """torch cannot use the device that was asked for."""
+
+
+def choose_device(wanted: str) -> str:
+    """``cpu`` or ``cuda``; ``auto`` is a GPU where there is one.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise DeviceError(f"there is no device {wanted!r}: auto, cpu or cuda")
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise DeviceError("torch finds no GPU here")
+    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+class Towers:
+    """Weights shared by the instruction tower and the API tower (docs/adr: why one model serves both).
+
+    Args:
+        recipe: base model, prefixes, precision, what is frozen.
+        device: ``cpu`` or ``cuda``.
+    """
+
+    def __init__(self, recipe: Recipe, device: str) -> None:
+        self.model = SentenceTransformer(recipe.base or str(default_source()), device=device)
+        self._recipe = recipe
+        self._device = torch.device(device)
+        if recipe.freeze_embeddings:
+            self.model[0].auto_model.get_input_embeddings().weight.requires_grad_(False)
+
+    def queries(self, texts: Sequence[str]) -> torch.Tensor:
+        """(n, d) vectors of requests, not normalised, with gradients where they are on."""
+        return self._encode([self._recipe.query_prefix + text for text in texts])
+
+    def documents(self, texts: Sequence[str]) -> torch.Tensor:
+        """(n, d) vectors of APIs' texts, likewise."""
+        return self._encode([self._recipe.document_prefix + text for text in texts])
+
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The weights that training changes."""
+        return [weight for weight in self.model.parameters() if weight.requires_grad]
+
+    def embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        """(n, d) normalised vectors without gradients, as serving would give them."""
+        self.model.eval()
+        with torch.inference_mode():
+            vectors = self.queries(texts) if query else self.documents(texts)
+        return np.asarray(torch.nn.functional.normalize(vectors, dim=1).cpu().numpy(), dtype=np.float32)
+
+    def _encode(self, texts: Sequence[str]) -> torch.Tensor:
+        """Texts of like length share a chunk: padding is half the work otherwise."""
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        chunks = [order[start : start + _CHUNK] for start in range(0, len(order), _CHUNK)]
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._recipe.bfloat16):
+            vectors = torch.cat([self._forward([texts[index] for index in chunk]) for chunk in chunks])
+        return vectors.float()[torch.argsort(torch.tensor(order))]
+
+    def _forward(self, texts: list[str]) -> torch.Tensor:
+        features = self.model.tokenizer(
+            texts, padding=True, truncation=True, max_length=self._recipe.max_tokens, return_tensors="pt"
+        )
+        return self.model({name: value.to(self._device) for name, value in features.items()})["sentence_embedding"]
