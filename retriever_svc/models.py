@@ -159,6 +159,7 @@ class Hit:
     clause: int
     clause_scores: tuple[float, ...]
     role: Literal["match", "supplier"] = "match"
+    relevance: float | None = None
 
     @classmethod
     def supplier(cls, entry: Entry, clauses: int) -> Hit:

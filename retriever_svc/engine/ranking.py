@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever_svc.engine.clauses import split_clauses
+from retriever_svc.engine.evidence import evidence
+from retriever_svc.engine.relevance import load_relevance
+from retriever_svc.engine.scoring import Scores, ask, candidates, score
 from retriever_svc.engine.snapshot import Snapshot, exact_key
 from retriever_svc.engine.suppliers import find_suppliers
 from retriever_svc.engine.vectors import Ids
-from retriever_svc.engine.words import words
 from retriever_svc.models import Hit
 from services.contracts.api import Clause
 from services.encoder import Encoder, Vectors
@@ -42,6 +44,7 @@ class RankingOptions:
         depth: APIs looked at per clause and signal, at least.
         split: whether the request's clauses count, or only the whole of it.
         reserve: whether every clause's best API has a place among the ``k``.
+        relevance: the model that decides the order (see :mod:`relevance`); empty: the score does.
     """
 
     dense_weight: float = 0.6
@@ -49,16 +52,7 @@ class RankingOptions:
     depth: int = 50
     split: bool = True
     reserve: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Scores:
-    """Of the APIs looked at: (m,) positions, best first to be found by ``order``; (c, m) scores and signals."""
-
-    positions: Ids
-    fused: Vectors
-    dense: Vectors
-    lexical: Vectors
+    relevance: str = ""
 
 
 def find(
@@ -87,9 +81,23 @@ def find(
     if not snapshot.entries or (allowed is not None and not len(allowed)):
         return clauses, []
     exact = _exact(snapshot, query, allowed)[:k]
-    scores = _score(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed, exact, options)
+    asked = ask(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed)
+    if options.relevance:
+        scores = candidates(asked, exact, options.dense_weight, options.context)
+        relevance = load_relevance(options.relevance).probabilities(evidence(asked.pool(scores)))
+    else:
+        scores = score(asked, asked.positions(exact), options.dense_weight, options.context)
+        relevance = None
+    chosen = _choose(scores, scores.fused.max(axis=0) if relevance is None else relevance, exact, k, options.reserve)
+    inside = set(exact)
+    hits = [_hit(snapshot, scores, m, int(scores.positions[m]) in inside, relevance) for m in chosen]
+    supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers else []
+    return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
+
+
+def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, reserve: bool) -> list[int]:
+    """Which of the scored APIs to answer with, in order: exact names first, then the best."""
     rank_of = {position: rank for rank, position in enumerate(exact)}
-    best = scores.fused.max(axis=0)
 
     def order(m: int) -> tuple[int, float, int]:
         # Positions are in order of id: ties come out the same on every replica.
@@ -97,10 +105,9 @@ def find(
         return rank_of.get(position, k), -float(best[m]), position
 
     ranked = sorted(range(len(scores.positions)), key=order)
-    chosen = sorted(_within_budget(scores.fused, ranked, len(exact), k), key=order) if options.reserve else ranked[:k]
-    hits = [_hit(snapshot, scores, m, int(scores.positions[m]) in rank_of) for m in chosen]
-    supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers else []
-    return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
+    if not reserve:
+        return ranked[:k]
+    return sorted(_within_budget(scores.fused, ranked, len(exact), k), key=order)
 
 
 def _within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> list[int]:
@@ -116,36 +123,7 @@ def _within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> lis
     return [*needed, *(m for m in ranked if m not in needed)][:k]
 
 
-def _score(
-    snapshot: Snapshot,
-    encoder: Encoder,
-    clauses: tuple[Clause, ...],
-    depth: int,
-    allowed: Ids | None,
-    exact: list[int],
-    options: RankingOptions,
-) -> _Scores:
-    """Score every API that is near the top for some clause, by meaning or by words, and the exact ones."""
-    queries = encoder.encode([clause.text for clause in clauses])
-    lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
-    if allowed is not None:
-        mask = np.zeros(len(snapshot.entries), dtype=bool)
-        mask[allowed] = True
-        lexical[:, ~mask] = 0
-    numbers = None if allowed is None else snapshot.numbers[allowed]
-    near = [snapshot.positions[int(n)] for n in np.unique(snapshot.vectors.search(queries, depth, numbers)[0])]
-    cut = min(depth, lexical.shape[1])
-    top = np.argpartition(-lexical, cut - 1, axis=1)[:, :cut]
-    matching = top[np.take_along_axis(lexical, top, axis=1) > 0]
-    positions = np.unique(np.concatenate([near, matching, exact]).astype(np.int64))
-    dense = snapshot.vectors.similarities(queries, snapshot.numbers[positions])
-    relative = lexical[:, positions] / np.maximum(lexical.max(axis=1, keepdims=True), 1e-9)
-    fused = options.dense_weight * np.clip(dense, 0, 1) + (1 - options.dense_weight) * relative
-    fused[:-1] += options.context * (fused[-1] - fused[:-1])
-    return _Scores(positions, fused.astype(np.float32), dense, relative.astype(np.float32))
-
-
-def _hit(snapshot: Snapshot, scores: _Scores, m: int, is_exact: bool) -> Hit:
+def _hit(snapshot: Snapshot, scores: Scores, m: int, is_exact: bool, relevance: Vectors | None) -> Hit:
     clause = int(scores.fused[:, m].argmax())
     return Hit(
         entry=snapshot.entries[int(scores.positions[m])],
@@ -154,6 +132,7 @@ def _hit(snapshot: Snapshot, scores: _Scores, m: int, is_exact: bool) -> Hit:
         lexical=_round(scores.lexical[clause, m]),
         clause=clause,
         clause_scores=tuple(_round(score) for score in scores.fused[:, m]),
+        relevance=None if relevance is None else 1.0 if is_exact else _round(relevance[m]),
     )
 
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from retriever_svc.engine.entries import Entries, pack
 from retriever_svc.engine.lexical import LexicalIndex
 from retriever_svc.engine.names import KEYS, ExactNames, Keys, exact_key, keys_of
+from retriever_svc.engine.providers import ProviderNames
+from retriever_svc.engine.traits import WIDTH, Traits, traits_of
 from retriever_svc.engine.vectors import FlatIndex, Ids, VectorIndex, as_ids
 from retriever_svc.models import Delta, Entry, Listing, fingerprint
 from services.encoder import Vectors
@@ -33,6 +35,7 @@ class Facts:
         owners: (n,) index of the provider in the snapshot's ``names``.
         open: (n,) whether each API can be called with words alone.
         keys: (n, ``KEYS``) digests of exact names.
+        traits: (n, ``WIDTH``) what ranking knows of each API (see :mod:`traits`).
     """
 
     numbers: Ids
@@ -40,6 +43,7 @@ class Facts:
     owners: NDArray[np.int32]
     open: NDArray[np.bool_]
     keys: Keys
+    traits: Traits
 
     @classmethod
     def of(cls, entries: Sequence[Entry], stamps: Mapping[int, str], names: dict[str, int]) -> Facts:
@@ -50,6 +54,7 @@ class Facts:
             owners=np.array([names.setdefault(entry.provider, len(names)) for entry in entries], np.int32),
             open=np.array([entry.open for entry in entries], bool),
             keys=np.array([keys_of(entry) for entry in entries], np.uint64).reshape(-1, KEYS),
+            traits=np.array([traits_of(entry) for entry in entries], np.int32).reshape(-1, WIDTH),
         )
 
     def follow(self, origins: Ids, added: Facts) -> Facts:
@@ -86,6 +91,8 @@ class Snapshot:
         open: (n,) whether each API can be called with words alone.
         providers: (m,) positions of each provider's APIs.
         exact: positions by exact name, path and id, as :func:`exact_key` writes them.
+        named: the providers by the words of their names.
+        sizes: (p,) how many APIs each provider has.
         digest: of the version and every row.
     """
 
@@ -105,6 +112,8 @@ class Snapshot:
         self.positions: Mapping[int, int] = {number: place for place, number in enumerate(facts.numbers.tolist())}
         self.providers = _by_provider(facts.owners, names)
         self.exact = ExactNames(facts.keys)
+        self.named = ProviderNames(names)
+        self.sizes = np.bincount(facts.owners, minlength=len(names))
         self.digest = facts.digest(version)
 
     @classmethod

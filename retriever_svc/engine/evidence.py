@@ -1,0 +1,184 @@
+"""What speaks for and against each candidate, as numbers that a model weighs (see :mod:`relevance`).
+
+Beside its scores for meaning and words: how it compares with the other candidates, whether its provider is named or
+has other fitting APIs, whether its path leads to or from that of a better candidate (one lists what the other reads),
+whether the verb of the request is its method's. All of it is relative, or about form: nothing depends on a catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever_svc.engine import traits as t
+from retriever_svc.engine.traits import Traits, digests
+from retriever_svc.engine.words import words
+from services.encoder import Vectors
+
+_TOPS: Final = 6
+_VERBS: Final = (
+    "get list retrieve fetch find search view show check read look obtain see query which what who when where how",
+    "create add post send submit generate register book start upload make new run trigger initiate schedule order",
+    "update set change replace modify edit rename move mark assign enable disable",
+    "delete remove cancel clear unsubscribe revoke",
+)
+_KIND_OF: Final = {stem: kind for kind, verbs in enumerate(_VERBS) for verb in verbs.split() for stem in words(verb)}
+_PLAIN: Final = re.compile(r"[A-Za-z]+")
+
+COLUMNS: Final = (
+    *("dense", "dense_best", "dense_second", "lexical", "lexical_best", "lexical_second", "matched", "matched_best"),
+    *("whole", "best", "behind_best", "clause_rank", "behind_clause", "rank"),
+    *("meant_behind", "meant_rank", "named", "named_behind", "anyone_named", "provider_size"),
+    *("provider_rank", "provider_behind"),
+    *("same_road", "same_road_sum", "leads_to", "comes_from", "same_path", "same_name"),
+    *("name_covered", "resource_covered"),
+    *("reads", "creates", "changes", "removes", "verb_said", "verb_of_clause"),
+    *("depth", "parameters", "of_one", "required", "clauses", "words"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of a request.
+
+    Attributes:
+        clauses: texts; the last one is the whole request.
+        dense, lexical, fused: (c, m) scores per clause.
+        matched: (c, m) BM25 as it is, by which a request of which little is found anywhere stands out.
+        traits: (m, ``WIDTH``).
+        owners: (m,) index of each one's provider.
+        meant, named, sizes: (p,) of every provider (see :mod:`providers`), and how many APIs it has.
+    """
+
+    clauses: tuple[str, ...]
+    dense: Vectors
+    lexical: Vectors
+    fused: Vectors
+    matched: Vectors
+    traits: Traits
+    owners: NDArray[np.int32]
+    meant: Vectors
+    named: Vectors
+    sizes: NDArray[np.int64]
+
+
+def evidence(pool: Pool) -> Vectors:
+    """(m, ``COLUMNS``) float32."""
+    best = pool.fused.max(axis=0)
+    columns = {
+        **_scores(pool, best),
+        **_provider(pool, best),
+        **_relations(pool, best),
+        **_wording(pool),
+        **_form(pool),
+    }
+    return np.stack([np.asarray(columns[name], np.float32) for name in COLUMNS], axis=1)
+
+
+def _scores(pool: Pool, best: Vectors) -> dict[str, Vectors]:
+    dense, lexical = -np.sort(-pool.dense, axis=0), -np.sort(-pool.lexical, axis=0)
+    second = min(1, len(pool.clauses) - 1)
+    per_word = pool.matched / np.array([max(1, len(set(words(clause)))) for clause in pool.clauses])[:, None]
+    ranks = np.argsort(np.argsort(-pool.fused, axis=1, kind="stable"), axis=1)
+    return {
+        "dense": pool.dense[-1],
+        "dense_best": dense[0],
+        "dense_second": dense[second],
+        "lexical": pool.lexical[-1],
+        "lexical_best": lexical[0],
+        "lexical_second": lexical[second],
+        "matched": per_word[-1],
+        "matched_best": per_word.max(axis=0),
+        "whole": pool.fused[-1],
+        "best": best,
+        "behind_best": best.max() - best,
+        "clause_rank": np.log1p(ranks.min(axis=0)),
+        "behind_clause": (pool.fused.max(axis=1, keepdims=True) - pool.fused).min(axis=0),
+        "rank": np.log1p(_rank(best)),
+    }
+
+
+def _provider(pool: Pool, best: Vectors) -> dict[str, Vectors]:
+    owners, count = pool.owners, len(pool.meant)
+    highest = np.zeros(count, np.float32)
+    np.maximum.at(highest, owners, best)
+    order = np.lexsort((-best, owners))
+    _, starts, sizes = np.unique(owners[order], return_index=True, return_counts=True)
+    rank = np.empty(len(owners))
+    rank[order] = np.arange(len(order)) - np.repeat(starts, sizes)
+    most_named = pool.named.max(initial=0.0)
+    return {
+        "meant_behind": pool.meant.max() - pool.meant[owners],
+        "meant_rank": np.minimum(_rank(pool.meant)[owners], 10),
+        "named": pool.named[owners],
+        "named_behind": most_named - pool.named[owners],
+        "anyone_named": np.full(len(owners), most_named),
+        "provider_size": np.log1p(pool.sizes[owners]),
+        "provider_rank": np.log1p(rank),
+        "provider_behind": highest[owners] - best,
+    }
+
+
+def _relations(pool: Pool, best: Vectors) -> dict[str, Vectors]:
+    """To the best candidates of the same provider."""
+    tops = np.argsort(-best, kind="stable")[:_TOPS]
+    own = (pool.owners[:, None] == pool.owners[tops]) & (np.arange(len(best))[:, None] != tops)
+    weight = np.where(own, best[tops], 0.0)
+    ours, theirs = pool.traits[:, None, t.SEGMENTS], pool.traits[tops][None, :, t.SEGMENTS]
+    common = np.cumprod((ours == theirs) & (ours != 0), axis=2).sum(axis=2)
+    length, other = (ours != 0).sum(axis=2), (theirs != 0).sum(axis=2)
+    road = common / np.maximum(np.maximum(length, other), 1) * weight
+    names, their_names = pool.traits[:, t.NAME], pool.traits[tops][:, t.NAME]
+    shared = ((names[:, None, :, None] == their_names[None, :, None, :]) & (names[:, None, :, None] != 0)).any(axis=3)
+    both = shared.sum(axis=2)
+    either = (names != 0).sum(axis=1)[:, None] + (their_names != 0).sum(axis=1) - both
+    return {
+        "same_road": road.max(axis=1),
+        "same_road_sum": road.sum(axis=1),
+        "leads_to": np.where((common == length) & (length < other), weight, 0).max(axis=1),
+        "comes_from": np.where((common == other) & (other < length), weight, 0).max(axis=1),
+        "same_path": np.where((common == length) & (length == other), weight, 0).max(axis=1),
+        "same_name": (both / np.maximum(either, 1) * weight).max(axis=1),
+    }
+
+
+def _wording(pool: Pool) -> dict[str, Vectors]:
+    said = np.array(digests(words(pool.clauses[-1])), np.int32)
+    kinds = np.zeros((len(pool.clauses), len(t.KINDS)), np.float32)
+    for number, clause in enumerate(pool.clauses):
+        found = [_KIND_OF[word] for word in words(" ".join(_PLAIN.findall(clause))) if word in _KIND_OF]
+        kinds[number, found] = 1
+    kind, clause_of = pool.traits[:, t.METHOD], pool.fused.argmax(axis=0)
+    return {
+        "name_covered": _covered(pool.traits[:, t.NAME], said),
+        "resource_covered": _covered(pool.traits[:, t.RESOURCE], said),
+        **{name: kind == number for number, name in enumerate(("reads", "creates", "changes", "removes"))},
+        "verb_said": kinds.max(axis=0)[kind],
+        "verb_of_clause": kinds[clause_of, kind],
+        "words": np.full(len(kind), np.log1p(len(said))),
+    }
+
+
+def _form(pool: Pool) -> dict[str, Vectors]:
+    columns = {"depth": t.DEPTH, "parameters": t.PARAMETERS, "of_one": t.OF_ONE, "required": t.REQUIRED}
+    return {name: pool.traits[:, column] for name, column in columns.items()} | {
+        "clauses": np.full(len(pool.traits), len(pool.clauses))
+    }
+
+
+def _covered(names: Traits, said: NDArray[np.int32]) -> Vectors:
+    """The share of a name's words that stand in the request."""
+    there = names != 0
+    covered: Vectors = (np.isin(names, said) & there).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    return covered
+
+
+def _rank(values: Vectors) -> NDArray[np.int64]:
+    """0 for the highest; of equal ones the first."""
+    ranks = np.empty(len(values), np.int64)
+    ranks[np.argsort(-values, kind="stable")] = np.arange(len(values))
+    return ranks

@@ -1,0 +1,141 @@
+"""Scores the APIs that are near a request, by meaning and by words, clause by clause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from retriever_svc.engine.evidence import Pool
+from retriever_svc.engine.providers import meant
+from retriever_svc.engine.snapshot import Snapshot
+from retriever_svc.engine.vectors import Ids
+from retriever_svc.engine.words import words
+from services.contracts.api import Clause
+from services.encoder import Encoder, Vectors
+
+_BEST: Final = 80
+"""Candidates by their own score, helped by their provider's."""
+_PROVIDERS: Final = 2
+_OF_PROVIDER: Final = 60
+"""Of so many providers that the request seems to mean, so many of the best APIs are candidates too."""
+_READ: Final = 300
+"""Of a provider's APIs those that share most words are compared by meaning."""
+_MEANT, _NAMED = 0.7, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Of the APIs looked at: (m,) positions in order; (c, m) scores and signals."""
+
+    positions: Ids
+    fused: Vectors
+    dense: Vectors
+    lexical: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request against a snapshot.
+
+    Attributes:
+        clauses: the last one is the whole request.
+        queries: (c, d) vectors of the clauses.
+        lexical: (c, n) of every API, 0 for those not allowed.
+        near: positions of those nearest by meaning or words.
+        allowed: where the request is limited to some.
+    """
+
+    snapshot: Snapshot
+    clauses: tuple[Clause, ...]
+    queries: Vectors
+    lexical: Vectors
+    near: Ids
+    allowed: Ids | None
+
+    def positions(self, more: Ids | list[int]) -> Ids:
+        """Those near, and these."""
+        return np.union1d(self.near, np.asarray(more, np.int64))
+
+    def pool(self, scores: Scores) -> Pool:
+        """The candidates, with what is known of them."""
+        snapshot, positions = self.snapshot, scores.positions
+        best, owners = scores.fused.max(axis=0), snapshot.facts.owners[positions]
+        return Pool(
+            clauses=tuple(clause.text for clause in self.clauses),
+            dense=np.clip(scores.dense, 0, 1),
+            lexical=scores.lexical,
+            fused=scores.fused,
+            matched=self.lexical[:, positions],
+            traits=snapshot.facts.traits[positions],
+            owners=owners,
+            meant=meant(best, owners, len(snapshot.names)),
+            named=snapshot.named.named(self.clauses[-1].text),
+            sizes=snapshot.sizes,
+        )
+
+
+def ask(
+    snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None
+) -> Asked:
+    """Encode a request's clauses and find what is near each of them: ``depth`` APIs by meaning, and as many by words."""
+    queries = encoder.encode([clause.text for clause in clauses])
+    lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
+    if allowed is not None:
+        mask = np.zeros(len(snapshot.entries), dtype=bool)
+        mask[allowed] = True
+        lexical[:, ~mask] = 0
+    numbers = None if allowed is None else snapshot.numbers[allowed]
+    near = [snapshot.positions[int(n)] for n in np.unique(snapshot.vectors.search(queries, depth, numbers)[0])]
+    cut = min(depth, lexical.shape[1])
+    top = np.argpartition(-lexical, cut - 1, axis=1)[:, :cut]
+    matching = top[np.take_along_axis(lexical, top, axis=1) > 0]
+    both = np.unique(np.concatenate([near, matching]).astype(np.int64))
+    return Asked(snapshot, clauses, queries, lexical, both, allowed)
+
+
+def score(asked: Asked, positions: Ids, dense_weight: float, context: float) -> Scores:
+    """Score these APIs (see :mod:`ranking`)."""
+    snapshot, lexical = asked.snapshot, asked.lexical
+    dense = snapshot.vectors.similarities(asked.queries, snapshot.numbers[positions])
+    relative = lexical[:, positions] / np.maximum(lexical.max(axis=1, keepdims=True), 1e-9)
+    fused = dense_weight * np.clip(dense, 0, 1) + (1 - dense_weight) * relative
+    fused[:-1] += context * (fused[-1] - fused[:-1])
+    return Scores(positions, fused.astype(np.float32), dense, relative.astype(np.float32))
+
+
+def candidates(asked: Asked, exact: list[int], dense_weight: float, context: float) -> Scores:
+    """The best APIs by score, and the best ones of the providers that the request seems to mean, scored."""
+    snapshot = asked.snapshot
+    first = score(asked, asked.positions(exact), dense_weight, context)
+    owners = snapshot.facts.owners[first.positions]
+    likely = meant(first.fused.max(axis=0), owners, len(snapshot.names))
+    likely = np.where(likely > 0, likely + _NAMED * snapshot.named.named(asked.clauses[-1].text), 0)
+    providers = np.argsort(-likely, kind="stable")[:_PROVIDERS]
+    members = [_members(asked, int(provider)) for provider in providers if likely[provider] > 0]
+    scores = score(asked, asked.positions(np.concatenate([*members, np.asarray(exact, np.int64)])), dense_weight, context)
+    best, owners = scores.fused.max(axis=0), snapshot.facts.owners[scores.positions]
+    helped = best + _MEANT * likely[owners]
+    kept = [_highest(helped, _BEST), np.flatnonzero(np.isin(scores.positions, exact))]
+    for provider in providers:
+        own = np.flatnonzero(owners == provider)
+        kept.append(own[_highest(best[own], _OF_PROVIDER)])
+    return _only(scores, np.unique(np.concatenate(kept)))
+
+
+def _members(asked: Asked, provider: int) -> Ids:
+    """A provider's APIs, or those that share most words with the request."""
+    members = asked.snapshot.providers[asked.snapshot.names[provider]]
+    if asked.allowed is not None:
+        members = np.intersect1d(members, asked.allowed)
+    return members[_highest(asked.lexical[:, members].max(axis=0), _READ)]
+
+
+def _highest(values: Vectors, count: int) -> Ids:
+    """Where the highest values stand, in no order."""
+    return np.arange(len(values)) if len(values) <= count else np.argpartition(-values, count)[:count]
+
+
+def _only(scores: Scores, kept: Ids) -> Scores:
+    return Scores(scores.positions[kept], scores.fused[:, kept], scores.dense[:, kept], scores.lexical[:, kept])
