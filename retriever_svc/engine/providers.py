@@ -11,7 +11,25 @@ from numpy.typing import NDArray
 from services.encoder import Vectors
 
 _WORD = re.compile(r"[a-z0-9]+")
-_NO_NAME = frozenset("com net org io co app dev api apis rest http https www v1 v2 v3 service services".split())
+_NO_NAME = {
+    "com",
+    "net",
+    "org",
+    "io",
+    "co",
+    "app",
+    "dev",
+    "api",
+    "apis",
+    "rest",
+    "http",
+    "https",
+    "www",
+    "v1",
+    "v2",
+    "v3",
+}
+_NO_NAME |= {"service", "services"}
 _REST = 0.5
 _TOGETHER = 3
 """How many of a provider's best APIs speak for it."""

@@ -89,7 +89,7 @@ class RelevanceModel:
         shape = self.feature.shape
         same = self.threshold.shape == self.value.shape == shape and self.children.shape == (*shape, 2)
         inside = same and ((self.children >= 0) & (self.children < shape[-1])).all()
-        if len(shape) != 2 or not inside or not ((0 <= self.feature) & (self.feature < len(COLUMNS))).all():
+        if len(shape) != 2 or not inside or not ((self.feature >= 0) & (self.feature < len(COLUMNS))).all():
             raise RelevanceError(f"{path} is damaged")
         if not 0 < int(self.depth) <= _LONGEST_WAY:
             raise RelevanceError(f"{path} is damaged")

@@ -76,10 +76,8 @@ class Asked:
         )
 
 
-def ask(
-    snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None
-) -> Asked:
-    """Encode a request's clauses and find what is near each of them: ``depth`` APIs by meaning, and as many by words."""
+def ask(snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None) -> Asked:
+    """Encode a request's clauses and find what is near each: ``depth`` APIs by meaning, and as many by words."""
     queries = encoder.encode([clause.text for clause in clauses])
     lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
     if allowed is not None:
@@ -114,7 +112,8 @@ def candidates(asked: Asked, exact: list[int], dense_weight: float, context: flo
     likely = np.where(likely > 0, likely + _NAMED * snapshot.named.named(asked.clauses[-1].text), 0)
     providers = np.argsort(-likely, kind="stable")[:_PROVIDERS]
     members = [_members(asked, int(provider)) for provider in providers if likely[provider] > 0]
-    scores = score(asked, asked.positions(np.concatenate([*members, np.asarray(exact, np.int64)])), dense_weight, context)
+    more = np.concatenate([*members, np.asarray(exact, np.int64)])
+    scores = score(asked, asked.positions(more), dense_weight, context)
     best, owners = scores.fused.max(axis=0), snapshot.facts.owners[scores.positions]
     helped = best + _MEANT * likely[owners]
     kept = [_highest(helped, _BEST), np.flatnonzero(np.isin(scores.positions, exact))]

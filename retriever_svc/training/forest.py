@@ -62,10 +62,10 @@ def _as_arrays(boosted: Any) -> RelevanceModel:
         value[number, leaf] = nodes["value"][leaf]
     return RelevanceModel(
         columns=np.array(COLUMNS),
-        base=np.float32(boosted._baseline_prediction.item()),
+        base=np.array(boosted._baseline_prediction.item(), np.float32),
         feature=feature,
         threshold=threshold,
         children=children,
         value=value,
-        depth=np.int16(max(int(nodes["depth"].max()) for nodes in trees)),
+        depth=np.array(max(int(nodes["depth"].max()) for nodes in trees), np.int16),
     )
