@@ -9,11 +9,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evals.data import DataError, read_dataset
+from evals.absence import measure_absence
+from evals.data import DataError, read_all, read_dataset
 from evals.retrieve import METHODS, build_snapshot, evaluate, name_providers, ranking_options, table
-from retriever_svc.engine.ranking import RankingOptions
+from retriever_svc.engine.ranking import shipped_options
+from retriever_svc.engine.relevance import RelevanceError
 from retriever_svc.settings import RetrieverSettings
 from services.encoder import EncoderError, load_encoder
+
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 def measure_retrieval(
@@ -36,20 +40,19 @@ def measure_retrieval(
         The exit status: 0, or 1 where the data, a method or the encoder is not usable.
     """
     settings, err = RetrieverSettings(), Console(stderr=True)
-    shipped = RankingOptions(dense_weight=settings.dense_weight)
     model = encoder or settings.encoder
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
+        served, embedding = load_encoder(model, settings.encoder_threads), load_encoder(model, os.cpu_count() or 1)
+        shipped = shipped_options(settings, served.name)
         for name in methods:
             ranking_options(name, shipped)  # a typo is seen before minutes of embedding
         dataset = read_dataset(data, split, limit)
         if name_provider:
             dataset = name_providers(dataset)
-        served, embedding = load_encoder(model, settings.encoder_threads), load_encoder(model, os.cpu_count() or 1)
-        with Progress(*columns, console=err, transient=True) as progress:
+        with Progress(*_COLUMNS, console=err, transient=True) as progress:
             snapshot = build_snapshot(dataset.apis, embedding, progress, cache)
             report = evaluate(snapshot, served, dataset.instances, methods or list(METHODS), ks, shipped, progress)
-    except (DataError, EncoderError) as error:
+    except (DataError, EncoderError, RelevanceError) as error:
         err.print(str(error), markup=False)
         return 1
     if as_json:
@@ -62,4 +65,39 @@ def measure_retrieval(
     console.print(f"{report.n} requests{split_text}{left_out}; {report.catalogue} APIs; {report.encoder}")
     times = ", ".join(f"{name} {value:.1f} ms" for name, value in report.latency_ms.items())
     console.print(f"one search as shipped, encoding included: {times}")
+    return 0
+
+
+def measure_refusals(
+    data: Path, split: str | None, limit: int | None, encoder: str | None, cache: Path | None, *, as_json: bool
+) -> int:
+    """Measure whether requests that nothing fits are noticed, and print the report: see :mod:`evals.absence`.
+
+    Of data that gives requests their own lists of tools all splits are asked, unless one is chosen.
+
+    Returns:
+        The exit status: 0, or 1 where the data or the encoder is not usable.
+    """
+    settings, err = RetrieverSettings(), Console(stderr=True)
+    model = encoder or settings.encoder
+    try:
+        served, embedding = load_encoder(model, settings.encoder_threads), load_encoder(model, os.cpu_count() or 1)
+        options = shipped_options(settings, served.name)
+        dataset = read_all(data)
+        if split is not None or limit is not None or not any(one.tools for one in dataset.instances):
+            dataset = read_dataset(data, split, limit)
+        with Progress(*_COLUMNS, console=err, transient=True) as progress:
+            snapshot = build_snapshot(dataset.apis, embedding, progress, cache)
+            report = measure_absence(snapshot, served, dataset.instances, options, progress)
+    except (DataError, EncoderError, RelevanceError) as error:
+        err.print(str(error), markup=False)
+        return 1
+    if as_json:
+        print(report.model_dump_json(indent=2))
+        return 0
+    console = Console()
+    console.print(f"AUROC {report.auroc:.3f}, of the likelihood of each request's best API")
+    console.print(f"answered with an empty list: {report.refused_unfitting:.1f} % of {report.unfitting} requests that")
+    console.print(f"nothing fits, {report.refused_fitting:.1f} % of {report.fitting} that something fits")
+    console.print(f"{report.catalogue} APIs; {report.encoder}")
     return 0

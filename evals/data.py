@@ -4,7 +4,7 @@ The form is one object a line, gzipped where the name ends in ``.gz``:
 
 - ``tools.jsonl``: ``{name, description, category, parameters: {name: {type, description, required, in?, ...}},
   outputs: {name: {type, description}}, http?: {method, path, host}}``;
-- ``instances.jsonl``: ``{id, split, query, calls: [{api, args, label}]}``.
+- ``instances.jsonl``: ``{id, split, query, tools?: [name], calls: [{api, args, label}]}``.
 
 A folder may hold ``tools_dev.jsonl`` and ``workflows_dev.jsonl`` instead: the same form, where a tool's ``spec``, the
 path of the document it comes from, tells the vendor's name from the operation's. Files are outside input: whatever is
@@ -57,7 +57,10 @@ class Call(BaseModel):
 
 
 class Instance(BaseModel):
-    """A request and the calls that solve it; none where nothing should be called."""
+    """A request and the calls that solve it; none where nothing should be called.
+
+    ``tools`` are the ids of the APIs it is asked of, where the data gives each request its own.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,6 +68,7 @@ class Instance(BaseModel):
     split: str | None = None
     query: Query
     calls: tuple[Call, ...] = ()
+    tools: tuple[str, ...] = ()
 
     @property
     def apis(self) -> frozenset[str]:
@@ -175,7 +179,8 @@ def _with_ids(instance: Instance, apis: Mapping[str, Api]) -> Instance:
     calls = [
         call.model_copy(update={"api": apis[call.api].id}) if call.api in apis else call for call in instance.calls
     ]
-    return instance.model_copy(update={"calls": tuple(calls)})
+    tools = tuple(apis[name].id if name in apis else name for name in instance.tools)
+    return instance.model_copy(update={"calls": tuple(calls), "tools": tools})
 
 
 def _api(tool: _Tool) -> Api:

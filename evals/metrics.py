@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 def recall_at(k: int, ranked: Sequence[str], needed: Collection[str]) -> float:
     """The share of the needed APIs among the first ``k``; ``needed`` holds at least one."""
@@ -24,6 +27,18 @@ def ndcg_at(k: int, ranked: Sequence[str], needed: Collection[str]) -> float:
     wanted = set(needed)
     gain = sum(_discount(rank) for rank, name in enumerate(ranked[:k]) if name in wanted)
     return gain / sum(_discount(rank) for rank in range(min(k, len(wanted))))
+
+
+def auroc(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
+    """The share of pairs of one of each in which the positive one is higher; ties count half (Hanley and McNeil 1982).
+
+    Args:
+        positive: (n,) values, at least one.
+        negative: (m,) likewise.
+    """
+    order = np.sort(negative)
+    below = np.searchsorted(order, positive, side="left") + np.searchsorted(order, positive, side="right")
+    return float(below.mean() / 2 / len(negative))
 
 
 def _discount(rank: int) -> float:

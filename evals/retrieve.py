@@ -2,6 +2,7 @@
 
 Each method is the retriever's own ranking with other options, so what is measured is the code that serves. ``shipped``
 is what the service does, without suppliers; each budget ``k`` is a search of its own, as the service would make it.
+``fused`` is the same without the relevance model, ``per-clause`` with the ten best of every clause besides.
 """
 
 from __future__ import annotations
@@ -29,17 +30,20 @@ from services.encoder import Encoder, TokenEncoding, Vectors
 
 SHIPPED = "shipped"
 _METRICS = {"recall": recall_at, "all": all_at, "ndcg": ndcg_at}
-_LEXICAL: dict[str, float] = {"dense_weight": 0.0}
-_DENSE: dict[str, float] = {"dense_weight": 1.0}
-_WHOLE: dict[str, float] = {"split": False}
-_CLAUSES: dict[str, float] = {"context": 0.0, "reserve": False}
-METHODS: dict[str, dict[str, float]] = {
+_SCORE: dict[str, float | str] = {"relevance": ""}
+_LEXICAL: dict[str, float | str] = {"dense_weight": 0.0}
+_DENSE: dict[str, float | str] = {"dense_weight": 1.0}
+_WHOLE: dict[str, float | str] = _SCORE | {"split": False}
+_CLAUSES: dict[str, float | str] = _SCORE | {"context": 0.0, "reserve": False}
+METHODS: dict[str, dict[str, float | str]] = {
     "whole-lexical": _WHOLE | _LEXICAL,
     "whole-dense": _WHOLE | _DENSE,
     "whole-hybrid": _WHOLE,
     "clauses-lexical": _CLAUSES | _LEXICAL,
     "clauses-dense": _CLAUSES | _DENSE,
     "clauses-hybrid": _CLAUSES,
+    "fused": _SCORE,
+    "per-clause": {"per_clause": 10},
     SHIPPED: {},
 }
 """By name, what differs from the shipped options."""
@@ -193,7 +197,7 @@ def _measure(
         seconds.append(time.perf_counter() - start)
         ranked = [hit.entry.id for hit in hits]
         for metric, measure in _METRICS.items():
-            totals[metric] += measure(k, ranked, one.apis)
+            totals[metric] += measure(max(k, len(ranked)), ranked, one.apis)  # ten per clause may be more than k
     return {f"{metric}@{k}": round(100 * total / len(asked), 2) for metric, total in totals.items()}, seconds
 
 

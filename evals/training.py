@@ -59,12 +59,14 @@ class Folder:
         validation: all its APIs, and the requests to compare by.
         checked: these requests once more, as training sees requests.
         data: for the model card.
+        recorded: the requests that ``source`` has, as they were read.
     """
 
     source: Source
     validation: Dataset
     checked: tuple[Request, ...]
     data: Data
+    recorded: tuple[Instance, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ def read_folder(path: Path, hold_out: int, validation: int, recipe: Recipe) -> F
     trained = _unlike(clear[share:], checked, path.name)[: recipe.requests]
     source = Source(path.name, documents, tuple(_request(one, path.name) for one in trained))
     data = Data(path.name, _licence(path), len(documents), len(trained), share, len(held))
-    return Folder(source, Dataset(whole.apis, tuple(clear[:share]), None), checked, data)
+    return Folder(source, Dataset(whole.apis, tuple(clear[:share]), None), checked, data, tuple(trained))
 
 
 def _train_and_measure(folders: Sequence[Folder], run: Run) -> dict[str, dict[str, Report]]:

@@ -11,7 +11,7 @@ from prometheus_client import Gauge
 from sqlalchemy import make_url
 
 from retriever_svc.answers import AnswerCache
-from retriever_svc.engine.ranking import RankingOptions
+from retriever_svc.engine.ranking import shipped_options
 from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.vectors import Indexes, open_indexes
 from retriever_svc.following import Follower
@@ -111,7 +111,7 @@ def _service(
         encoder,
         searches,
         imports,
-        options=RankingOptions(dense_weight=settings.dense_weight),
+        options=shipped_options(settings, encoder.name),
         limits=limits,
         version_check_s=settings.version_check_s,
         cached_apis=settings.cached_apis,

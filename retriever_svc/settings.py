@@ -47,6 +47,18 @@ class RetrieverSettings(ServiceSettings):
     dense_weight: float = Field(
         default=0.6, ge=0, le=1, description="Weight of meaning against words in a score: 0 words only, 1 meaning only."
     )
+    relevance: str = Field(
+        default="shipped",
+        description="The model that weighs how likely an API is needed: `shipped`, a file that `nestor train relevance`"
+        " wrote, or `none`: scores alone decide. It counts only with the encoder that it was fitted to.",
+    )
+    relevance_threshold: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="A request is answered with an empty list where its best API is less likely than this; 0: never;"
+        " unset: what the model says.",
+    )
     version_check_s: float = Field(
         default=1.0,
         ge=0,

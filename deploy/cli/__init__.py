@@ -57,7 +57,10 @@ def eval_retrieve(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="whole-, clauses- with lexical, dense, hybrid; or e.g. `shipped:context=0.2`. Repeat. [all]"),
+        typer.Option(
+            help="whole- or clauses- with lexical, dense, hybrid; fused, per-clause, shipped; or with an option "
+            "changed, `fused:context=0.2`. Repeat. [all]"
+        ),
     ] = None,
     name_provider: Annotated[bool, typer.Option("--name-provider", help="Add 'Use VENDOR.' to each request.")] = False,
     encoder: Annotated[str | None, typer.Option(help="Another sentence encoder: a name or a directory.")] = None,
@@ -73,6 +76,25 @@ def eval_retrieve(
     raise typer.Exit(
         measure_retrieval(data, split, limit, k or [5, 10], method or [], name_provider, encoder, cache, as_json=json)
     )
+
+
+@measures.command("absence")
+def eval_absence(
+    data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl.", file_okay=False)],
+    split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="A sample of so many requests, always the same.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Another sentence encoder: a name or a directory.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
+    json: Json = False,
+) -> None:
+    """Measure whether the retriever notices that nothing fits.
+
+    Requests are asked of the catalogue with and without the vendor they need; where the data gives each its own list of
+    tools, of that. Prints the AUROC of the best API's likelihood, and how many of either kind get an empty list.
+    """
+    from evals.commands import measure_refusals
+
+    raise typer.Exit(measure_refusals(data, split, limit, encoder, cache, as_json=json))
 
 
 app.command()(solve)

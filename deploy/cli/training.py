@@ -1,6 +1,7 @@
 """``nestor train``: making models. Needs more libraries than serving does, and says so where they are missing."""
 
 import json
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deploy.cli.gateway import gateway, run
+from retriever_svc.settings import RetrieverSettings
 from services.contracts.api import Api
 from services.contracts.run import Run, RunStatus
 
@@ -49,16 +51,32 @@ def train(
     The same command goes on where a killed run stopped.
     """
     held = _numbers(hold_out or [])
-    if missing := [name for name in _NEEDED if find_spec(name) is None]:
-        Console(stderr=True).print(
-            f"Training needs libraries that serving does not ({', '.join(missing)}): "
-            "pip install -r requirements/train.txt",
-            soft_wrap=True,
-        )
-        raise typer.Exit(1)
+    _require(_NEEDED)
     from evals.training import train_retriever  # torch is loaded by those who train only
 
     raise typer.Exit(train_retriever(data, held, validation, out, work or _beside(out), recipe, device))
+
+
+@trains.command("relevance")
+def train_relevance(
+    data: Annotated[
+        list[Path], typer.Option(help="Folder with tools.jsonl and instances.jsonl; repeat.", file_okay=False)
+    ],
+    out: Annotated[Path, typer.Option(help="File to write the model to.", dir_okay=False)],
+    hold_out: Annotated[
+        list[str] | None, typer.Option(help="FOLDER=N: as for `nestor train retriever`. Repeat.")
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="The encoder that is to serve. [the one that ships]")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="File that keeps the vectors of catalogues between runs.", dir_okay=False)
+    ] = None,
+) -> None:
+    """Fit the model that says how likely an API is needed, and whether any is, to an encoder and data. Minutes."""
+    held = _numbers(hold_out or [])
+    _require(("sklearn",))
+    from evals.relevance import train_relevance as train  # scikit-learn is loaded by those who train only
+
+    raise typer.Exit(train(data, held, encoder or RetrieverSettings().encoder, out, cache))
 
 
 @trains.command("data")
@@ -115,6 +133,16 @@ def _tool(api: Api) -> dict[str, Any]:
 def _instance(one: Run) -> dict[str, Any]:
     steps = one.plan.steps if one.plan else ()
     return {"id": one.id, "split": "train", "query": one.query, "calls": [{"api": step.api} for step in steps]}
+
+
+def _require(names: Sequence[str]) -> None:
+    if missing := [name for name in names if find_spec(name) is None]:
+        Console(stderr=True).print(
+            f"Training needs libraries that serving does not ({', '.join(missing)}): "
+            "pip install -r requirements/train.txt",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
 
 
 def _numbers(given: list[str]) -> dict[str, int]:

@@ -3,8 +3,10 @@
 An API's score for the whole request is ``w * cosine + (1 - w) * lexical``: the cosine of the embeddings (negative ones
 count as 0) and its BM25 score relative to the best that any API has. Its score for a clause is made likewise from the
 clause, mixed with the one for the whole request, which says what the clause is about. So 1 is an API that means exactly
-what is asked and matches its words best, 0 one that shares nothing with it; an exact name counts as 1. The score orders
-candidates; it is no probability.
+what is asked and matches its words best, 0 one that shares nothing with it; an exact name counts as 1.
+
+The score is no probability. How likely an API is needed is weighed by a second stage (see :mod:`relevance`), from this
+score and what else is known of it; it decides the order, and whether there is an answer at all.
 
 Weights and rules were chosen on development data only; docs/retrieval.md has the figures.
 """
@@ -20,14 +22,17 @@ from numpy.typing import NDArray
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.evidence import evidence
 from retriever_svc.engine.relevance import load_relevance
-from retriever_svc.engine.scoring import Scores, ask, candidates, score
+from retriever_svc.engine.scoring import Scores, ask, best_of_each, candidates, score, within_budget
 from retriever_svc.engine.snapshot import Snapshot, exact_key
 from retriever_svc.engine.suppliers import find_suppliers
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Hit
+from retriever_svc.settings import RetrieverSettings
 from services.contracts.api import Clause
 from services.encoder import Encoder, Vectors
+from services.telemetry import get_logger
 
+_log = get_logger(__name__)
 _MAX_TOKENS = 2_000
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
 _QUOTES = "\"'`“”«»()[]<>,;:!?."
@@ -44,7 +49,9 @@ class RankingOptions:
         depth: APIs looked at per clause and signal, at least.
         split: whether the request's clauses count, or only the whole of it.
         reserve: whether every clause's best API has a place among the ``k``.
+        per_clause: so many of every clause's best are added to the ``k``, for who chooses an API for each clause.
         relevance: the model that decides the order (see :mod:`relevance`); empty: the score does.
+        threshold: how likely the best candidate must be, lest the answer be empty; None: as the model says.
     """
 
     dense_weight: float = 0.6
@@ -52,7 +59,26 @@ class RankingOptions:
     depth: int = 50
     split: bool = True
     reserve: bool = True
+    per_clause: int = 0
     relevance: str = ""
+    threshold: float | None = None
+
+
+def shipped_options(settings: RetrieverSettings, encoder: str) -> RankingOptions:
+    """The options that the settings stand for.
+
+    Args:
+        settings: of the service.
+        encoder: name of the one that serves.
+
+    Raises:
+        RelevanceError: the relevance model cannot be used.
+    """
+    named = "" if settings.relevance == "none" else settings.relevance
+    if named and (fitted := load_relevance(named).encoder.item()) != encoder:
+        _log.warning("relevance_not_used", reason="it was fitted to another encoder", encoder=encoder, fitted=fitted)
+        named = ""
+    return RankingOptions(dense_weight=settings.dense_weight, relevance=named, threshold=settings.relevance_threshold)
 
 
 def find(
@@ -75,27 +101,48 @@ def find(
         providers: only these; empty for all.
         options: how the signals are joined.
     """
-    parts = split_clauses(query) if options.split else ()
-    clauses = (*parts, Clause(text=query, start=0, end=len(query)))
     allowed = _allowed(snapshot, providers)
+    clauses, hits = rank(snapshot, encoder, query, k, allowed, options)
+    supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers and hits else []
+    return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
+
+
+def rank(
+    snapshot: Snapshot, encoder: Encoder, query: str, k: int, allowed: Ids | None, options: RankingOptions
+) -> tuple[tuple[Clause, ...], list[Hit]]:
+    """:func:`find` among the positions allowed (None: all), without suppliers."""
+    clauses = (*(split_clauses(query) if options.split else ()), whole(query))
     if not snapshot.entries or (allowed is not None and not len(allowed)):
         return clauses, []
     exact = _exact(snapshot, query, allowed)[:k]
     asked = ask(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed)
-    if options.relevance:
-        scores = candidates(asked, exact, options.dense_weight, options.context)
-        relevance = load_relevance(options.relevance).probabilities(evidence(asked.pool(scores)))
-    else:
+    if not options.relevance:
         scores = score(asked, asked.positions(exact), options.dense_weight, options.context)
-        relevance = None
-    chosen = _choose(scores, scores.fused.max(axis=0) if relevance is None else relevance, exact, k, options.reserve)
+        return clauses, _hits(snapshot, scores, exact, k, options, None)
+    model = load_relevance(options.relevance)
+    scores = candidates(asked, exact, options.dense_weight, options.context, 2 * k)
+    relevance = model.probabilities(evidence(asked.pool(scores)))
+    threshold = model.threshold if options.threshold is None else options.threshold
+    if not exact and relevance.max(initial=0) < threshold:
+        return clauses, []
+    return clauses, _hits(snapshot, scores, exact, k, options, relevance)
+
+
+def whole(query: str) -> Clause:
+    """The request as the clause that comes last."""
+    return Clause(text=query, start=0, end=len(query))
+
+
+def _hits(
+    snapshot: Snapshot, scores: Scores, exact: list[int], k: int, options: RankingOptions, relevance: Vectors | None
+) -> list[Hit]:
+    best = scores.fused.max(axis=0) if relevance is None else relevance
     inside = set(exact)
-    hits = [_hit(snapshot, scores, m, int(scores.positions[m]) in inside, relevance) for m in chosen]
-    supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers else []
-    return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
+    chosen = _choose(scores, best, exact, k, options)
+    return [_hit(snapshot, scores, m, int(scores.positions[m]) in inside, relevance) for m in chosen]
 
 
-def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, reserve: bool) -> list[int]:
+def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: RankingOptions) -> list[int]:
     """Which of the scored APIs to answer with, in order: exact names first, then the best."""
     rank_of = {position: rank for rank, position in enumerate(exact)}
 
@@ -105,22 +152,9 @@ def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, reserve: bo
         return rank_of.get(position, k), -float(best[m]), position
 
     ranked = sorted(range(len(scores.positions)), key=order)
-    if not reserve:
-        return ranked[:k]
-    return sorted(_within_budget(scores.fused, ranked, len(exact), k), key=order)
-
-
-def _within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> list[int]:
-    """The first ``k`` of the ranked, save that the best of every clause is among them where there is room for all.
-
-    A clause that is worded further from its API than the others would otherwise get nothing, and the plan fail.
-    """
-    by_rank = np.asarray(ranked)
-    firsts = by_rank[fused[:, by_rank].argmax(axis=1)].tolist()  # ties go to the better ranked
-    needed = dict.fromkeys([*ranked[:exact], *firsts])
-    if len(needed) > k:
-        return ranked[:k]
-    return [*needed, *(m for m in ranked if m not in needed)][:k]
+    chosen = within_budget(scores.fused, ranked, len(exact), k) if options.reserve else ranked[:k]
+    further = best_of_each(scores.fused, options.per_clause) if options.per_clause else []
+    return sorted({*chosen, *further}, key=order)
 
 
 def _hit(snapshot: Snapshot, scores: Scores, m: int, is_exact: bool, relevance: Vectors | None) -> Hit:

@@ -32,18 +32,22 @@ class RelevanceModel:
 
     Attributes:
         columns: (c,) names of the evidence, as they were when it was trained.
+        encoder: name of the one that gave the evidence then: another's scores mean something else.
+        threshold: a request whose best candidate is less likely than this is one that nothing fits.
         base: of the log-odds.
         feature: which column a node asks.
-        threshold: values up to it go left.
+        split: values up to it go left.
         children: (t, n, 2) the next node of the same tree: the left one, and the right one.
         value: of a leaf, in log-odds; 0 elsewhere.
         depth: the longest way to a leaf.
     """
 
     columns: NDArray[np.str_]
+    encoder: NDArray[np.str_]
+    threshold: NDArray[np.float32]
     base: NDArray[np.float32]
     feature: NDArray[np.int32]
-    threshold: NDArray[np.float32]
+    split: NDArray[np.float32]
     children: NDArray[np.int32]
     value: NDArray[np.float32]
     depth: NDArray[np.int16]
@@ -73,11 +77,11 @@ class RelevanceModel:
         trees, nodes = self.feature.shape
         first = np.arange(trees, dtype=np.int32) * nodes
         children = (self.children + first[:, None, None]).ravel()  # nodes of all trees in one row: `take` is fast
-        feature, threshold = self.feature.ravel(), self.threshold.ravel()
+        feature, split = self.feature.ravel(), self.split.ravel()
         rows = np.arange(len(evidence), dtype=np.int32)[:, None] * evidence.shape[1]
         values, at = np.ascontiguousarray(evidence).ravel(), np.tile(first, (len(evidence), 1))
         for _ in range(int(self.depth)):
-            right = values.take(rows + feature.take(at)) > threshold.take(at)
+            right = values.take(rows + feature.take(at)) > split.take(at)
             at = children.take(2 * at + right)
         odds = self.base + self.value.ravel().take(at).sum(axis=1)
         result: Vectors = 1 / (1 + np.exp(-odds))
@@ -87,7 +91,7 @@ class RelevanceModel:
         if tuple(self.columns.tolist()) != COLUMNS:
             raise RelevanceError(f"{path} weighs other evidence than this version gathers: train it anew")
         shape = self.feature.shape
-        same = self.threshold.shape == self.value.shape == shape and self.children.shape == (*shape, 2)
+        same = self.split.shape == self.value.shape == shape and self.children.shape == (*shape, 2)
         inside = same and ((self.children >= 0) & (self.children < shape[-1])).all()
         if len(shape) != 2 or not inside or not ((self.feature >= 0) & (self.feature < len(COLUMNS))).all():
             raise RelevanceError(f"{path} is damaged")

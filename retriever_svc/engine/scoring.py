@@ -103,8 +103,8 @@ def score(asked: Asked, positions: Ids, dense_weight: float, context: float) -> 
     return Scores(positions, fused.astype(np.float32), dense, relative.astype(np.float32))
 
 
-def candidates(asked: Asked, exact: list[int], dense_weight: float, context: float) -> Scores:
-    """The best APIs by score, and the best ones of the providers that the request seems to mean, scored."""
+def candidates(asked: Asked, exact: list[int], dense_weight: float, context: float, least: int = 0) -> Scores:
+    """The best APIs by score (``least`` of them, or more), and the best ones of the providers that seem to be meant."""
     snapshot = asked.snapshot
     first = score(asked, asked.positions(exact), dense_weight, context)
     owners = snapshot.facts.owners[first.positions]
@@ -116,11 +116,30 @@ def candidates(asked: Asked, exact: list[int], dense_weight: float, context: flo
     scores = score(asked, asked.positions(more), dense_weight, context)
     best, owners = scores.fused.max(axis=0), snapshot.facts.owners[scores.positions]
     helped = best + _MEANT * likely[owners]
-    kept = [_highest(helped, _BEST), np.flatnonzero(np.isin(scores.positions, exact))]
+    kept = [_highest(helped, max(_BEST, least)), np.flatnonzero(np.isin(scores.positions, exact))]
     for provider in providers:
         own = np.flatnonzero(owners == provider)
         kept.append(own[_highest(best[own], _OF_PROVIDER)])
     return _only(scores, np.unique(np.concatenate(kept)))
+
+
+def within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> list[int]:
+    """The first ``k`` of the ranked, save that the best of every clause is among them where there is room for all.
+
+    A clause that is worded further from its API than the others would otherwise get nothing, and the plan fail.
+    """
+    by_rank = np.asarray(ranked)
+    firsts = by_rank[fused[:, by_rank].argmax(axis=1)].tolist()  # ties go to the better ranked
+    needed = dict.fromkeys([*ranked[:exact], *firsts])
+    if len(needed) > k:
+        return ranked[:k]
+    return [*needed, *(m for m in ranked if m not in needed)][:k]
+
+
+def best_of_each(fused: Vectors, count: int) -> list[int]:
+    """The highest so many of every clause, ties in order of position."""
+    best: list[int] = np.unique(np.argsort(-fused, axis=1, kind="stable")[:, :count]).tolist()
+    return best
 
 
 def _members(asked: Asked, provider: int) -> Ids:

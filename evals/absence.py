@@ -1,0 +1,119 @@
+"""``nestor eval absence``: does the retriever notice that nothing fits?
+
+Requests that something fits are compared with requests that nothing fits. Where the data gives each request a list of
+tools, some of which hold nothing that it needs (BFCL's irrelevance rows), it is asked of its list. Otherwise each request
+is asked twice: of the whole catalogue, and of the catalogue without the vendor of what it needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+from rich.progress import Progress
+
+from evals.data import DataError, Instance
+from evals.metrics import auroc
+from retriever_svc.engine.ranking import RankingOptions, rank
+from retriever_svc.engine.snapshot import Snapshot
+from services.encoder import Encoder
+
+_K = 10
+
+
+class AbsenceReport(BaseModel):
+    """What was measured; percentages are 0 to 100.
+
+    Attributes:
+        fitting: requests that something fits.
+        unfitting: requests that nothing fits.
+        catalogue: APIs searched, or that the lists are made of.
+        encoder: its name and the hash of its content.
+        auroc: how likely a request that something fits has a likelier best API than one that nothing fits, 0 to 1.
+        refused_fitting: percent of the former that get an empty list.
+        refused_unfitting: percent of the latter that do.
+    """
+
+    fitting: int
+    unfitting: int
+    catalogue: int
+    encoder: str
+    auroc: float
+    refused_fitting: float
+    refused_unfitting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A request, the positions it may look at (None: all), and whether something fits it there."""
+
+    query: str
+    allowed: NDArray[np.int64] | None
+    fits: bool
+
+
+def measure_absence(
+    snapshot: Snapshot, encoder: Encoder, instances: Sequence[Instance], options: RankingOptions, progress: Progress
+) -> AbsenceReport:
+    """Ask every request both ways, or of its own list.
+
+    Args:
+        snapshot: where to search.
+        encoder: the one whose vectors the snapshot holds.
+        instances: the requests.
+        options: the service's.
+        progress: where a bar is shown.
+
+    Raises:
+        DataError: there are not both kinds of requests.
+    """
+    trials = list(trials_of(snapshot, instances))
+    fits = np.array([one.fits for one in trials], bool)
+    if fits.all() or not fits.any():
+        raise DataError("requests are needed that something fits, and others that nothing fits")
+    asked = progress.track(trials, description="asking")
+    found = np.array([_ask(snapshot, encoder, one, options) for one in asked])
+    best, refused = found[:, 0], found[:, 1]
+    return AbsenceReport(
+        fitting=int(fits.sum()),
+        unfitting=int((~fits).sum()),
+        catalogue=len(snapshot.entries),
+        encoder=encoder.name,
+        auroc=round(auroc(best[fits], best[~fits]), 4),
+        refused_fitting=round(100 * float(refused[fits].mean()), 2),
+        refused_unfitting=round(100 * float(refused[~fits].mean()), 2),
+    )
+
+
+def trials_of(snapshot: Snapshot, instances: Sequence[Instance]) -> Iterator[Trial]:
+    """What is asked; see the head of this module."""
+    known = {key: place for place, key in enumerate(snapshot.entries.ids)}
+    if any(one.tools for one in instances):
+        for one in instances:
+            own = np.array(sorted(known[tool] for tool in set(one.tools) if tool in known), np.int64)
+            if len(own) and one.apis <= set(one.tools):
+                yield Trial(one.query, own, bool(one.calls))
+        return
+    for one in instances:
+        if one.apis and one.apis <= known.keys():
+            yield Trial(one.query, None, True)
+            yield Trial(one.query, without_vendors(snapshot, {known[api] for api in one.apis}), False)
+
+
+def without_vendors(snapshot: Snapshot, positions: Set[int]) -> NDArray[np.int64]:
+    """Positions of all APIs but those of these ones' vendors: ``adyen.com~Payments`` is of the vendor ``adyen.com``."""
+    vendors = {snapshot.names[int(snapshot.facts.owners[position])].partition("~")[0] for position in positions}
+    gone = [number for number, name in enumerate(snapshot.names) if name.partition("~")[0] in vendors]
+    return np.flatnonzero(~np.isin(snapshot.facts.owners, gone))
+
+
+def _ask(snapshot: Snapshot, encoder: Encoder, trial: Trial, options: RankingOptions) -> tuple[float, bool]:
+    """How likely the best API is, or its score where nothing says how likely; and whether the answer would be empty."""
+    _, hits = rank(snapshot, encoder, trial.query, _K, trial.allowed, dataclasses.replace(options, threshold=0.0))
+    best = max((hit.score if hit.relevance is None else hit.relevance for hit in hits), default=0.0)
+    _, answer = rank(snapshot, encoder, trial.query, _K, trial.allowed, options)
+    return best, not answer
