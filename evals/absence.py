@@ -1,8 +1,8 @@
 """``nestor eval absence``: does the retriever notice that nothing fits?
 
 Requests that something fits are compared with requests that nothing fits. Where the data gives each request a list of
-tools, some of which hold nothing that it needs (BFCL's irrelevance rows), it is asked of its list. Otherwise each request
-is asked twice: of the whole catalogue, and of the catalogue without the vendor of what it needs.
+tools, some of which hold nothing that it needs (BFCL's irrelevance rows), it is asked of its list. Otherwise each is
+asked twice: of the whole catalogue, and of the catalogue without the vendor of what it needs.
 """
 
 from __future__ import annotations

@@ -90,13 +90,24 @@ class RelevanceModel:
     def _check(self, path: Path) -> None:
         if tuple(self.columns.tolist()) != COLUMNS:
             raise RelevanceError(f"{path} weighs other evidence than this version gathers: train it anew")
+        if not (self._fits_together() and self._leads_nowhere_else()):
+            raise RelevanceError(f"{path} is damaged")
+
+    def _fits_together(self) -> bool:
         shape = self.feature.shape
-        same = self.split.shape == self.value.shape == shape and self.children.shape == (*shape, 2)
-        inside = same and ((self.children >= 0) & (self.children < shape[-1])).all()
-        if len(shape) != 2 or not inside or not ((self.feature >= 0) & (self.feature < len(COLUMNS))).all():
-            raise RelevanceError(f"{path} is damaged")
-        if not 0 < int(self.depth) <= _LONGEST_WAY:
-            raise RelevanceError(f"{path} is damaged")
+        numbers = (self.threshold, self.base, self.feature, self.split, self.children, self.value, self.depth)
+        return (
+            all(array.dtype.kind in "fi" for array in numbers)
+            and self.threshold.shape == self.base.shape == self.depth.shape == ()
+            and len(shape) == 2
+            and self.split.shape == self.value.shape == shape
+            and self.children.shape == (*shape, 2)
+        )
+
+    def _leads_nowhere_else(self) -> bool:
+        inside = (self.children >= 0) & (self.children < self.feature.shape[1])
+        known = (self.feature >= 0) & (self.feature < len(COLUMNS))
+        return bool(inside.all() and known.all() and 0 < int(self.depth) <= _LONGEST_WAY)
 
 
 @lru_cache(maxsize=4)
