@@ -32,6 +32,8 @@ from services.encoder import Encoder, EncoderError, load_encoder
 _ABSENT = 0.5
 _LISTED = 0.5
 _LIST = 5
+_REQUESTS = 800
+"""Of one folder at most, so that none outweighs the others."""
 _PROVIDERS = 20
 """A catalogue with fewer providers is about too little for a request to be out of place once its own is gone."""
 
@@ -96,7 +98,7 @@ def _examples(
 
 def _read(folder: Path, hold_out: int) -> Dataset:
     """The requests that may be trained on, and all APIs."""
-    read = read_folder(folder, hold_out, 0, Recipe())
+    read = read_folder(folder, hold_out, 0, Recipe(requests=_REQUESTS))
     return dataclasses.replace(read.validation, instances=read.recorded)
 
 

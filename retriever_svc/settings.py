@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from services.encoder import DEFAULT_MODEL
+from services.encoder import RETRIEVER_MODEL
 from services.settings import ServiceSettings, default_database_url
 
 IndexKind = Literal["auto", "flat", "ivf", "pgvector"]
@@ -22,7 +22,7 @@ class RetrieverSettings(ServiceSettings):
         description="The catalogue: `sqlite+aiosqlite:///PATH` or `postgresql+asyncpg://USER:PASSWORD@HOST/NAME`.",
     )
     encoder: str = Field(
-        default=DEFAULT_MODEL,
+        default=RETRIEVER_MODEL,
         description="The sentence encoder: a shipped model, an exported directory, or a sentence-transformers name."
         " Another one makes the catalogue embedded anew at the next start.",
     )
