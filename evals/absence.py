@@ -94,8 +94,9 @@ def trials_of(snapshot: Snapshot, instances: Sequence[Instance]) -> Iterator[Tri
     known = {key: place for place, key in enumerate(snapshot.entries.ids)}
     if any(one.tools for one in instances):
         for one in instances:
-            own = np.array(sorted(known[tool] for tool in set(one.tools) if tool in known), np.int64)
-            if len(own) and one.apis <= set(one.tools):
+            tools = set(one.tools or ())
+            own = np.array(sorted(known[tool] for tool in tools if tool in known), np.int64)
+            if len(own) and one.apis <= tools:
                 yield Trial(one.query, own, bool(one.calls))
         return
     for one in instances:

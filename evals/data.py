@@ -68,7 +68,7 @@ class Instance(BaseModel):
     split: str | None = None
     query: Query
     calls: tuple[Call, ...] = ()
-    tools: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
 
     @property
     def apis(self) -> frozenset[str]:
@@ -179,7 +179,7 @@ def _with_ids(instance: Instance, apis: Mapping[str, Api]) -> Instance:
     calls = [
         call.model_copy(update={"api": apis[call.api].id}) if call.api in apis else call for call in instance.calls
     ]
-    tools = tuple(apis[name].id if name in apis else name for name in instance.tools)
+    tools = tuple(apis[name].id if name in apis else name for name in instance.tools or ())
     return instance.model_copy(update={"calls": tuple(calls), "tools": tools})
 
 

@@ -21,6 +21,7 @@ from rich.table import Column, Table
 from evals.data import NO_PROVIDER, DataError, Dataset, Instance
 from evals.embedding import embed
 from evals.metrics import all_at, ndcg_at, recall_at
+from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
@@ -193,7 +194,7 @@ def _measure(
     totals, seconds = dict.fromkeys(_METRICS, 0.0), []
     for one in progress.track(asked, description=f"{name} @{k}"):
         start = time.perf_counter()
-        _, hits = find(snapshot, encoder, one.query, k, 0, (), options)
+        _, hits = find(snapshot, encoder, one.query, k, 0, Filters(), options)
         seconds.append(time.perf_counter() - start)
         ranked = [hit.entry.id for hit in hits]
         for metric, measure in _METRICS.items():

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from evals.data import DataError, Dataset, Instance, read_all, read_dataset
 from evals.retrieve import SHIPPED, Report, build_snapshot, evaluate, name_providers
+from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.settings import RetrieverSettings
@@ -240,7 +241,7 @@ def _mine(folder: Folder, base: Encoder, run: Run) -> Negatives:
     k = 2 * run.recipe.mined
 
     def search(query: str) -> list[str]:
-        _, hits = find(snapshot, base, query, k, 0, (), run.options)
+        _, hits = find(snapshot, base, query, k, 0, Filters(), run.options)
         return [document_id(name, hit.entry.id) for hit in hits]
 
     requests = run.progress.track(folder.source.requests, description=f"mining {name}")

@@ -16,6 +16,7 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
 from executor_svc.values import Shelf
+from services.contracts.api import OUTSIDE_CONTENT
 from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
@@ -150,6 +151,6 @@ def check_apis(compiled: CompiledPlan) -> None:
         if api is None or api.id != api_id:
             raise Conflict(f"The compiled plan does not hold the API {api_id}.")
         # An API nobody has sealed yet is proved under the hash the contract gives it.
-        digest = api.content_hash or content_hash(api.model_dump(mode="json", exclude={"content_hash"}))
+        digest = api.content_hash or content_hash(api.model_dump(mode="json", exclude=OUTSIDE_CONTENT))
         if compiled.proof.api_hashes.get(api_id) != digest:
             raise Conflict(f"The API {api_id} is not the one the plan was proved against.")

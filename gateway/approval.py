@@ -10,11 +10,12 @@ from services.errors import NotFound, ValidationFailed
 
 
 async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
-    """The plan, proved against the APIs and the policy as they are now. Raises ValidationFailed."""
+    """The plan, proved against the APIs and the policy as they are now for its tenant. Raises ValidationFailed."""
     ids = dict.fromkeys(step.api for step in plan.steps)
     try:
         apis, credentials = await asyncio.gather(
-            asyncio.gather(*(peers.retriever.get(api_id) for api_id in ids)), peers.executor.credentials()
+            asyncio.gather(*(peers.retriever.get(api_id, tenant=policy.tenant) for api_id in ids)),
+            peers.executor.credentials(),
         )
     except NotFound as error:
         raise ValidationFailed(f"The plan does not hold any more: {error.detail}") from error

@@ -13,7 +13,7 @@ from gateway.principals import Principal
 from gateway.service import GatewayService
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
-from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest
+from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunPage, RunStatus, SolveRequest
 from services.errors import ServiceUnavailable
@@ -207,13 +207,26 @@ async def resolve_step(
 @apis.get("/apis", summary="Search the API catalogue")
 async def search_apis(
     service: Service,
+    caller: Caller,
     query: Annotated[str | None, Query(min_length=1, max_length=1_000)] = None,
     provider: Annotated[str | None, Query(max_length=100)] = None,
+    tag: Annotated[list[Label] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
+    method: Annotated[list[Method] | None, Query(max_length=10, description="Any of these; repeatable.")] = None,
+    deprecated: Annotated[bool, Query(description="False: no deprecated APIs.")] = True,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> ApiSearchPage:
-    """Best matches first; without `query`, all APIs in order of their ids."""
-    return await service.peers.retriever.search(query, provider=provider, limit=limit, offset=offset)
+    """Best matches first; without `query`, all APIs in order of their ids. Other tenants' are not among them."""
+    return await service.peers.retriever.search(
+        query,
+        provider=provider,
+        tags=tag or (),
+        methods=method or (),
+        deprecated=deprecated,
+        tenant=caller.tenant,
+        limit=limit,
+        offset=offset,
+    )
 
 
 @apis.post(
@@ -222,30 +235,33 @@ async def search_apis(
     response_class=NdjsonResponse,
     openapi_extra={BODY_LIMIT: "max_document_bytes"},
 )
-async def import_apis(body: ImportRequest, service: Service) -> NdjsonResponse:
+async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> NdjsonResponse:
     """An API description's text. Answers one JSON event per line: progress, then one report.
 
     With `dry_run` or `hold_changes` the events before the report say what would become of each API.
+    A provider that has APIs which your tenant does not see is not changed: 409.
     """
-    return NdjsonResponse(await _begun(service.peers.retriever.import_document(body)))
+    return NdjsonResponse(await _begun(service.peers.retriever.import_document(body, tenant=caller.tenant)))
 
 
 @apis.get("/documents", summary="List the imported documents")
-async def list_documents(service: Service, limit: DocumentLimit = 100, offset: Offset = 0) -> DocumentPage:
+async def list_documents(
+    service: Service, caller: Caller, limit: DocumentLimit = 100, offset: Offset = 0
+) -> DocumentPage:
     """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
-    return await service.peers.retriever.documents(limit=limit, offset=offset)
+    return await service.peers.retriever.documents(tenant=caller.tenant, limit=limit, offset=offset)
 
 
 @apis.get("/apis/{api_id:path}", summary="One API with its schemas")
-async def get_api(api_id: Id, service: Service) -> Api:
-    """An API as the catalogue holds it."""
-    return await service.peers.retriever.get(api_id)
+async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
+    """An API as the catalogue holds it. Another tenant's is not found."""
+    return await service.peers.retriever.get(api_id, tenant=caller.tenant)
 
 
 @apis.delete("/providers/{provider}", summary="Remove a provider's APIs", status_code=status.HTTP_204_NO_CONTENT)
-async def delete_provider(provider: Id, service: Service) -> None:
-    """Removes a provider with all its APIs."""
-    await service.peers.retriever.delete_provider(provider)
+async def delete_provider(provider: Id, service: Service, caller: Caller) -> None:
+    """Removes a provider with all its APIs. 409 where some of them belong to other tenants only."""
+    await service.peers.retriever.delete_provider(provider, tenant=caller.tenant)
 
 
 @demos.get("/demos", summary="List demonstrations")

@@ -40,7 +40,8 @@ class GatewaySettings(ServiceSettings):
     )
     principals: tuple[PrincipalSettings, ...] = Field(
         default=(),
-        description="Who may use the gateway, as a JSON list of `{name, tenant, token}`. A tenant sees its own runs.",
+        description="Who may use the gateway, as a JSON list of `{name, tenant, token}`. A tenant sees its own runs, "
+        "and its own and everyone's APIs.",
     )
     policy_rules: tuple[PolicyRule, ...] = Field(
         default=(),

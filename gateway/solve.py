@@ -68,7 +68,7 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     """From words to a proved plan. Nothing is sent to any API."""
     options = request.options
     mark = clock.elapsed_ms()
-    ask = RetrieveRequest(query=request.query, k=options.top_k, providers=options.providers)
+    ask = _asked(request, run.tenant)
     # Which credentials exist is asked meanwhile: a plan that cannot authenticate is refused before it runs.
     retrieved, credentials = await asyncio.gather(
         peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
@@ -96,6 +96,21 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     )
     clock.lap("plan_ms", mark)
     return describe(run, retrieved, demos, planned, clock), planned
+
+
+def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
+    """What to retrieve. The tenant is the principal's: no request can say another."""
+    options = request.options
+    return RetrieveRequest(
+        query=request.query,
+        k=options.top_k,
+        providers=options.providers,
+        tags=options.tags,
+        methods=options.methods,
+        deprecated=options.deprecated,
+        pinned=options.pinned,
+        tenant=tenant,
+    )
 
 
 async def select_demos(
@@ -127,7 +142,14 @@ def describe(
             "reason": planned.reason,
             "clauses": retrieved.clauses,
             "candidates": tuple(
-                CandidateSummary(api=c.api.id, summary=c.api.summary, score=c.score, signals=c.signals, clause=c.clause)
+                CandidateSummary(
+                    api=c.api.id,
+                    summary=c.api.summary,
+                    score=c.score,
+                    signals=c.signals,
+                    clause=c.clause,
+                    found_by=c.found_by,
+                )
                 for c in retrieved.candidates
             ),
             "demos": tuple(

@@ -14,7 +14,7 @@ from planner_svc.compiler.findings import Findings
 from planner_svc.compiler.graph import Graph, check_graph
 from planner_svc.compiler.implicit import Completer, find_missing, report_missing
 from planner_svc.compiler.schemas import Schemas
-from services.contracts.api import Api
+from services.contracts.api import OUTSIDE_CONTENT, Api
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, content_hash
 from services.contracts.planning import CompiledPlan, CompileResponse, DiagnosticCode, Fix, Policy, Proof
 from services.errors import ValidationFailed
@@ -96,7 +96,7 @@ def _by_id(apis: Iterable[Api]) -> dict[str, Api]:
 
 
 def _hash(api: Api) -> str:
-    return api.content_hash or content_hash(api.model_dump(mode="json", exclude={"content_hash"}))
+    return api.content_hash or content_hash(api.model_dump(mode="json", exclude=OUTSIDE_CONTENT))
 
 
 def _too_large(plan: Plan) -> str | None:

@@ -6,6 +6,7 @@ import orjson
 from fastapi import Depends, Path, Query, Request, Response, status
 
 from retriever_svc.answers import AnswerCache
+from retriever_svc.engine.filters import Filters
 from retriever_svc.models import Entry, Hit
 from retriever_svc.service import CatalogueService, Found
 from services.app import service_router
@@ -17,12 +18,15 @@ from services.contracts.api import (
     CatalogueStatus,
     DocumentPage,
     ImportRequest,
+    Label,
     LookupRequest,
     LookupResponse,
+    Method,
     ProviderName,
     RetrieveRequest,
     RetrieveResponse,
     Signals,
+    Tenant,
 )
 from services.contracts.base import MAX_QUERY_CHARS, ApiId
 from services.http import BODY_LIMIT, NdjsonResponse
@@ -46,6 +50,7 @@ async def _answers(request: Request) -> AnswerCache:
 Service = Annotated[CatalogueService, Depends(_service)]
 Answers = Annotated[AnswerCache, Depends(_answers)]
 Text = Annotated[str, Query(min_length=1, max_length=MAX_QUERY_CHARS, description="What to look for, in words.")]
+Whose = Annotated[Tenant | None, Query(description="Who asks; what is other tenants' is not there for this one.")]
 
 
 @router.post("/retrieve", response_model=RetrieveResponse, summary="Which APIs could serve this request?")
@@ -54,7 +59,7 @@ async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) ->
     version, catalogue = await service.catalogue()
     answer = await answers.get(catalogue, body)
     if answer is None:
-        found = await service.find(body.query, body.k, body.suppliers, body.providers)
+        found = await service.find(body.query, body.k, body.suppliers, Filters.of(body))
         answer = _answer(found)
         if found.version == version:  # otherwise the catalogue has changed meanwhile
             await answers.keep(catalogue, body, answer)
@@ -66,11 +71,17 @@ async def search_apis(
     service: Service,
     query: Text | None = None,
     provider: Annotated[ProviderName | None, Query(description="Only this provider's APIs.")] = None,
+    tag: Annotated[list[Label] | None, Query(max_length=20, description="With one of these tags.")] = None,
+    method: Annotated[list[Method] | None, Query(max_length=10, description="With one of these methods.")] = None,
+    deprecated: Annotated[bool, Query(description="False: no deprecated APIs.")] = True,
+    tenant: Whose = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="APIs on the page.")] = 20,
     offset: Annotated[int, Query(ge=0, le=100_000, description="APIs to skip.")] = 0,
 ) -> ApiSearchPage:
     """With a query: ranked, an exact id, operation or path first. Without: in order of id."""
-    version, total, found = await service.search(query, provider, limit, offset)
+    providers = () if provider is None else (provider,)
+    filters = Filters(providers, tuple(tag or ()), tuple(method or ()), deprecated, tenant)
+    version, total, found = await service.search(query, filters, limit, offset)
     return ApiSearchPage(hits=tuple(map(_line, found)), total=total, catalogue_version=version)
 
 
@@ -83,13 +94,13 @@ async def create_api(body: Api, service: Service) -> Api:
 @router.post("/apis:lookup", summary="Get several APIs")
 async def lookup_apis(body: LookupRequest, service: Service) -> LookupResponse:
     """The APIs of these ids, in their order; ids that are not in the catalogue are left out."""
-    return LookupResponse(apis=tuple(await service.lookup(body.ids)))
+    return LookupResponse(apis=tuple(await service.lookup(body.ids, body.tenant)))
 
 
 @router.get("/apis/{api_id:path}", summary="Get an API")
-async def get_api(api_id: Annotated[ApiId, Path()], service: Service) -> Api:
-    """One API with its schemas."""
-    return await service.get(api_id)
+async def get_api(api_id: Annotated[ApiId, Path()], service: Service, tenant: Whose = None) -> Api:
+    """One API with its schemas; a tenant is not told whose else it is."""
+    return await service.get(api_id, tenant)
 
 
 @router.put("/apis/{api_id:path}", summary="Replace an API")
@@ -105,9 +116,9 @@ async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None
 
 
 @router.delete("/providers/{provider}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a provider")
-async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service) -> None:
-    """Remove a provider with all its APIs."""
-    await service.delete_provider(provider)
+async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None) -> None:
+    """Remove a provider with all its APIs; 409 where some of them are not this tenant's."""
+    await service.delete_provider(provider, tenant)
 
 
 @router.post(
@@ -117,13 +128,13 @@ async def delete_provider(provider: Annotated[ProviderName, Path()], service: Se
     response_description="One `ImportEvent` a line, the report last.",
     openapi_extra={BODY_LIMIT: "max_import_bytes"},
 )
-async def import_apis(body: ImportRequest, service: Service) -> NdjsonResponse:
+async def import_apis(body: ImportRequest, service: Service, tenant: Whose = None) -> NdjsonResponse:
     """Make a document's operations the provider's APIs: all of them, or, where that fails, none.
 
     With `dry_run` or `hold_changes` the events before the report say what would become of each API.
     What cannot be read is refused before anything is streamed. A stream that ends without a report changed nothing.
     """
-    return NdjsonResponse(await service.documents.open(body))
+    return NdjsonResponse(await service.documents.open(body, tenant))
 
 
 @router.get("/documents", summary="List the imported documents")
@@ -131,9 +142,10 @@ async def list_documents(
     service: Service,
     limit: Annotated[int, Query(ge=1, le=1_000, description="Documents on the page.")] = 100,
     offset: Annotated[int, Query(ge=0, le=10_000_000, description="Documents to skip.")] = 0,
+    tenant: Whose = None,
 ) -> DocumentPage:
     """Which document each provider's APIs come from, pinned by the hash of its text, in order of the providers."""
-    return await service.documents.documents(limit, offset)
+    return await service.documents.documents(limit, offset, tenant)
 
 
 @router.get("/status", summary="Size and version of the catalogue")
@@ -152,6 +164,7 @@ def _answer(found: Found) -> bytes:
             clause=hit.clause,
             clause_scores=hit.clause_scores,
             role=hit.role,
+            found_by=hit.found_by,
         )
         for hit, _ in found.ranked
     )
@@ -165,9 +178,14 @@ def _answer(found: Found) -> bytes:
 def _line(found: Entry | Hit) -> ApiSearchHit:
     entry = found.entry if isinstance(found, Hit) else found
     line = ApiSearchHit(
-        id=entry.id, provider=entry.provider, method=entry.method, path=entry.path, summary=entry.summary
+        id=entry.id,
+        provider=entry.provider,
+        method=entry.method,
+        path=entry.path,
+        summary=entry.summary,
+        deprecated=entry.deprecated,
     )
     if isinstance(found, Entry):
         return line
     signals = Signals(dense=found.dense, lexical=found.lexical)
-    return line.model_copy(update={"score": found.score, "signals": signals})
+    return line.model_copy(update={"score": found.score, "signals": signals, "found_by": found.found_by})

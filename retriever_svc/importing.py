@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ import services.contracts.api
 from retriever_svc import differences
 from retriever_svc.engine.texts import record
 from retriever_svc.importers import Imported, Limits, import_document
-from retriever_svc.models import Change, Pin, Record
+from retriever_svc.models import Change, Pin, Record, is_seen
 from retriever_svc.storage import CatalogueStorage, refuse_unexpected
 from retriever_svc.twins import find_twins
 from services.compute import ComputePool
@@ -68,6 +69,7 @@ class Prepared:
         change: what they change.
         apply: whether it is to be done, or only shown.
         expected: hash of the change that was looked at.
+        tenant: who imports it; None: whoever runs the catalogue.
     """
 
     imported: Imported
@@ -76,6 +78,7 @@ class Prepared:
     change: Change
     apply: bool
     expected: str | None
+    tenant: str | None
 
 
 class DocumentImporter:
@@ -104,36 +107,38 @@ class DocumentImporter:
         self._refresh = refresh
         self._importer = hashlib.sha256(f"{importer_version()}{limits!r}".encode()).hexdigest()
 
-    async def open(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
+    async def open(self, request: ImportRequest, tenant: str | None = None) -> AsyncGenerator[ImportEvent, None]:
         """Begin an import: what is refused is refused before the first event.
+
+        Args:
+            request: what to import.
+            tenant: who imports it, who is shown nothing of other tenants; None: whoever runs the catalogue.
 
         Raises:
             InvalidDocument: it cannot be imported.
-            Conflict: an id belongs to another provider, or it is not the change that was looked at.
+            Conflict: an id belongs to another provider, the provider to tenants without this one, or it is not the
+                change that was looked at.
         """
-        known = await self._known(request)
+        known = await self._known(request, tenant)
         if known is not None:
             return _single(known)
         imported = await self._pool.run(
             import_document, request.document, request.provider, request.server, self._limits
         )
-        return self.apply(await self.prepare(imported, request))
+        return self.apply(await self.prepare(imported, request, tenant))
 
-    async def prepare(self, imported: Imported, request: ImportRequest) -> Prepared:
-        """Compare what was read with what is there, changing nothing.
-
-        Raises:
-            Conflict: an id belongs to another provider, or it is not the change that was looked at.
-        """
+    async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> Prepared:
+        """Compare what was read with what is there, changing nothing. Raises Conflict, as :meth:`open` does."""
+        imported = await self._owned(imported, request)
         records = await self._pool.run(lambda: tuple(record(api, imported.version) for api in imported.apis))
         pin = self._pin(imported, request)
-        change = await self._storage.change(pin, records)
+        change = await self._storage.change(pin, records, tenant)
         await self._refuse_foreign(imported.provider, change.added)
         refuse_unexpected(change, request.expected_change)
         held = request.hold_changes and await self._is_news(change, pin)
         # What was found harmless must still be what is done when the provider is changed by someone else meanwhile.
         expected = change.hash if request.hold_changes else request.expected_change
-        return Prepared(imported, pin, records, change, not (request.dry_run or held), expected)
+        return Prepared(imported, pin, records, change, not (request.dry_run or held), expected, tenant)
 
     async def apply(self, prepared: Prepared) -> AsyncGenerator[ImportEvent, None]:
         """Make what was read the provider's APIs, or show what that would do; the report comes last.
@@ -162,30 +167,33 @@ class DocumentImporter:
             version = await self._storage.version()
         yield await self._report(prepared, version)
 
-    async def documents(self, limit: int, offset: int) -> DocumentPage:
-        """A page of the imported documents."""
-        pins, total = await self._storage.pins(limit, offset)
-        shown = (self._document(pin) for pin in pins)
+    async def documents(self, limit: int, offset: int, tenant: str | None = None) -> DocumentPage:
+        """A page of the imported documents: all, or those that this tenant sees."""
+        pins, total = await self._storage.pins(limit, offset, tenant)
+        shown = (self._document(pin, tenant) for pin in pins)
         return DocumentPage(documents=tuple(shown), total=total)
 
-    def _document(self, pin: Pin) -> ImportedDocument:
+    def _document(self, pin: Pin, tenant: str | None) -> ImportedDocument:
         return ImportedDocument(
             provider=pin.provider,
             document_hash=pin.document_hash,
             format=pin.format,
             version=pin.version,
             server=pin.server,
+            tenants=tuple(name for name in pin.tenants if tenant in (None, name)),
             imported_at=pin.imported_at,
             current=pin.importer == self._importer,
         )
 
-    async def _known(self, request: ImportRequest) -> ImportReport | None:
+    async def _known(self, request: ImportRequest, tenant: str | None) -> ImportReport | None:
         """The report of a document that is the one imported last, read by this very code, and never edited since."""
         digest = hashlib.sha256(request.document.encode("utf-8", "replace")).hexdigest()
         found = await self._storage.pin_of(digest, request.server, request.provider)
         if found is None or found[0].importer != self._importer:
             return None
         pin, apis, version = found
+        if not is_seen(pin.tenants, tenant) or _ordered(request.tenants) not in (None, pin.tenants):
+            return None
         skipped, warnings = _NOTES.validate_json(pin.notes)
         return ImportReport(
             provider=pin.provider,
@@ -201,6 +209,16 @@ class DocumentImporter:
             catalogue_version=version,
         )
 
+    async def _owned(self, imported: Imported, request: ImportRequest) -> Imported:
+        """With whose the APIs are to be: as asked for, or else as the provider's last import said."""
+        tenants = _ordered(request.tenants)
+        if tenants is None:
+            tenants = await self._storage.tenants_of(imported.provider)
+        if not tenants:
+            return imported
+        apis = tuple(api.model_copy(update={"tenants": tenants}) for api in imported.apis)
+        return dataclasses.replace(imported, apis=apis)
+
     def _pin(self, imported: Imported, request: ImportRequest) -> Pin:
         return Pin(
             provider=imported.provider,
@@ -212,6 +230,7 @@ class DocumentImporter:
             version=imported.version,
             notes=_NOTES.dump_json((imported.skipped, imported.warnings), ensure_ascii=True).decode(),
             imported_at=datetime.now(UTC),
+            tenants=imported.apis[0].tenants if imported.apis else _ordered(request.tenants) or (),
         )
 
     async def _refuse_foreign(self, provider: str, ids: Sequence[str]) -> None:
@@ -243,7 +262,7 @@ class DocumentImporter:
     async def _store(self, prepared: Prepared, vectors: Mapping[str, Vectors]) -> int:
         """Store, make searchable, and return the catalogue's version."""
         _, version = await self._storage.replace_provider(
-            prepared.pin, prepared.records, self._encoder.name, vectors, prepared.expected
+            prepared.pin, prepared.records, self._encoder.name, vectors, prepared.expected, prepared.tenant
         )
         await self._refresh()
         return version
@@ -257,7 +276,7 @@ class DocumentImporter:
 
     async def _report(self, prepared: Prepared, version: int) -> ImportReport:
         imported, change = prepared.imported, prepared.change
-        related, related_total = await find_twins(self._storage, imported.provider, prepared.records)
+        related, related_total = await find_twins(self._storage, imported.provider, prepared.records, prepared.tenant)
         added, updated = len(change.added), len(change.updated)
         return ImportReport(
             provider=imported.provider,
@@ -282,6 +301,11 @@ def _others(prepared: Prepared) -> list[ImportChange]:
     new = {api.id: api for api in prepared.imported.apis}
     removed = [ImportChange(action="removed", id=key) for key in prepared.change.removed]
     return removed + [ImportChange(action="added", id=key, summary=new[key].summary) for key in prepared.change.added]
+
+
+def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Each once, in an order of their own: another order is no change."""
+    return None if tenants is None else tuple(sorted(set(tenants)))
 
 
 def _groups(keys: Sequence[str], size: int) -> list[Sequence[str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal
 
-from services.contracts.api import Api
+from services.contracts.api import Api, FoundBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Entry:
         inputs: the words of each required parameter, a line each.
         outputs: the words of what it answers; empty where a call may change state, since none is made for its output.
         open: whether a person can call it with words alone: no required parameter wants a code, a number or a date.
+        tenants: whose it is; empty: everyone's.
     """
 
     number: int
@@ -38,6 +39,9 @@ class Entry:
     inputs: str = ""
     outputs: str = ""
     open: bool = False
+    tags: tuple[str, ...] = ()
+    deprecated: bool = False
+    tenants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Pin:
         named: whether the provider's name was given, not made from the title.
         version: what the document calls its version.
         notes: what was skipped and warned of, as JSON.
+        tenants: whose its APIs are; empty: everyone's.
     """
 
     provider: str
@@ -106,15 +111,16 @@ class Pin:
     version: str
     notes: str
     imported_at: datetime
+    tenants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What the import of a document does to its provider's APIs: ids, and content hashes before and after.
+    """What the import of a document does to its provider's APIs: ids, and states before and after.
 
     Attributes:
-        before: content hashes of the provider's APIs that are there, by id.
-        after: those of the document's.
+        before: the provider's APIs that are there, by id: content hash and tenants, as :func:`state_of` writes them.
+        after: the document's, likewise.
         document_hash: of the document.
     """
 
@@ -129,7 +135,7 @@ class Change:
 
     @property
     def updated(self) -> list[str]:
-        """Ids whose content differs."""
+        """Ids whose content or tenants differ."""
         return [key for key, content in self.after.items() if self.before.get(key, content) != content]
 
     @property
@@ -160,11 +166,22 @@ class Hit:
     clause_scores: tuple[float, ...]
     role: Literal["match", "supplier"] = "match"
     relevance: float | None = None
+    found_by: FoundBy = "meaning"
 
     @classmethod
     def supplier(cls, entry: Entry, clauses: int) -> Hit:
         """An API that is there for what it answers with."""
-        return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier")
+        return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier", found_by="supplier")
+
+
+def state_of(content_hash: str, tenants: tuple[str, ...]) -> str:
+    """What a change of an API is told by: its content, and whose it is."""
+    return " ".join((content_hash, *tenants))
+
+
+def is_seen(tenants: tuple[str, ...], tenant: str | None) -> bool:
+    """Whether what is these tenants' (none: everyone's) is shown to this one (None: to whoever runs the catalogue)."""
+    return tenant is None or not tenants or tenant in tenants
 
 
 def fingerprint(entry: Entry) -> str:

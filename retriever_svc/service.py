@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retriever_svc.engine.filters import NO_FILTERS, Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.snapshot import Snapshot
@@ -164,11 +165,11 @@ class CatalogueService:
         snapshot = await self._current()
         return snapshot.version, hashlib.sha256(f"{snapshot.digest}\n{self._ranking}".encode()).hexdigest()
 
-    async def find(self, query: str, k: int, suppliers: int = 0, providers: tuple[str, ...] = ()) -> Found:
+    async def find(self, query: str, k: int, suppliers: int = 0, filters: Filters = NO_FILTERS) -> Found:
         """The best ``k`` APIs for a request and up to ``suppliers`` more that supply them, with their documents."""
         for _ in range(_ATTEMPTS):
             snapshot = await self._current()
-            clauses, hits = await self._rank(snapshot, query, k, suppliers, providers)
+            clauses, hits = await self._rank(snapshot, query, k, suppliers, filters)
             documents = await self._documents([hit.entry for hit in hits])
             if documents is not None:
                 return Found(snapshot.version, clauses, tuple(zip(hits, documents, strict=True)))
@@ -177,19 +178,19 @@ class CatalogueService:
         raise NotReady("the catalogue changes faster than it can be read")
 
     async def search(
-        self, query: str | None, provider: str | None, limit: int, offset: int
+        self, query: str | None, filters: Filters, limit: int, offset: int
     ) -> tuple[int, int, Sequence[Entry | Hit]]:
         """A page of entries, best first or, without a query, in order of id; before it the version and the total."""
         snapshot = await self._current()
+        allowed = filters.allowed(snapshot)
+        total = len(snapshot.entries) if allowed is None else len(allowed)
         if query is not None:
-            providers = (provider,) if provider is not None else ()
-            _, hits = await self._rank(snapshot, query, offset + limit, 0, providers)
-            total = len(snapshot.entries) if provider is None else len(snapshot.providers.get(provider, ()))
+            _, hits = await self._rank(snapshot, query, offset + limit, 0, filters)
             return snapshot.version, total, hits[offset:]
-        entries: Sequence[Entry] = snapshot.entries
-        if provider is not None:
-            entries = [snapshot.entries[position] for position in snapshot.providers.get(provider, ())]
-        return snapshot.version, len(entries), entries[offset : offset + limit]
+        if allowed is None:
+            return snapshot.version, total, snapshot.entries[offset : offset + limit]
+        page = allowed[offset : offset + limit].tolist()
+        return snapshot.version, total, [snapshot.entries[position] for position in page]
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue and of the index."""
@@ -203,18 +204,18 @@ class CatalogueService:
             encoder=self._encoder.name,
         )
 
-    async def lookup(self, ids: Sequence[str]) -> list[Api]:
-        """Those of the APIs that exist, in the order asked for."""
-        found = await self._storage.get(list(dict.fromkeys(ids)))
+    async def lookup(self, ids: Sequence[str], tenant: str | None = None) -> list[Api]:
+        """Those of the APIs that exist for this tenant, in the order asked for."""
+        found = await self._storage.get(list(dict.fromkeys(ids)), tenant)
         return [found[key] for key in dict.fromkeys(ids) if key in found]
 
-    async def get(self, api_id: str) -> Api:
+    async def get(self, api_id: str, tenant: str | None = None) -> Api:
         """One API.
 
         Raises:
-            NotFound: there is none of that id.
+            NotFound: there is none of that id, or it is another tenant's.
         """
-        apis = await self._storage.get([api_id])
+        apis = await self._storage.get([api_id], tenant)
         if api_id not in apis:
             raise NotFound(f"There is no API {api_id!r}.")
         return apis[api_id]
@@ -249,9 +250,14 @@ class CatalogueService:
         await self._storage.delete(api_id)
         await self.refresh()
 
-    async def delete_provider(self, provider: str) -> None:
-        """Remove a provider with all its APIs. Raises NotFound where it has none."""
-        await self._storage.delete_provider(provider)
+    async def delete_provider(self, provider: str, tenant: str | None = None) -> None:
+        """Remove a provider with all its APIs.
+
+        Raises:
+            NotFound: it has none that this tenant sees.
+            Conflict: it has others, too.
+        """
+        await self._storage.delete_provider(provider, tenant)
         await self.refresh()
 
     async def _current(self) -> Snapshot:
@@ -261,9 +267,9 @@ class CatalogueService:
         return self._snapshot
 
     async def _rank(
-        self, snapshot: Snapshot, query: str, k: int, suppliers: int, providers: tuple[str, ...]
+        self, snapshot: Snapshot, query: str, k: int, suppliers: int, filters: Filters
     ) -> tuple[tuple[Clause, ...], list[Hit]]:
-        return await self._searches.run(find, snapshot, self._encoder, query, k, suppliers, providers, self._options)
+        return await self._searches.run(find, snapshot, self._encoder, query, k, suppliers, filters, self._options)
 
     async def _documents(self, entries: Sequence[Entry]) -> list[bytes] | None:
         """The entries' APIs as JSON, or None where one of them has changed since it was indexed."""

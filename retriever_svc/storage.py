@@ -7,7 +7,8 @@ Every change bumps the version in its own transaction, so a version names exactl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Dialect,
     Integer,
     MetaData,
     String,
@@ -29,8 +31,9 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.types import TypeDecorator
 
-from retriever_svc.models import Change, Delta, Entry, Pin, Record, stamp
+from retriever_svc.models import Change, Delta, Entry, Pin, Record, is_seen, stamp, state_of
 from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
@@ -38,6 +41,21 @@ from services.storage.embeddings import chunks, embeddings_table, keep_vectors, 
 from services.storage.engine import ping, read, write
 
 METADATA = MetaData()
+
+
+class Names(TypeDecorator[tuple[str, ...]]):
+    """Some names as a JSON list in ASCII, which holds any of them in either database."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> str:
+        """What is stored."""
+        return json.dumps(list(value or ()))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...]:
+        """What was stored."""
+        return () if value in (None, "[]") else tuple(json.loads(value))
 
 
 def _stamp(context: Any) -> str:
@@ -66,6 +84,10 @@ APIS = Table(
     Column("operation_key", String(32), nullable=False, server_default="", index=True),
     Column("content_key", String(32), nullable=False, server_default="", index=True),
     Column("revision", String(80), nullable=False, server_default=""),
+    Column("tags", Names, nullable=False, server_default="[]"),
+    Column("deprecated", Boolean, nullable=False, server_default=false()),
+    # Not in the document: it is handed on as it is to any of them, who need not know of each other.
+    Column("tenants", Names, nullable=False, server_default="[]"),
     # Its index holds all that a replica reads of the rows that have not changed.
     Column("stamp", String(32), nullable=False, index=True, default=_stamp, onupdate=_stamp),
     # Without it SQLite gives the number of a deleted last row out again.
@@ -86,6 +108,7 @@ DOCUMENTS = Table(
     Column("named", Boolean, nullable=False, server_default=false()),
     Column("version", Text, nullable=False, server_default=""),
     Column("notes", Text, nullable=False, server_default="{}"),
+    Column("tenants", Names, nullable=False, server_default="[]"),
 )
 CATALOGUE = Table(
     "catalogue",
@@ -96,6 +119,7 @@ CATALOGUE = Table(
 
 _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
 """Columns that are made from an API, and may change with the code that makes them although the API does not."""
+_OF_API = ("content_hash", "tags", "deprecated", "tenants")
 _PIN = [DOCUMENTS.c[name] for name in Pin.__dataclass_fields__]
 _HEAD = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
@@ -130,14 +154,16 @@ class CatalogueStorage:
             entries = [entry for chunk in chunks(changed) for entry in await _entries(connection, chunk)]
         return Delta(version, stamps, tuple(entries))
 
-    async def get(self, ids: Sequence[str]) -> dict[str, Api]:
-        """Those of the APIs that exist, by id."""
-        found = {}
+    async def get(self, ids: Sequence[str], tenant: str | None = None) -> dict[str, Api]:
+        """Those of the APIs that exist, by id: all, with their tenants, or those that this tenant sees, without."""
+        found = dict[str, tuple[str, tuple[str, ...]]]()
         async with read(self._engine) as connection:
             for chunk in chunks(ids):
-                query = select(APIS.c.id, APIS.c.document).where(APIS.c.id.in_(chunk))
-                found.update({row.id: row.document for row in await connection.execute(query)})
-        return {key: Api.model_validate_json(document) for key, document in found.items()}
+                query = select(APIS.c.id, APIS.c.document, APIS.c.tenants).where(APIS.c.id.in_(chunk))
+                for row in await connection.execute(query):
+                    if is_seen(row.tenants, tenant):
+                        found[row.id] = row.document, row.tenants if tenant is None else ()
+        return {key: _api(*stored) for key, stored in found.items()}
 
     async def documents(self, ids: Sequence[str]) -> dict[tuple[str, str], bytes]:
         """Those of the APIs that exist, as JSON, by id and content hash."""
@@ -203,17 +229,22 @@ class CatalogueStorage:
                 raise NotFound(f"There is no API {api_id!r}.")
             await _forget_vectors(connection)
 
-    async def delete_provider(self, provider: str) -> None:
+    async def delete_provider(self, provider: str, tenant: str | None = None) -> None:
         """Remove a provider with all its APIs.
 
         Raises:
-            NotFound: it has none.
+            NotFound: it has none that this tenant sees.
+            Conflict: it has others, too.
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
-            await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == provider))
-            if not (await connection.execute(delete(APIS).where(APIS.c.provider == provider))).rowcount:
+            query = select(APIS.c.tenants).where(APIS.c.provider == provider).distinct()
+            audiences = [row.tenants for row in await connection.execute(query)]
+            if not any(is_seen(tenants, tenant) for tenants in audiences):
                 raise NotFound(f"There is no provider {provider!r}.")
+            _refuse_unseen(provider, audiences, tenant)
+            await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == provider))
+            await connection.execute(delete(APIS).where(APIS.c.provider == provider))
             await _forget_vectors(connection)
 
     async def replace_provider(
@@ -223,6 +254,7 @@ class CatalogueStorage:
         encoder: str,
         vectors: Mapping[str, Vectors],
         expected: str | None = None,
+        tenant: str | None = None,
     ) -> tuple[Change, int]:
         """Make these the provider's APIs, all at once, and return what that changed and the version it made.
 
@@ -234,14 +266,16 @@ class CatalogueStorage:
             encoder: whose vectors are given.
             vectors: those of the texts that had none.
             expected: hash of the change this must be.
+            tenant: who does this; None: whoever runs the catalogue.
 
         Raises:
-            Conflict: an id belongs to another provider, or it is another change.
+            Conflict: an id belongs to another provider, the provider to tenants without this one, or it is another
+                change.
         """
         wanted = {record.api.id: record for record in records}
         async with write(self._engine) as connection:
             version = await _lock(connection, grow=0)
-            change = await _change(connection, pin, records)
+            change = await _change(connection, pin, records, tenant)
             refuse_unexpected(change, expected)
             await _refuse_foreign(connection, change.added)
             rewritten = await _differing(connection, pin.provider, wanted)
@@ -259,10 +293,10 @@ class CatalogueStorage:
                 version = await _lock(connection, grow=1)
         return change, version
 
-    async def change(self, pin: Pin, records: Sequence[Record]) -> Change:
-        """What :meth:`replace_provider` would change now."""
+    async def change(self, pin: Pin, records: Sequence[Record], tenant: str | None = None) -> Change:
+        """What :meth:`replace_provider` would change now. Raises Conflict where the tenant may not do so."""
         async with read(self._engine) as connection:
-            return await _change(connection, pin, records)
+            return await _change(connection, pin, records, tenant)
 
     async def owners(self, ids: Sequence[str]) -> dict[str, str]:
         """The providers of those of the APIs that exist, by id."""
@@ -273,14 +307,17 @@ class CatalogueStorage:
                 found.update({row.id: row.provider for row in rows})
         return found
 
-    async def twins(self, provider: str, column: str, keys: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Key, id and revision of other providers' APIs that have one of these keys in this column."""
+    async def twins(
+        self, provider: str, column: str, keys: Sequence[str], tenant: str | None = None
+    ) -> list[tuple[str, str, str]]:
+        """Key, id and revision of other providers' APIs, as the tenant sees them, with one of these keys there."""
         key = APIS.c[column]
-        query = select(key, APIS.c.id, APIS.c.revision).where(APIS.c.provider != provider)
+        query = select(key, APIS.c.id, APIS.c.revision, APIS.c.tenants).where(APIS.c.provider != provider)
         found = list[tuple[str, str, str]]()
         async with read(self._engine) as connection:
             for chunk in chunks(keys):
-                found += [(row[0], row[1], row[2]) for row in await connection.execute(query.where(key.in_(chunk)))]
+                rows = await connection.execute(query.where(key.in_(chunk)))
+                found += [(row[0], row[1], row[2]) for row in rows if is_seen(row[3], tenant)]
         return found
 
     async def pin_of(self, document_hash: str, server: str | None, provider: str | None) -> tuple[Pin, int, int] | None:
@@ -296,6 +333,12 @@ class CatalogueStorage:
             row = (await connection.execute(select(*_PIN, apis, version).where(*same).limit(1))).first()
         return None if row is None else (_as_pin(row[:-2]), row[-2], row[-1])
 
+    async def tenants_of(self, provider: str) -> tuple[str, ...]:
+        """Whose the provider's APIs are by its last import; empty: everyone's, or it was never imported."""
+        async with read(self._engine) as connection:
+            found = await connection.scalar(select(DOCUMENTS.c.tenants).where(DOCUMENTS.c.provider == provider))
+        return found or ()
+
     async def hash_of(self, provider: str) -> str | None:
         """The hash of the document that the provider's APIs come from."""
         async with read(self._engine) as connection:
@@ -303,12 +346,14 @@ class CatalogueStorage:
             found: str | None = await connection.scalar(query)
         return found
 
-    async def pins(self, limit: int, offset: int) -> tuple[list[Pin], int]:
-        """A page of pins in order of their providers, and how many there are."""
-        query = select(*_PIN).order_by(DOCUMENTS.c.provider).limit(limit).offset(offset)
+    async def pins(self, limit: int, offset: int, tenant: str | None = None) -> tuple[list[Pin], int]:
+        """A page of the pins that the tenant sees in order of their providers, and how many those are."""
         async with read(self._engine) as connection:
-            total = await connection.scalar(select(func.count()).select_from(DOCUMENTS))
-            return [_as_pin(row) for row in await connection.execute(query)], int(total or 0)
+            owned = await connection.execute(select(DOCUMENTS.c.provider, DOCUMENTS.c.tenants))
+            seen = sorted(row.provider for row in owned if is_seen(row.tenants, tenant))
+            query = select(*_PIN).where(DOCUMENTS.c.provider.in_(seen[offset : offset + limit]))
+            pins = [_as_pin(row) for row in await connection.execute(query)]
+        return sorted(pins, key=lambda pin: pin.provider), len(seen)
 
 
 def refuse_unexpected(change: Change, expected: str | None) -> None:
@@ -318,22 +363,38 @@ def refuse_unexpected(change: Change, expected: str | None) -> None:
         raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
 
 
-async def _change(connection: AsyncConnection, pin: Pin, records: Sequence[Record]) -> Change:
-    query = select(APIS.c.id, APIS.c.content_hash).where(APIS.c.provider == pin.provider)
-    before = {row.id: row.content_hash for row in await connection.execute(query)}
-    return Change(before, {record.api.id: record.api.content_hash for record in records}, pin.document_hash)
+async def _change(connection: AsyncConnection, pin: Pin, records: Sequence[Record], tenant: str | None) -> Change:
+    query = select(APIS.c.id, APIS.c.content_hash, APIS.c.tenants).where(APIS.c.provider == pin.provider)
+    rows = (await connection.execute(query)).all()
+    _refuse_unseen(pin.provider, {row.tenants for row in rows}, tenant)
+    before = {row.id: state_of(row.content_hash, row.tenants) for row in rows}
+    after = {record.api.id: state_of(record.api.content_hash, record.api.tenants) for record in records}
+    return Change(before, after, pin.document_hash)
+
+
+def _refuse_unseen(provider: str, audiences: Iterable[tuple[str, ...]], tenant: str | None) -> None:
+    """Raise Conflict where the provider has APIs that are not shown to this tenant."""
+    if not all(is_seen(tenants, tenant) for tenants in audiences):
+        raise Conflict(f"The provider {provider!r} belongs to other tenants.")
+
+
+def _api(document: str, tenants: tuple[str, ...]) -> Api:
+    return Api.model_validate_json(document).model_copy(update={"tenants": tenants})
 
 
 async def _differing(connection: AsyncConnection, provider: str, wanted: Mapping[str, Record]) -> list[Record]:
     """Those of the records that are not stored as they are: with other content, or found by other texts."""
-    columns = [APIS.c[name] for name in ("content_hash", *_DERIVED)]
+    columns = [APIS.c[name] for name in (*_OF_API, *_DERIVED)]
     query = select(APIS.c.id, *columns).where(APIS.c.provider == provider)
     stored = {row.id: tuple(row[1:]) for row in await connection.execute(query)}
     return [record for key, record in wanted.items() if key in stored and stored[key] != _columns(record)]
 
 
 def _columns(record: Record) -> tuple[object, ...]:
-    return (record.api.content_hash, *(getattr(record, name) for name in _DERIVED))
+    return (
+        *(getattr(record.api, name) for name in _OF_API),
+        *(getattr(record, name) for name in _DERIVED),
+    )
 
 
 async def _freeze(connection: AsyncConnection) -> None:
@@ -395,7 +456,10 @@ def _row(record: Record) -> dict[str, object]:
         "inputs": record.inputs,
         "outputs": record.outputs,
         "open": record.open,
-        "document": api.model_dump_json(ensure_ascii=True),
+        "tags": api.tags,
+        "deprecated": api.deprecated,
+        "tenants": api.tenants,
+        "document": api.model_copy(update={"tenants": ()}).model_dump_json(ensure_ascii=True),
         "operation_key": record.operation_key,
         "content_key": record.content_key,
         "revision": record.revision,

@@ -19,15 +19,18 @@ _KEYS: dict[str, Callable[[Record], str]] = {
 
 
 async def find_twins(
-    storage: CatalogueStorage, provider: str, records: Sequence[Record]
+    storage: CatalogueStorage, provider: str, records: Sequence[Record], tenant: str | None = None
 ) -> tuple[tuple[RelatedApi, ...], int]:
-    """The first of the provider's APIs that are the same operation as another one, and how many there are."""
+    """The first of the provider's APIs that are the same operation as another one, and how many there are.
+
+    What the tenant does not see is not named.
+    """
     found = dict[str, RelatedApi]()
     for relation in _within(records):
         found.setdefault(relation.api, relation)
     for column, key in _KEYS.items():
         keyed = {key(record): record for record in records if key(record)}
-        for shared, other, revision in await storage.twins(provider, column, list(keyed)):
+        for shared, other, revision in await storage.twins(provider, column, list(keyed), tenant):
             record = keyed[shared]
             found.setdefault(record.api.id, _related(record, other, revision))
     related = sorted(found.values(), key=lambda relation: relation.api)

@@ -29,7 +29,7 @@ Vectors = NDArray[np.float32]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 RETRIEVER_MODEL = "nestor-retriever-v1"
-"""The same, trained to bring requests and APIs together (docs/training.md). For any other text the default is better."""
+"""The same, trained to bring requests and APIs together (docs/training.md); for other texts the default is better."""
 MAX_TOKENS = 256
 """What all-MiniLM-L6-v2 declares as its maximum sequence length; later tokens are cut off."""
 MAX_CHARS = 8192
@@ -238,8 +238,8 @@ def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder
     """Load the shipped model by name, an exported one by directory, or anything else with sentence-transformers.
 
     Args:
-        name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v1``; a directory with ``model.onnx`` and ``tokenizer.json``; or what
-            ``SentenceTransformer`` takes.
+        name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v1``; a directory with ``model.onnx`` and
+            ``tokenizer.json``; or what ``SentenceTransformer`` takes.
         threads: texts that an ONNX model encodes at once in one call of ``encode``.
 
     Raises:

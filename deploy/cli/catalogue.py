@@ -11,7 +11,7 @@ from rich.table import Table
 from deploy.cli.gateway import Json, Limit, ask, gateway, run
 from deploy.cli.importing import import_apis, imported_documents
 from deploy.drawing import plain
-from services.contracts.api import ImportedDocument
+from services.contracts.api import FoundBy, ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
 
 apis = typer.Typer(no_args_is_help=True, help="The API catalogue: import, search, show, remove.")
@@ -25,20 +25,33 @@ apis.command("import")(import_apis)
 def search_apis(
     query: Annotated[str | None, typer.Argument(help="Words, or an exact name or path; nothing lists all.")] = None,
     provider: Annotated[str | None, typer.Option(help="Only this provider's APIs.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only APIs with this tag; repeat for others.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this HTTP method; repeat for others.")] = None,
+    deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
     limit: Limit = 20,
     json: Json = False,
 ) -> None:
-    """Search the catalogue, best first."""
-    page = ask(lambda g: g.search_apis(query, provider=provider, limit=limit))
+    """Search the catalogue, best first. The column `by` says what found an API (docs/retrieval.md)."""
+    page = ask(
+        lambda g: g.search_apis(
+            query, provider=provider, tags=tag or (), methods=method or (), deprecated=deprecated, limit=limit
+        )
+    )
     if json:
         typer.echo(page.model_dump_json(indent=2))
         return
-    table = Table("score", "API", "method", "path", "summary", box=None)
+    table = Table("score", "by", "API", "method", "path", "summary", box=None)
     for hit in page.hits:
         score = f"{hit.score:.2f}" if hit.score is not None else ""
-        table.add_row(score, hit.id, hit.method, plain(hit.path), plain(hit.summary))
+        summary = f"(deprecated) {hit.summary}" if hit.deprecated else hit.summary
+        table.add_row(score, said(hit.found_by), hit.id, hit.method, plain(hit.path), plain(summary))
     Console().print(table)
     typer.echo(f"{len(page.hits)} of {page.total} (catalogue version {page.catalogue_version})")
+
+
+def said(found_by: FoundBy | None) -> str:
+    """Why an API was found, in words."""
+    return (found_by or "").replace("_", " ")
 
 
 @apis.command("show")

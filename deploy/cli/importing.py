@@ -7,6 +7,7 @@ in the catalogue already is not even sent.
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -37,10 +38,32 @@ _PAGE = 1_000
 Events = Callable[[ImportProgress], None]
 
 
+@dataclass(frozen=True)
+class Wish:
+    """How to import whatever is imported.
+
+    Attributes:
+        server: in place of the documents'; None: theirs.
+        tenants: whose the APIs are to be; none: everyone's; None: whoever's they were.
+        yes: whether changes go live without a question.
+        dry_run: whether nothing is to be changed.
+    """
+
+    server: str | None
+    tenants: tuple[str, ...] | None
+    yes: bool
+    dry_run: bool
+
+
 def import_apis(
     sources: Annotated[list[str], typer.Argument(help="Files, folders, 'patterns', URLs, or `-`: standard input.")],
     provider: Annotated[str | None, typer.Option(help="Name for the provider; default: see below.")] = None,
     server: Annotated[str | None, typer.Option(help="Base URL of the service, in place of the document's.")] = None,
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option(help="Whose the APIs are, repeat for several; default: as before, at first everyone's."),
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--everyone", help="The APIs are everyone's again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Change and remove APIs without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
 ) -> None:
@@ -53,10 +76,12 @@ def import_apis(
     that was interrupted goes on where it was: documents that are in the catalogue already are not sent again.
     """
     found = find_sources(sources, provider)
+    tenants = () if everyone else tuple(tenant) if tenant else None
+    wish = Wish(server, tenants, yes=yes, dry_run=dry_run)
     if len(found) == 1 and found[0].provider == provider:
-        _import_one(found[0], server, yes=yes, dry_run=dry_run)
+        _import_one(found[0], wish)
     else:
-        _import_many(found, server, yes=yes, dry_run=dry_run)
+        _import_many(found, wish)
 
 
 async def import_document(request: ImportRequest, console: Console) -> ImportReport:
@@ -75,16 +100,16 @@ async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDoc
             yield document
 
 
-def _import_one(source: Source, server: str | None, *, yes: bool, dry_run: bool) -> None:
+def _import_one(source: Source, wish: Wish) -> None:
     console, errors = Console(), Console(stderr=True)
     try:
-        request = _request(source, source.read(), server, yes=yes, dry_run=dry_run)
+        request = _request(source, source.read(), wish)
     except (Unreadable, ValidationError) as error:
         raise typer.BadParameter(visible(f"{source.label}: {_reason(error)}")) from None
     report, changes = run(_import_shown(request, errors))
     if not report.applied:
-        show_changes(console, changes, None if dry_run else FEW)
-        if not dry_run:
+        show_changes(console, changes, None if wish.dry_run else FEW)
+        if not wish.dry_run:
             _ask(console, changes, report.provider)
             request = request.model_copy(update={"expected_change": report.change_hash, "hold_changes": False})
             report, _ = run(_import_shown(request, errors))
@@ -142,11 +167,11 @@ async def _followed(
     raise ServiceUnavailable("The gateway ended its answer early.", service="gateway")
 
 
-def _import_many(sources: list[Source], server: str | None, *, yes: bool, dry_run: bool) -> None:
-    console, tally = Console(), Tally(dry_run=dry_run)
+def _import_many(sources: list[Source], wish: Wish) -> None:
+    console, tally = Console(), Tally(dry_run=wish.dry_run)
     try:
-        run(_Bulk(server, tally, yes=yes, dry_run=dry_run).run(sources, Console(stderr=True)))
-        _review(console, tally, server)
+        run(_Bulk(wish, tally).run(sources, Console(stderr=True)))
+        _review(console, tally, wish)
         for outcome in tally.looked_at:
             _print_heading(console, outcome)
             show_changes(console, outcome.changes, None)
@@ -156,7 +181,7 @@ def _import_many(sources: list[Source], server: str | None, *, yes: bool, dry_ru
         raise typer.Exit(EXIT_PROBLEM)
 
 
-def _review(console: Console, tally: Tally, server: str | None) -> None:
+def _review(console: Console, tally: Tally, wish: Wish) -> None:
     """Show the documents that were held back, one after the other, and import those that are accepted."""
     for outcome in list(tally.held):
         assert outcome.report is not None
@@ -164,7 +189,7 @@ def _review(console: Console, tally: Tally, server: str | None) -> None:
         show_changes(console, outcome.changes, FEW)
         try:
             _ask(console, outcome.changes, outcome.report.provider)
-            request = _request(outcome.source, outcome.source.read(), server, yes=True, dry_run=False)
+            request = _request(outcome.source, outcome.source.read(), replace(wish, yes=True, dry_run=False))
             request = request.model_copy(update={"expected_change": outcome.report.change_hash})
             report, _ = run(_import_shown(request, Console(stderr=True)))
             tally.accept(outcome, report)
@@ -182,11 +207,9 @@ def _print_heading(console: Console, outcome: Outcome) -> None:
 class _Bulk:
     """Imports many documents, some at a time, and keeps account."""
 
-    def __init__(self, server: str | None, tally: Tally, *, yes: bool, dry_run: bool) -> None:
-        self._server = server
+    def __init__(self, wish: Wish, tally: Tally) -> None:
+        self._wish = wish
         self._tally = tally
-        self._yes = yes
-        self._dry_run = dry_run
 
     async def run(self, sources: list[Source], console: Console) -> None:
         """Import all that are not in the catalogue already.
@@ -226,7 +249,7 @@ class _Bulk:
             text = await asyncio.to_thread(source.read)
             if self._is_there(source, text):
                 return Outcome(source)
-            request = _request(source, text, self._server, yes=self._yes, dry_run=self._dry_run)
+            request = _request(source, text, self._wish)
             report, changes = await _followed(client, request, tell)
             return Outcome(source, report=report, changes=changes)
         except (Unreadable, ValidationError) as error:
@@ -239,16 +262,23 @@ class _Bulk:
             progress.remove_task(task)
 
     def _is_there(self, source: Source, text: str) -> bool:
+        if self._wish.tenants is not None:  # a pin tells no other tenants: whether it is the same, only an import does
+            return False
         pin = self._pins.get(source.provider or "")
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-        server = self._server or source.origin
+        server = self._wish.server or source.origin
         return pin is not None and pin.current and (pin.document_hash, pin.server) == (digest, server)
 
 
-def _request(source: Source, text: str, server: str | None, *, yes: bool, dry_run: bool) -> ImportRequest:
+def _request(source: Source, text: str, wish: Wish) -> ImportRequest:
     provider: ProviderName | None = source.provider
     return ImportRequest(
-        document=text, provider=provider, server=server or source.origin, dry_run=dry_run, hold_changes=not yes
+        document=text,
+        provider=provider,
+        server=wish.server or source.origin,
+        tenants=wish.tenants,
+        dry_run=wish.dry_run,
+        hold_changes=not wish.yes,
     )
 
 

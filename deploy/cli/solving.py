@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -29,6 +30,11 @@ def solve(
         str | None, typer.Option(help="The same key with the same request gives the same run.")
     ] = None,
     top_k: Annotated[int, typer.Option(min=1, max=100, help="Candidate APIs to retrieve.")] = 20,
+    provider: Annotated[list[str] | None, typer.Option(help="Only APIs of this provider; may be repeated.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only APIs with this tag; may be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only APIs with this method; may be repeated.")] = None,
+    deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
+    pin: Annotated[list[str] | None, typer.Option(help="An API to plan with in any case; may be repeated.")] = None,
     backend: Annotated[str | None, typer.Option(help="Planner backend.")] = None,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
@@ -44,7 +50,19 @@ def solve(
 
     Example: `nestor solve "Which public holidays does Portugal have in June 2027?"`
     """
-    request = _request(query, dry_run, top_k, backend, deadline, mutations, timezone, locale, value or [])
+    options = {
+        "top_k": top_k,
+        "dry_run": dry_run,
+        "backend": backend,
+        "deadline_ms": int(deadline * 1000),
+        "mutations": mutations,
+        "providers": tuple(provider or ()),
+        "tags": tuple(tag or ()),
+        "methods": tuple(method or ()),
+        "deprecated": deprecated,
+        "pinned": tuple(pin or ()),
+    }
+    request = _request(query, options, timezone, locale, value or [])
     if idempotency_key is not None and not is_header_text(idempotency_key):
         raise typer.BadParameter("use printable ASCII", param_hint="--idempotency-key")
     if no_wait:
@@ -66,15 +84,7 @@ def _wants_approval(waiting: Run) -> bool:
 
 
 def _request(
-    query: str,
-    dry_run: bool,
-    top_k: int,
-    backend: str | None,
-    deadline: float,
-    mutations: Decision,
-    timezone: str | None,
-    locale: str | None,
-    values: list[str],
+    query: str, options: Mapping[str, object], timezone: str | None, locale: str | None, values: list[str]
 ) -> SolveRequest:
     pairs = [pair.partition("=") for pair in values]
     if any(not separator for _, separator, _ in pairs):
@@ -82,9 +92,7 @@ def _request(
     try:
         return SolveRequest(
             query=sys.stdin.read() if query == "-" else query,
-            options=SolveOptions(
-                top_k=top_k, dry_run=dry_run, backend=backend, deadline_ms=int(deadline * 1000), mutations=mutations
-            ),
+            options=SolveOptions.model_validate(options),
             context=Context(timezone=timezone, locale=locale, values={name: text for name, _, text in pairs}),
             wait=False,
         )

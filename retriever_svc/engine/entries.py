@@ -10,13 +10,13 @@ import orjson
 
 from retriever_svc.models import Entry
 
-_INDEXED = frozenset({"lexical", "outputs"})
-"""What only the word indexes read; they have read it."""
+_INDEXED = frozenset({"lexical", "outputs", "tags", "tenants"})
+"""What only the word indexes and the filters read; they have read it."""
 _PACKED = tuple(field.name for field in fields(Entry) if field.name not in _INDEXED)
 
 
 class Entries(Sequence[Entry]):
-    """Immutable, in order of id. Each is unpacked when it is asked for; its ``lexical`` and ``outputs`` are empty.
+    """Immutable, in order of id. Each is unpacked when it is asked for; what only indexes read is empty there.
 
     Args:
         ids: of all, in order.

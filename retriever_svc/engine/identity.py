@@ -7,7 +7,7 @@ import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from services.contracts.api import Api
+from services.contracts.api import OUTSIDE_CONTENT, Api
 
 _PATH_VERSION = re.compile(r"v\d+(?:[._]\d+)*(?:(?:alpha|beta|rc|p)\d*)*|20\d\d-\d\d(?:-\d\d)?", re.IGNORECASE)
 _VERSION = re.compile(r"v?(\d+(?:[._-]\d+)*)(.*)", re.IGNORECASE | re.DOTALL)
@@ -33,7 +33,7 @@ def operation_key(api: Api) -> str:
 
 def content_key(api: Api) -> str:
     """The same for an API that differs in nothing but its provider, its server and its credentials."""
-    ignored = {"id", "provider", "server", "security", "content_hash"}
+    ignored = {"id", "provider", "server", "security", *OUTSIDE_CONTENT}
     return _digest(api.model_dump_json(exclude=ignored, ensure_ascii=True))
 
 

@@ -14,21 +14,22 @@ Weights and rules were chosen on development data only; docs/retrieval.md has th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.evidence import evidence
+from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.relevance import load_relevance
-from retriever_svc.engine.scoring import Scores, ask, best_of_each, candidates, score, within_budget
+from retriever_svc.engine.scoring import Asked, Scores, ask, best_of_each, candidates, score, within_budget
 from retriever_svc.engine.snapshot import Snapshot, exact_key
 from retriever_svc.engine.suppliers import find_suppliers
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Hit
 from retriever_svc.settings import RetrieverSettings
-from services.contracts.api import Clause
+from services.contracts.api import Clause, FoundBy
 from services.encoder import Encoder, Vectors
 from services.telemetry import get_logger
 
@@ -36,6 +37,8 @@ _log = get_logger(__name__)
 _MAX_TOKENS = 2_000
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
 _QUOTES = "\"'`“”«»()[]<>,;:!?."
+_GIVEN = frozenset({"pinned", "exact_name"})
+"""Whoever asks says that these are needed."""
 _METHODS = frozenset({"GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH"})
 
 
@@ -87,7 +90,7 @@ def find(
     query: str,
     k: int,
     suppliers: int,
-    providers: tuple[str, ...],
+    filters: Filters,
     options: RankingOptions,
 ) -> tuple[tuple[Clause, ...], list[Hit]]:
     """The clauses of a request, the whole of it as the last one, and the best APIs. Blocks: run it on a pool.
@@ -98,34 +101,40 @@ def find(
         query: the request.
         k: budget over all clauses.
         suppliers: budget of further APIs that supply what the best ones require; they come last.
-        providers: only these; empty for all.
+        filters: which APIs are looked at, and which come first whatever their score.
         options: how the signals are joined.
     """
-    allowed = _allowed(snapshot, providers)
-    clauses, hits = rank(snapshot, encoder, query, k, allowed, options)
+    allowed = filters.allowed(snapshot)
+    clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pins(snapshot))
     supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers and hits else []
     return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
 
 
 def rank(
-    snapshot: Snapshot, encoder: Encoder, query: str, k: int, allowed: Ids | None, options: RankingOptions
+    snapshot: Snapshot,
+    encoder: Encoder,
+    query: str,
+    k: int,
+    allowed: Ids | None,
+    options: RankingOptions,
+    pinned: Sequence[int] = (),
 ) -> tuple[tuple[Clause, ...], list[Hit]]:
-    """:func:`find` among the positions allowed (None: all), without suppliers."""
+    """:func:`find` among the positions allowed (None: all), those pinned first, without suppliers."""
     clauses = (*(split_clauses(query) if options.split else ()), whole(query))
     if not snapshot.entries or (allowed is not None and not len(allowed)):
         return clauses, []
-    exact = _exact(snapshot, query, allowed)[:k]
+    exact = list(dict.fromkeys([*pinned, *_exact(snapshot, query, allowed)]))[:k]
     asked = ask(snapshot, encoder, clauses, max(options.depth, 4 * k), allowed)
     if not options.relevance:
         scores = score(asked, asked.positions(exact), options.dense_weight, options.context)
-        return clauses, _hits(snapshot, scores, exact, k, options, None)
+        return clauses, _hits(asked, scores, exact, pinned, k, options, None)
     model = load_relevance(options.relevance)
     scores = candidates(asked, exact, options.dense_weight, options.context, 2 * k)
     relevance = model.probabilities(evidence(asked.pool(scores)))
     threshold = model.threshold if options.threshold is None else options.threshold
-    if not exact and relevance.max(initial=0) < threshold:
-        return clauses, []
-    return clauses, _hits(snapshot, scores, exact, k, options, relevance)
+    if len(exact) == len(pinned) and relevance.max(initial=0) < threshold:
+        return clauses, _hits(asked, scores, exact, pinned, k, options, relevance)[: len(pinned)]
+    return clauses, _hits(asked, scores, exact, pinned, k, options, relevance)
 
 
 def whole(query: str) -> Clause:
@@ -134,12 +143,18 @@ def whole(query: str) -> Clause:
 
 
 def _hits(
-    snapshot: Snapshot, scores: Scores, exact: list[int], k: int, options: RankingOptions, relevance: Vectors | None
+    asked: Asked,
+    scores: Scores,
+    exact: list[int],
+    pinned: Sequence[int],
+    k: int,
+    options: RankingOptions,
+    relevance: Vectors | None,
 ) -> list[Hit]:
     best = scores.fused.max(axis=0) if relevance is None else relevance
-    inside = set(exact)
     chosen = _choose(scores, best, exact, k, options)
-    return [_hit(snapshot, scores, m, int(scores.positions[m]) in inside, relevance) for m in chosen]
+    reasons = _reasons(asked, scores, exact, pinned, options.dense_weight)
+    return [_hit(asked.snapshot, scores, m, reasons[m], relevance) for m in chosen]
 
 
 def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: RankingOptions) -> list[int]:
@@ -157,28 +172,39 @@ def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: Ra
     return sorted({*chosen, *further}, key=order)
 
 
-def _hit(snapshot: Snapshot, scores: Scores, m: int, is_exact: bool, relevance: Vectors | None) -> Hit:
+def _reasons(
+    asked: Asked, scores: Scores, exact: list[int], pinned: Sequence[int], dense_weight: float
+) -> list[FoundBy]:
+    """Why each of the scored APIs is among them: of meaning and words, what most of its score comes from."""
+    best = (scores.fused.argmax(axis=0), np.arange(len(scores.positions)))
+    by_meaning = dense_weight * scores.dense[best] >= (1 - dense_weight) * scores.lexical[best]
+    near = np.isin(scores.positions, asked.near)
+    pairs = zip(near.tolist(), by_meaning.tolist(), strict=True)
+    reasons: list[FoundBy] = ["provider" if not n else "meaning" if m else "words" for n, m in pairs]
+    for place, position in enumerate(scores.positions.tolist()):
+        if position in pinned:
+            reasons[place] = "pinned"
+        elif position in exact:
+            reasons[place] = "exact_name"
+    return reasons
+
+
+def _hit(snapshot: Snapshot, scores: Scores, m: int, found_by: FoundBy, relevance: Vectors | None) -> Hit:
     clause = int(scores.fused[:, m].argmax())
     return Hit(
         entry=snapshot.entries[int(scores.positions[m])],
-        score=1.0 if is_exact else _round(scores.fused[clause, m]),
+        score=1.0 if found_by == "exact_name" else _round(scores.fused[clause, m]),
         dense=_round(scores.dense[clause, m]),
         lexical=_round(scores.lexical[clause, m]),
         clause=clause,
         clause_scores=tuple(_round(score) for score in scores.fused[:, m]),
-        relevance=None if relevance is None else 1.0 if is_exact else _round(relevance[m]),
+        relevance=None if relevance is None else 1.0 if found_by in _GIVEN else _round(relevance[m]),
+        found_by=found_by,
     )
 
 
 def _round(value: np.floating | float) -> float:
     return round(float(value), 4)
-
-
-def _allowed(snapshot: Snapshot, providers: tuple[str, ...]) -> NDArray[np.int64] | None:
-    if not providers:
-        return None
-    found = [snapshot.providers[name] for name in dict.fromkeys(providers) if name in snapshot.providers]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
 def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
@@ -193,8 +219,10 @@ def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
             positions = snapshot.exact.get(exact_key(token), ())
             of_method = [p for p in positions if snapshot.entries[p].method == before.upper() in _METHODS]
             found |= dict.fromkeys(of_method or positions)
-    inside = None if allowed is None else set(allowed.tolist())
-    return [position for position in found if inside is None or position in inside]
+    if allowed is None:
+        return list(found)
+    inside = np.isin(list(found), allowed)
+    return [position for position, is_inside in zip(found, inside.tolist(), strict=True) if is_inside]
 
 
 def _bare(token: str) -> str:

@@ -27,7 +27,7 @@ from retriever_svc.engine.snapshot import Facts, Snapshot
 from retriever_svc.engine.vectors import Indexes, Source, VectorIndex
 from services.telemetry import get_logger
 
-FORMAT = 2
+FORMAT = 3
 """Grows whenever what an older version has written would be misread."""
 _KIND = "catalogue"
 _SPARED_S = 60.0
@@ -109,6 +109,7 @@ def _arrays(snapshot: Snapshot) -> dict[str, Array]:
         "ids": _packed([key.encode() for key in entries.ids]),
         "rows": _packed(entries.rows),
         "names": np.frombuffer(orjson.dumps(snapshot.names), np.uint8),
+        "audiences": np.frombuffer(orjson.dumps(snapshot.audiences), np.uint8),
     }
     arrays |= {f"facts.{name}": getattr(facts, name) for name in Facts.__dataclass_fields__}
     for part, index in (("lexical", snapshot.lexical), ("outputs", snapshot.outputs)):
@@ -127,8 +128,9 @@ def _snapshot(arrays: Mapping[str, Array], version: int, facts: Facts, vectors: 
         return LexicalIndex.of_arrays(own)
 
     names = tuple(orjson.loads(arrays["names"].tobytes()))
+    audiences = tuple(map(tuple, orjson.loads(arrays["audiences"].tobytes())))
     entries = Entries(tuple(line.decode() for line in _unpacked(arrays["ids"])), _unpacked(arrays["rows"]))
-    return Snapshot(version, entries, facts, names, vectors, index("lexical"), index("outputs"))
+    return Snapshot(version, entries, facts, names, audiences, vectors, index("lexical"), index("outputs"))
 
 
 def _packed(lines: Iterable[bytes]) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever_svc.engine.entries import Entries, pack
+from retriever_svc.engine.labels import TAGS, Labels, label_keys, tag_row
 from retriever_svc.engine.lexical import LexicalIndex
 from retriever_svc.engine.names import KEYS, ExactNames, Keys, exact_key, keys_of
 from retriever_svc.engine.providers import ProviderNames
@@ -22,7 +23,10 @@ from retriever_svc.engine.vectors import FlatIndex, Ids, VectorIndex, as_ids
 from retriever_svc.models import Delta, Entry, Listing, fingerprint
 from services.encoder import Vectors
 
-__all__ = ["Facts", "Snapshot", "exact_key"]
+__all__ = ["Audience", "Facts", "Snapshot", "exact_key"]
+
+Audience = tuple[str, ...]
+"""The tenants that an API belongs to; none: everyone's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,11 @@ class Facts:
         open: (n,) whether each API can be called with words alone.
         keys: (n, ``KEYS``) digests of exact names.
         traits: (n, ``WIDTH``) what ranking knows of each API (see :mod:`traits`).
+        methods: (n,) digests of HTTP methods.
+        tags: (n, ``TAGS``) digests of tags.
+        deprecated: (n,) whether each API's document says so.
+        audiences: (n,) index of the tenants it belongs to in the snapshot's ``audiences``. No digests here: nobody
+            may see another tenant's API because two names happen to collide.
     """
 
     numbers: Ids
@@ -44,10 +53,17 @@ class Facts:
     open: NDArray[np.bool_]
     keys: Keys
     traits: Traits
+    methods: Labels
+    tags: Labels
+    deprecated: NDArray[np.bool_]
+    audiences: NDArray[np.int32]
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], stamps: Mapping[int, str], names: dict[str, int]) -> Facts:
-        """Those of some entries; providers that are new are added to the names."""
+    def of(
+        cls, entries: Sequence[Entry], stamps: Mapping[int, str], names: dict[str, int], audiences: dict[Audience, int]
+    ) -> Facts:
+        """Those of some entries; providers and audiences that are new are added to the known ones."""
+        groups = [audiences.setdefault(entry.tenants, len(audiences)) for entry in entries]
         return cls(
             numbers=as_ids([entry.number for entry in entries]),
             stamps=np.array([stamps[entry.number] for entry in entries], dtype="S32"),
@@ -55,6 +71,10 @@ class Facts:
             open=np.array([entry.open for entry in entries], bool),
             keys=np.array([keys_of(entry) for entry in entries], np.uint64).reshape(-1, KEYS),
             traits=np.array([traits_of(entry) for entry in entries], np.int32).reshape(-1, WIDTH),
+            methods=label_keys(entry.method for entry in entries),
+            tags=np.array([tag_row(entry.tags) for entry in entries], np.uint64).reshape(-1, TAGS),
+            deprecated=np.array([entry.deprecated for entry in entries], bool),
+            audiences=np.array(groups, np.int32),
         )
 
     def follow(self, origins: Ids, added: Facts) -> Facts:
@@ -83,6 +103,7 @@ class Snapshot:
         entries: in order of id; positions in it are what the lexical index counts by.
         facts: of each position.
         names: the providers that ``facts.owners`` means.
+        audiences: the tenants that ``facts.audiences`` means.
         vectors: by number.
         lexical: by position.
         outputs: what each API answers with, by position.
@@ -102,11 +123,13 @@ class Snapshot:
         entries: Entries,
         facts: Facts,
         names: tuple[str, ...],
+        audiences: tuple[Audience, ...],
         vectors: VectorIndex,
         lexical: LexicalIndex,
         outputs: LexicalIndex,
     ) -> None:
-        self.version, self.entries, self.facts, self.names = version, entries, facts, names
+        self.version, self.entries, self.facts = version, entries, facts
+        self.names, self.audiences = names, audiences
         self.vectors, self.lexical, self.outputs = vectors, lexical, outputs
         self.numbers, self.open = facts.numbers, facts.open
         self.positions: Mapping[int, int] = {number: place for place, number in enumerate(facts.numbers.tolist())}
@@ -119,9 +142,9 @@ class Snapshot:
     @classmethod
     def empty(cls, dimension: int, vectors: VectorIndex | None = None) -> Snapshot:
         """Nothing, older than any version of a catalogue."""
-        nothing = Facts.of((), {}, {})
+        nothing = Facts.of((), {}, {}, {})
         index = FlatIndex(dimension) if vectors is None else vectors
-        return cls(-1, Entries(), nothing, (), index, LexicalIndex(), LexicalIndex())
+        return cls(-1, Entries(), nothing, (), (), index, LexicalIndex(), LexicalIndex())
 
     @property
     def stamps(self) -> dict[int, str]:
@@ -166,12 +189,14 @@ class Snapshot:
         """
         origins, added = self._order(delta)
         names = {name: number for number, name in enumerate(self.names)}
-        facts = self.facts.follow(origins, Facts.of(added, delta.stamps, names))
+        audiences = {group: number for number, group in enumerate(self.audiences)}
+        facts = self.facts.follow(origins, Facts.of(added, delta.stamps, names, audiences))
         return Snapshot(
             version=delta.version,
             entries=_entries(self.entries, origins, added),
             facts=facts,
             names=tuple(names),
+            audiences=tuple(audiences),
             vectors=vectors,
             lexical=self.lexical.follow(origins, [entry.lexical for entry in added]),
             outputs=self.outputs.follow(origins, [entry.outputs for entry in added]),

@@ -18,7 +18,7 @@ from retriever_svc.importers.schemas import Key, Schemas
 from retriever_svc.importers.security import Alternatives, read_security
 from retriever_svc.importers.servers import choose_server
 from retriever_svc.importers.swagger import upgrade_operation, upgrade_servers
-from services.contracts.api import Api
+from services.contracts.api import OUTSIDE_CONTENT, Api
 from services.contracts.plan import content_hash
 from services.errors import InvalidDocument
 
@@ -113,7 +113,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
 
 def sealed(api: Api) -> Api:
     """The same API with the hash of its content: SHA-256 of its JSON with sorted keys, the hash itself left out."""
-    content = api.model_dump(mode="json", exclude={"content_hash"})
+    content = api.model_dump(mode="json", exclude=OUTSIDE_CONTENT)
     return api.model_copy(update={"content_hash": content_hash(content)})
 
 

@@ -1,7 +1,7 @@
 """What all typed clients share: sending, and turning answers back into values and exceptions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
@@ -48,6 +48,27 @@ class _Sockets(httpx2.AsyncHTTPTransport):
 def segment(value: str) -> str:
     """A value as one segment of a path. Dots alone would be read as "here" and "one up"."""
     return value.replace(".", "%2E") if value in {".", ".."} else quote(value, safe="")
+
+
+def search_params(
+    query: str | None,
+    provider: str | None,
+    tags: Sequence[str],
+    methods: Sequence[str],
+    deprecated: bool,
+    limit: int,
+    offset: int,
+) -> dict[str, str | int | float | bool | list[str] | None]:
+    """The parameters of ``GET /apis``, which the gateway has from the retriever."""
+    return {
+        "query": query,
+        "provider": provider,
+        "tag": list(tags) or None,
+        "method": list(methods) or None,
+        "deprecated": None if deprecated else "false",
+        "limit": limit,
+        "offset": offset,
+    }
 
 
 class ServiceClient:
@@ -108,9 +129,10 @@ class ServiceClient:
         body: BaseModel,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         headers: Mapping[str, str] | None = None,
+        params: Params | None = None,
     ) -> AsyncGenerator[T, None]:
         """Send, and read the answer line by line (``application/x-ndjson``). ``timeout_s`` bounds each wait."""
-        chunks = self._stream("POST", path, body=body, headers=headers, timeout_s=timeout_s)
+        chunks = self._stream("POST", path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         async with aclosing(chunks):
             async for line in _parts(chunks, b"\n"):
                 yield self._parse(events, line)

@@ -1,13 +1,13 @@
 """Client of the gateway: what the command line and apps written in Python use."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 
 import httpx2
 from pydantic import JsonValue, TypeAdapter
 
-from services.clients.base import ServiceClient, segment
+from services.clients.base import ServiceClient, search_params, segment
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunEvent, RunPage, SolveEvent, SolveRequest
@@ -103,10 +103,18 @@ class GatewayClient(ServiceClient):
                 yield RunEvent(id=number, event=event)
 
     async def search_apis(
-        self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
+        self,
+        query: str | None = None,
+        *,
+        provider: str | None = None,
+        tags: Sequence[str] = (),
+        methods: Sequence[str] = (),
+        deprecated: bool = True,
+        limit: int = 20,
+        offset: int = 0,
     ) -> ApiSearchPage:
-        """Search or list the catalogue."""
-        params = {"query": query, "provider": provider, "limit": limit, "offset": offset}
+        """Search or list the catalogue, as far as the principal's tenant sees it."""
+        params = search_params(query, provider, tags, methods, deprecated, limit, offset)
         return await self._call("GET", "/apis", ApiSearchPage, params=params)
 
     async def api(self, api_id: str) -> Api:

@@ -1,11 +1,11 @@
 """Client of ``retriever_svc``."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient, segment
+from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient, search_params, segment
 from services.contracts.api import (
     Api,
     ApiSearchPage,
@@ -21,7 +21,10 @@ _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 
 
 class Retriever(Protocol):
-    """The API catalogue and the search in it."""
+    """The API catalogue and the search in it.
+
+    Who asks as a ``tenant`` is answered as if there were nothing that belongs to other tenants only.
+    """
 
     async def ready(self) -> None:
         """Raise unless ready."""
@@ -30,12 +33,21 @@ class Retriever(Protocol):
         """The candidates for a request."""
 
     async def search(
-        self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
+        self,
+        query: str | None = None,
+        *,
+        provider: str | None = None,
+        tags: Sequence[str] = (),
+        methods: Sequence[str] = (),
+        deprecated: bool = True,
+        tenant: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
     ) -> ApiSearchPage:
         """Search or list the catalogue."""
 
-    async def get(self, api_id: str) -> Api:
-        """One API. Raises NotFound."""
+    async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
+        """One API. Raises NotFound, for another tenant's, too."""
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict where the id is taken."""
@@ -46,13 +58,15 @@ class Retriever(Protocol):
     async def delete(self, api_id: str) -> None:
         """Remove an API. Raises NotFound."""
 
-    async def delete_provider(self, provider: str) -> None:
-        """Remove a provider with all its APIs. Raises NotFound."""
+    async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
 
-    def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
+    def import_document(
+        self, request: ImportRequest, *, tenant: str | None = None
+    ) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
 
-    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+    async def documents(self, *, tenant: str | None = None, limit: int = 100, offset: int = 0) -> DocumentPage:
         """A page of the imported documents."""
 
     async def status(self) -> CatalogueStatus:
@@ -69,15 +83,24 @@ class RetrieverClient(ServiceClient):
         return await self._call("POST", "/retrieve", RetrieveResponse, body=request, timeout_s=timeout_s)
 
     async def search(
-        self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
+        self,
+        query: str | None = None,
+        *,
+        provider: str | None = None,
+        tags: Sequence[str] = (),
+        methods: Sequence[str] = (),
+        deprecated: bool = True,
+        tenant: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
     ) -> ApiSearchPage:
         """Search or list the catalogue."""
-        params = {"query": query, "provider": provider, "limit": limit, "offset": offset}
+        params = search_params(query, provider, tags, methods, deprecated, limit, offset) | {"tenant": tenant}
         return await self._call("GET", "/apis", ApiSearchPage, params=params)
 
-    async def get(self, api_id: str) -> Api:
-        """One API. Raises NotFound."""
-        return await self._call("GET", _path(api_id), Api)
+    async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
+        """One API. Raises NotFound, for another tenant's, too."""
+        return await self._call("GET", _path(api_id), Api, params={"tenant": tenant})
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict where the id is taken."""
@@ -91,17 +114,20 @@ class RetrieverClient(ServiceClient):
         """Remove an API. Raises NotFound."""
         await self._send("DELETE", _path(api_id))
 
-    async def delete_provider(self, provider: str) -> None:
-        """Remove a provider with all its APIs. Raises NotFound."""
-        await self._send("DELETE", f"/providers/{segment(provider)}")
+    async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
+        await self._send("DELETE", f"/providers/{segment(provider)}", params={"tenant": tenant})
 
-    def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
+    def import_document(
+        self, request: ImportRequest, *, tenant: str | None = None
+    ) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description: progress or changes, then one report. Raises InvalidDocument and Conflict."""
-        return self._events("/imports", _IMPORT_EVENTS, request, timeout_s=600)
+        return self._events("/imports", _IMPORT_EVENTS, request, params={"tenant": tenant}, timeout_s=600)
 
-    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+    async def documents(self, *, tenant: str | None = None, limit: int = 100, offset: int = 0) -> DocumentPage:
         """A page of the imported documents."""
-        return await self._call("GET", "/documents", DocumentPage, params={"limit": limit, "offset": offset})
+        params = {"limit": limit, "offset": offset, "tenant": tenant}
+        return await self._call("GET", "/documents", DocumentPage, params=params)
 
     async def status(self) -> CatalogueStatus:
         """Size and version of the catalogue."""

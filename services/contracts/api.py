@@ -1,11 +1,26 @@
 """APIs as the catalogue knows them, and what the retriever is asked and answers."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from services.contracts.base import ApiId, Contract, JsonSchema, Query
+
+MAX_LABEL: Final = 200
+"""Longest tag or provider that can be asked for, in characters."""
+OUTSIDE_CONTENT: Final = {"content_hash", "tenants"}
+"""What the content hash of an API leaves out. Who may see it is no part of what a call does: plans stay proved."""
+
+Label = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL)]
+Method = Annotated[str, StringConstraints(to_upper=True, pattern=r"^[A-Za-z]{1,20}$")]
+Tenant = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,100}$"),
+    Field(description="A tenant of the gateway, as `NESTOR_GATEWAY_PRINCIPALS` names it."),
+]
+FoundBy = Literal["pinned", "exact_name", "meaning", "words", "provider", "supplier"]
+"""Why an API is among the candidates (docs/retrieval.md has a line about each)."""
 
 
 class Location(StrEnum):
@@ -111,6 +126,11 @@ class Api(Contract):
     )
     idempotency_header: str | None = Field(default=None, description="Set where the operation honours such a key.")
     content_hash: str = Field(default="", description="SHA-256 of everything above: what a plan was proved against.")
+    tenants: tuple[Tenant, ...] = Field(
+        default=(),
+        max_length=100,
+        description="Whose it is; empty: everyone's. No part of the content. Candidates name none, whoever asks.",
+    )
 
     @property
     def mutating(self) -> bool:
@@ -131,6 +151,7 @@ class LookupRequest(Contract):
     """Which APIs to return."""
 
     ids: tuple[ApiId, ...] = Field(max_length=1_000)
+    tenant: Tenant | None = Field(default=None, description="Only APIs that are this tenant's, or everyone's.")
 
 
 class LookupResponse(Contract):
@@ -140,7 +161,10 @@ class LookupResponse(Contract):
 
 
 class RetrieveRequest(Contract):
-    """Which APIs could serve this request?"""
+    """Which APIs could serve this request?
+
+    Filters hold together: an API must pass each that is set. Where none passes, the answer has no candidates.
+    """
 
     query: Query
     k: int = Field(default=10, ge=1, le=100, description="The budget of candidates over all clauses.")
@@ -148,6 +172,25 @@ class RetrieveRequest(Contract):
         default=6, ge=0, le=50, description="Budget of further APIs that answer with what the best candidates require."
     )
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only these providers; empty: all.")
+    tags: tuple[Label, ...] = Field(
+        default=(), max_length=20, description="Only APIs with one of these tags, in any case; empty: all."
+    )
+    methods: tuple[Method, ...] = Field(
+        default=(), max_length=10, description="Only APIs with one of these HTTP methods; empty: all."
+    )
+    deprecated: bool = Field(
+        default=True,
+        description="False: no deprecated APIs. They are found otherwise: they work, and one may be all there is.",
+    )
+    tenant: Tenant | None = Field(
+        default=None, description="Only APIs that are this tenant's, or everyone's. The gateway always says whose."
+    )
+    pinned: tuple[ApiId, ...] = Field(
+        default=(),
+        max_length=100,
+        description="These are among the candidates, first and within `k`, whatever their score and the other filters, "
+        "save the tenant. Ids of no API, and of another tenant's, are ignored.",
+    )
 
 
 class Clause(Contract):
@@ -176,6 +219,9 @@ class Candidate(Contract):
     role: Literal["match", "supplier"] = Field(
         default="match", description="A supplier matches no clause; it answers with what a match requires."
     )
+    found_by: FoundBy = Field(
+        default="meaning", description="Why it is here; `docs/retrieval.md` says what each means."
+    )
 
 
 class RetrieveResponse(Contract):
@@ -200,6 +246,12 @@ class ImportRequest(Contract):
         max_length=2_000,
         pattern=r"^https?://[^\s\x00-\x1f]*$",
         description="Replaces the document's servers, and completes relative ones.",
+    )
+    tenants: tuple[Tenant, ...] | None = Field(
+        default=None,
+        max_length=100,
+        description="Whose the APIs are; empty: everyone's. Unset: as the provider's last import said, at first "
+        "everyone's, so that importing a newer document never shows it to more than before.",
     )
     dry_run: bool = Field(default=False, description="Change nothing; answer what would change, and the report.")
     hold_changes: bool = Field(
@@ -290,6 +342,9 @@ class ImportedDocument(Contract):
     format: str
     version: str = Field(default="", description="What the document calls its version.")
     server: str | None = Field(default=None, description="The `server` it was imported with.")
+    tenants: tuple[Tenant, ...] = Field(
+        default=(), description="Whose it was imported to be; a tenant is shown no name but its own."
+    )
     imported_at: AwareDatetime
     current: bool = Field(description="Whether importing the same text and `server` for this provider changes nothing.")
 
@@ -309,8 +364,10 @@ class ApiSearchHit(Contract):
     method: str
     path: str
     summary: str
+    deprecated: bool = False
     score: float | None = None
     signals: Signals | None = None
+    found_by: FoundBy | None = Field(default=None, description="Why it is here, where there is a query.")
 
 
 class ApiSearchPage(Contract):

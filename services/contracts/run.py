@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue
 
-from services.contracts.api import Clause, Signals
-from services.contracts.base import Contract, Query
+from services.contracts.api import Clause, FoundBy, Label, Method, Signals
+from services.contracts.base import ApiId, Contract, Query
 from services.contracts.context import Context
 from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, Decision, Diagnostic, Proof, Question
@@ -271,6 +271,17 @@ class SolveOptions(Contract):
     backend: str | None = Field(default=None, max_length=50, description="Planner backend; unset: the default.")
     deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only APIs of these providers.")
+    tags: tuple[Label, ...] = Field(default=(), max_length=20, description="Only APIs with one of these tags.")
+    methods: tuple[Method, ...] = Field(
+        default=(), max_length=10, description="Only APIs with one of these HTTP methods."
+    )
+    deprecated: bool = Field(default=True, description="False: no deprecated APIs.")
+    pinned: tuple[ApiId, ...] = Field(
+        default=(),
+        max_length=100,
+        description="APIs that the planner is shown in any case, first and within `top_k`, whatever the filters. "
+        "Ids of none are ignored.",
+    )
     mutations: Decision = Field(default=Decision.ASK, description="What to do with calls that may change state.")
 
 
@@ -291,6 +302,7 @@ class CandidateSummary(Contract):
     score: float
     signals: Signals = Signals()
     clause: int = 0
+    found_by: FoundBy = Field(default="meaning", description="Why it was found (docs/retrieval.md).")
 
 
 class DemoSummary(Contract):

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from services.clients.base import DEFAULT_TIMEOUT_S
 from services.contracts.api import (
+    OUTSIDE_CONTENT,
     Api,
     ApiSearchHit,
     ApiSearchPage,
@@ -16,6 +17,7 @@ from services.contracts.api import (
     Clause,
     DocumentPage,
     FieldChange,
+    FoundBy,
     ImportChange,
     ImportedDocument,
     ImportEvent,
@@ -36,7 +38,10 @@ _METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 
 
 class FakeRetriever(Fake):
-    """:class:`~services.clients.Retriever` in memory. What shares words with the request is found."""
+    """:class:`~services.clients.Retriever` in memory. What shares words with the request is found, and what is pinned.
+
+    ``asked`` lists the requests of ``retrieve``, in order.
+    """
 
     service = "retriever_svc"
 
@@ -45,35 +50,55 @@ class FakeRetriever(Fake):
         self.apis = {api.id: _sealed(api) for api in apis}
         self.pins = dict[str, ImportedDocument]()
         self.version = 0
+        self.asked: list[RetrieveRequest] = []
 
     async def retrieve(self, request: RetrieveRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> RetrieveResponse:
         """The APIs that share words with the request, most words first; the request is one clause."""
         await self._arrive("retrieve", timeout_s)
-        offered = (api for api in self.apis.values() if not request.providers or api.provider in request.providers)
-        scored = [(overlap(request.query, _text(api)), api) for api in offered]
-        best = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1].id))[: request.k]
+        self.asked.append(request)
+        seen = {api.id: api for api in self.apis.values() if _is_seen(api.tenants, request.tenant)}
+        pinned = [seen[api_id] for api_id in dict.fromkeys(request.pinned) if api_id in seen]
+        offered = [api for api in seen.values() if api not in pinned and _passes(request, api)]
+        matching = [api for api in offered if _rank(request.query, api) > 0]
+        best = sorted(matching, key=lambda api: (-_rank(request.query, api), api.id))
         return RetrieveResponse(
             catalogue_version=self.version,
             clauses=(Clause(text=request.query, start=0, end=len(request.query)),),
-            candidates=tuple(Candidate(api=api, score=score, clause_scores=(score,)) for score, api in best),
+            candidates=tuple(_candidate(request, api, api in pinned) for api in (pinned + best)[: request.k]),
         )
 
     async def search(
-        self, query: str | None = None, *, provider: str | None = None, limit: int = 20, offset: int = 0
+        self,
+        query: str | None = None,
+        *,
+        provider: str | None = None,
+        tags: Sequence[str] = (),
+        methods: Sequence[str] = (),
+        deprecated: bool = True,
+        tenant: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
     ) -> ApiSearchPage:
         """Search or list the catalogue."""
         await self._arrive("search")
+        providers = () if provider is None else (provider,)
+        asked = RetrieveRequest(
+            query="-", providers=providers, tags=tuple(tags), methods=tuple(methods), deprecated=deprecated
+        )
         found = sorted(
-            (api for api in self.apis.values() if provider in (None, api.provider)),
+            (api for api in self.apis.values() if _is_seen(api.tenants, tenant) and _passes(asked, api)),
             key=lambda api: (0.0 if query is None else -_rank(query, api), api.id),
         )
         hits = tuple(_hit(api, query) for api in found[offset : offset + limit])
         return ApiSearchPage(hits=hits, total=len(found), catalogue_version=self.version)
 
-    async def get(self, api_id: str) -> Api:
-        """One API. Raises NotFound."""
+    async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
+        """One API. Raises NotFound, for another tenant's, too."""
         await self._arrive("get")
-        return self._known(api_id)
+        api = self._known(api_id)
+        if not _is_seen(api.tenants, tenant):
+            raise NotFound(f"There is no API {api_id!r}.")
+        return api if tenant is None else _anonymous(api)
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict where the id is taken."""
@@ -94,33 +119,40 @@ class FakeRetriever(Fake):
         del self.apis[self._known(api_id).id]
         self.version += 1
 
-    async def delete_provider(self, provider: str) -> None:
-        """Remove a provider with all its APIs. Raises NotFound."""
+    async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
         await self._arrive("delete_provider")
-        owned = [api.id for api in self.apis.values() if api.provider == provider]
-        if not owned:
+        if not any(_is_seen(api.tenants, tenant) for api in self._of(provider)):
             raise NotFound(f"There is no provider {provider!r}.")
-        for api_id in owned:
-            del self.apis[api_id]
+        self._refuse_unseen(provider, tenant)
+        for api in self._of(provider):
+            del self.apis[api.id]
         self.pins.pop(provider, None)
         self.version += 1
 
-    async def import_document(self, request: ImportRequest) -> AsyncGenerator[ImportEvent, None]:
+    async def import_document(
+        self, request: ImportRequest, *, tenant: str | None = None
+    ) -> AsyncGenerator[ImportEvent, None]:
         """Import an OpenAPI document in JSON: operations with names, summaries, parameters. Raises InvalidDocument."""
         await self._arrive("import_document")
         document = _read(request.document)
         provider = request.provider or str(document["info"]["title"]).lower().replace(" ", "-")
-        apis = {api.id: _sealed(api) for api in _operations(document, provider, request.server)}
+        tenants = self.pins[provider].tenants if request.tenants is None and provider in self.pins else ()
+        tenants = tuple(sorted(set(request.tenants or tenants)))
+        self._refuse_unseen(provider, tenant)
+        read = (api.model_copy(update={"tenants": tenants}) for api in _operations(document, provider, request.server))
+        apis = {api.id: _sealed(api) for api in read}
         for known in self.apis.values():
             if known.id in apis and known.provider != provider:
                 raise Conflict(f"The id {known.id!r} belongs to another provider.")
-        before = {api.id: api for api in self.apis.values() if api.provider == provider}
+        before = {api.id: api for api in self._of(provider)}
         pin = ImportedDocument(
             provider=provider,
             document_hash=hashlib.sha256(request.document.encode()).hexdigest(),
             format="openapi-" + str(document["openapi"])[:3],
             version=str(document["info"].get("version", "")),
             server=request.server,
+            tenants=tenants,
             imported_at=datetime.now(UTC),
             current=True,
         )
@@ -140,10 +172,12 @@ class FakeRetriever(Fake):
         applied = not (request.dry_run or held)
         yield report.model_copy(update={"applied": applied, "catalogue_version": self.version})
 
-    async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
+    async def documents(self, *, tenant: str | None = None, limit: int = 100, offset: int = 0) -> DocumentPage:
         """A page of the imported documents."""
         await self._arrive("documents")
-        pins = [self.pins[provider] for provider in sorted(self.pins)]
+        seen = [self.pins[name] for name in sorted(self.pins) if _is_seen(self.pins[name].tenants, tenant)]
+        own = [tuple(name for name in pin.tenants if tenant in (None, name)) for pin in seen]
+        pins = [pin.model_copy(update={"tenants": names}) for pin, names in zip(seen, own, strict=True)]
         return DocumentPage(documents=tuple(pins[offset : offset + limit]), total=len(pins))
 
     async def status(self) -> CatalogueStatus:
@@ -159,6 +193,13 @@ class FakeRetriever(Fake):
             providers=dict(sorted(providers.items())),
             encoder="words",
         )
+
+    def _of(self, provider: str) -> list[Api]:
+        return [api for api in self.apis.values() if api.provider == provider]
+
+    def _refuse_unseen(self, provider: str, tenant: str | None) -> None:
+        if not all(_is_seen(api.tenants, tenant) for api in self._of(provider)):
+            raise Conflict(f"The provider {provider!r} belongs to other tenants.")
 
     def _known(self, api_id: str) -> Api:
         if api_id not in self.apis:
@@ -202,7 +243,34 @@ def _changes(before: dict[str, Api], after: dict[str, Api]) -> list[ImportChange
 
 
 def _sealed(api: Api) -> Api:
-    return api.model_copy(update={"content_hash": content_hash(api.model_dump(mode="json", exclude={"content_hash"}))})
+    return api.model_copy(update={"content_hash": content_hash(api.model_dump(mode="json", exclude=OUTSIDE_CONTENT))})
+
+
+def _is_seen(tenants: tuple[str, ...], tenant: str | None) -> bool:
+    return tenant is None or not tenants or tenant in tenants
+
+
+def _anonymous(api: Api) -> Api:
+    """The API without whose it is."""
+    return api.model_copy(update={"tenants": ()})
+
+
+def _passes(request: RetrieveRequest, api: Api) -> bool:
+    """Whether an API passes the filters; whose it is, is another question."""
+    wanted = {tag.strip().casefold() for tag in request.tags}
+    return (
+        (not request.providers or api.provider in request.providers)
+        and (not request.methods or api.method in request.methods)
+        and (not wanted or any(tag.strip().casefold() in wanted for tag in api.tags))
+        and (request.deprecated or not api.deprecated)
+    )
+
+
+def _candidate(request: RetrieveRequest, api: Api, is_pinned: bool) -> Candidate:
+    rank = _rank(request.query, api)
+    score = min(1.0, rank)
+    found_by: FoundBy = "pinned" if is_pinned else "exact_name" if rank > 1 else "words"
+    return Candidate(api=_anonymous(api), score=score, clause_scores=(score,), found_by=found_by)
 
 
 def _text(api: Api) -> str:
@@ -217,7 +285,13 @@ def _rank(query: str, api: Api) -> float:
 def _hit(api: Api, query: str | None) -> ApiSearchHit:
     score = None if query is None else min(1.0, _rank(query, api))
     return ApiSearchHit(
-        id=api.id, provider=api.provider, method=api.method, path=api.path, summary=api.summary, score=score
+        id=api.id,
+        provider=api.provider,
+        method=api.method,
+        path=api.path,
+        summary=api.summary,
+        deprecated=api.deprecated,
+        score=score,
     )
 
 
@@ -239,6 +313,8 @@ def _operations(document: dict[str, Any], provider: str, server: str | None) -> 
             provider=provider,
             name=operation["operationId"],
             summary=operation.get("summary", ""),
+            tags=tuple(operation.get("tags", ())),
+            deprecated=operation.get("deprecated") is True,
             method=method.upper(),
             server=base,
             path=path,

@@ -13,6 +13,7 @@ from deploy.cli import app
 from evals.data import DataError, Dataset, Instance, read_dataset
 from evals.embedding import embed
 from evals.retrieve import METHODS, SHIPPED, build_snapshot, evaluate, name_providers, ranking_options
+from retriever_svc.engine.filters import NO_FILTERS
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
@@ -83,9 +84,9 @@ def test_unknown_methods_and_options(method: str, says: str) -> None:
 
 def test_the_whole_request_is_not_split(snapshot: Snapshot, encoder: Encoder) -> None:
     query = INSTANCES[1]["query"]
-    whole, _ = find(snapshot, encoder, query, 2, 0, (), RankingOptions(split=False))
+    whole, _ = find(snapshot, encoder, query, 2, 0, NO_FILTERS, RankingOptions(split=False))
     assert [clause.text for clause in whole] == [query]
-    assert len(find(snapshot, encoder, query, 2, 0, (), RankingOptions())[0]) == 3
+    assert len(find(snapshot, encoder, query, 2, 0, NO_FILTERS, RankingOptions())[0]) == 3
 
 
 def test_report(dataset: Dataset, snapshot: Snapshot, encoder: Encoder) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from retriever_svc.engine.filters import NO_FILTERS, Filters
 from retriever_svc.importers import sealed
 from services.contracts.api import ImportRequest
 from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
@@ -194,11 +195,11 @@ async def test_nul_and_other_scripts_survive(url: str, encoder: CountingEncoder)
 async def test_pages(url: str, encoder: CountingEncoder) -> None:
     async with open_service(url, encoder) as service:
         await imported(service, *(api(f"op{n:02}", f"Thing {n}") for n in range(12)))
-        version, total, page = await service.search(None, None, 5, 10)
+        version, total, page = await service.search(None, NO_FILTERS, 5, 10)
         assert (version, total) == (1, 12)
         assert [entry.id for entry in page] == ["zoo.op10", "zoo.op11"]  # type: ignore[union-attr]
-        _, total, hits = await service.search("thing", "zoo", 5, 3)
+        _, total, hits = await service.search("thing", Filters(("zoo",)), 5, 3)
         assert (total, len(hits)) == (12, 5)
-        everything = (await service.search("thing", "zoo", 12, 0))[2]
+        everything = (await service.search("thing", Filters(("zoo",)), 12, 0))[2]
         assert list(everything[3:8]) == list(hits)
         assert [a.id for a in await service.lookup(["zoo.op03", "nope", "zoo.op01"])] == ["zoo.op03", "zoo.op01"]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
+from retriever_svc.engine.filters import NO_FILTERS, Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
@@ -56,12 +57,12 @@ def snapshot(encoder: Encoder) -> Snapshot:
 
 
 def ids(snapshot: Snapshot, encoder: Encoder, query: str, k: int = 3, providers: tuple[str, ...] = ()) -> list[str]:
-    return [hit.entry.id for hit in find(snapshot, encoder, query, k, 0, providers, RankingOptions())[1]]
+    return [hit.entry.id for hit in find(snapshot, encoder, query, k, 0, Filters(providers), RankingOptions())[1]]
 
 
 def test_every_clause_gets_its_api(snapshot: Snapshot, encoder: Encoder) -> None:
     query = "What public holidays are there in Norway, convert 30 EUR to NOK and then send a text to Ola"
-    clauses, hits = find(snapshot, encoder, query, 4, 0, (), RankingOptions())
+    clauses, hits = find(snapshot, encoder, query, 4, 0, NO_FILTERS, RankingOptions())
     assert [clause.text for clause in clauses][-1] == query
     best = {clauses[hit.clause].text: hit.entry.name for hit in reversed(hits)}
     assert best["send a text to Ola"] == "sendMessage"
@@ -117,7 +118,9 @@ def test_ties_are_broken_by_id(encoder: Encoder) -> None:
     twins = tuple(api("same", "The very same words", provider=provider) for provider in ("c", "a", "b"))
     twins = tuple(one.model_copy(update={"name": "x", "path": "/x"}) for one in twins)
     snapshot = snapshot_of(tuple(twins), encoder)
-    entries = [hit.entry.id for hit in find(snapshot, encoder, "words", 3, 0, (), RankingOptions(dense_weight=0))[1]]
+    entries = [
+        hit.entry.id for hit in find(snapshot, encoder, "words", 3, 0, NO_FILTERS, RankingOptions(dense_weight=0))[1]
+    ]
     assert entries == ["a.same", "b.same", "c.same"]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from retriever_svc.engine import ranking
 from retriever_svc.engine.evidence import COLUMNS, evidence
+from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.providers import ProviderNames, meant
 from retriever_svc.engine.ranking import RankingOptions, find, rank, shipped_options
 from retriever_svc.engine.relevance import SHIPPED, RelevanceError, RelevanceModel, load_relevance
@@ -168,32 +169,32 @@ def likely(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_what_is_likely_comes_first(snapshot: Snapshot, encoder: Encoder, likely: Any) -> None:
     options = likely(tree("removes", 0.5, -2, 2), reserve=False)
-    _, hits = find(snapshot, encoder, "create a board", 3, 0, (), options)
+    _, hits = find(snapshot, encoder, "create a board", 3, 0, Filters(), options)
     assert hits[0].entry.name == "deleteBoard"
     assert hits[0].relevance == pytest.approx(0.8808)
     assert [hit.entry.id for hit in hits[1:]] == ["bills.org.listInvoices", "days.listHolidays"]  # alike: by id
-    (created,) = find(snapshot, encoder, "create a board", 1, 0, (), RankingOptions())[1]
+    (created,) = find(snapshot, encoder, "create a board", 1, 0, Filters(), RankingOptions())[1]
     assert created.entry.name == "createBoard"
     assert 0 < hits[0].score < created.score  # the score says what it said
 
 
 def test_nothing_likely_is_an_empty_answer(snapshot: Snapshot, encoder: Encoder, likely: Any) -> None:
     unlikely = tree("removes", 0.5, -2, -1)
-    clauses, hits = find(snapshot, encoder, "boil an egg", 3, 3, (), likely(unlikely))
+    clauses, hits = find(snapshot, encoder, "boil an egg", 3, 3, Filters(), likely(unlikely))
     assert ([clause.text for clause in clauses], hits) == (["boil an egg"], [])
-    assert len(find(snapshot, encoder, "boil an egg", 3, 0, (), likely(unlikely, threshold=0.0))[1]) == 3
-    assert find(snapshot, encoder, "boil an egg", 3, 0, (), likely(unlikely, threshold=0.99))[1] == []
+    assert len(find(snapshot, encoder, "boil an egg", 3, 0, Filters(), likely(unlikely, threshold=0.0))[1]) == 3
+    assert find(snapshot, encoder, "boil an egg", 3, 0, Filters(), likely(unlikely, threshold=0.99))[1] == []
 
 
 def test_an_exact_name_is_never_refused(snapshot: Snapshot, encoder: Encoder, likely: Any) -> None:
-    _, hits = find(snapshot, encoder, "call listInvoices", 2, 0, (), likely(tree("removes", 0.5, -9, -9)))
+    _, hits = find(snapshot, encoder, "call listInvoices", 2, 0, Filters(), likely(tree("removes", 0.5, -9, -9)))
     assert (hits[0].entry.name, hits[0].relevance, hits[0].score) == ("listInvoices", 1.0, 1.0)
 
 
 def test_a_budget_is_filled_beyond_the_usual_candidates(encoder: Encoder, likely: Any) -> None:
     many = snapshot_of(tuple(api(f"list{n}", f"List of kind {n}", provider=f"p{n % 7}") for n in range(150)), encoder)
     for k in (1, 10, 100):
-        assert len(find(many, encoder, "list kinds", k, 0, (), likely(tree("named", 0.5, 1, 1)))[1]) == k
+        assert len(find(many, encoder, "list kinds", k, 0, Filters(), likely(tree("named", 0.5, 1, 1)))[1]) == k
 
 
 def test_some_of_each_clause_besides(snapshot: Snapshot, encoder: Encoder, likely: Any) -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from retriever_svc.engine.filters import NO_FILTERS
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
@@ -91,7 +92,7 @@ def search(encoder: Encoder, query: str, k: int, suppliers: int) -> list[Hit]:
     vectors = dict(zip([r.text_hash for r in records], encoder.encode([r.embedded for r in records]), strict=True))
     listing = Listing(1, tuple(sorted(entries, key=lambda entry: entry.id)))
     snapshot = Snapshot.empty(encoder.dimension).advance(listing, vectors)
-    return find(snapshot, encoder, query, k, suppliers, (), RankingOptions())[1]
+    return find(snapshot, encoder, query, k, suppliers, NO_FILTERS, RankingOptions())[1]
 
 
 def test_the_api_that_knows_the_code_is_found_though_the_request_does_not_ask_for_it(encoder: Encoder) -> None:

@@ -1,0 +1,97 @@
+"""Which APIs a request is limited to. A filter is a mask over the whole catalogue, made of a snapshot's arrays."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever_svc.engine.labels import TAGS, label_keys
+from retriever_svc.engine.snapshot import Snapshot
+from retriever_svc.engine.vectors import Ids
+from retriever_svc.models import is_seen
+from services.contracts.api import RetrieveRequest
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What an API must be to be looked at: all of this; of each kind one is enough. Empty: anything.
+
+    Attributes:
+        providers: by their names.
+        tags: in any case; of an API the first ``TAGS`` count.
+        methods: in capitals.
+        deprecated: whether deprecated APIs are looked at, too.
+        tenant: only what is this tenant's or everyone's; None: whoever's it is.
+        pinned: ids of APIs that pass whatever the filters, save the tenant, and come first.
+    """
+
+    providers: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    deprecated: bool = True
+    tenant: str | None = None
+    pinned: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, request: RetrieveRequest) -> Self:
+        """Those of a request."""
+        return cls(request.providers, request.tags, request.methods, request.deprecated, request.tenant, request.pinned)
+
+    def allowed(self, snapshot: Snapshot) -> Ids | None:
+        """Positions of the APIs that pass, in order; None: all do, and nothing needs to be compared."""
+        masks = list(self._masks(snapshot))
+        mask = np.logical_and.reduce(masks) if masks else None
+        if mask is None or mask.all():
+            return None
+        mask[self.pins(snapshot)] = True
+        return np.flatnonzero(mask)
+
+    def pins(self, snapshot: Snapshot) -> list[int]:
+        """Positions of the pinned APIs that there are for this tenant, each once, in the order they were named."""
+        places = {_position(snapshot, api_id): None for api_id in self.pinned}
+        return [place for place in places if place is not None and self._sees(snapshot, place)]
+
+    def _masks(self, snapshot: Snapshot) -> Iterator[Mask]:
+        """One for each filter that keeps something out."""
+        facts = snapshot.facts
+        audiences = self._audiences(snapshot)
+        if not audiences.all():
+            yield audiences[facts.audiences]
+        if self.providers:
+            yield _at(snapshot, [snapshot.providers[name] for name in self.providers if name in snapshot.providers])
+        if self.methods:
+            yield np.isin(facts.methods, label_keys(self.methods))
+        if self.tags:  # as one row: numpy is slow on many short ones
+            yield _at(snapshot, [np.flatnonzero(np.isin(facts.tags.reshape(-1), label_keys(self.tags))) // TAGS])
+        if not self.deprecated:
+            yield ~facts.deprecated
+
+    def _audiences(self, snapshot: Snapshot) -> Mask:
+        """Which of the snapshot's audiences the tenant is in."""
+        return np.array([is_seen(group, self.tenant) for group in snapshot.audiences], bool)
+
+    def _sees(self, snapshot: Snapshot, position: int) -> bool:
+        return is_seen(snapshot.audiences[int(snapshot.facts.audiences[position])], self.tenant)
+
+
+NO_FILTERS = Filters()
+
+
+def _position(snapshot: Snapshot, api_id: str) -> int | None:
+    ids = snapshot.entries.ids
+    place = bisect_left(ids, api_id)
+    return place if place < len(ids) and ids[place] == api_id else None
+
+
+def _at(snapshot: Snapshot, positions: list[Ids]) -> Mask:
+    mask = np.zeros(len(snapshot.entries), dtype=bool)
+    for some in positions:
+        mask[some] = True
+    return mask
