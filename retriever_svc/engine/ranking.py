@@ -92,7 +92,7 @@ def find(
         scores = score(asked, asked.positions(exact), options.dense_weight, options.context)
         relevance = None
     chosen = _choose(scores, scores.fused.max(axis=0) if relevance is None else relevance, exact, k, options.reserve)
-    reasons = _reasons(asked, scores, exact, pinned, options.dense_weight)
+    reasons = reasons_of(asked, scores, exact, pinned, options.dense_weight)
     hits = [_hit(snapshot, scores, m, reasons[m], relevance) for m in chosen]
     supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers else []
     return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
@@ -126,8 +126,16 @@ def _within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> lis
     return [*needed, *(m for m in ranked if m not in needed)][:k]
 
 
-def _reasons(asked: Asked, scores: Scores, exact: list[int], pinned: list[int], dense_weight: float) -> list[FoundBy]:
-    """Why each of the scored APIs is among them: of meaning and words, what most of its score comes from."""
+def reasons_of(asked: Asked, scores: Scores, exact: list[int], pinned: list[int], dense_weight: float) -> list[FoundBy]:
+    """Why each of the scored APIs is among them: of meaning and words, what most of its score comes from.
+
+    Args:
+        asked: the request.
+        scores: (m,) APIs.
+        exact: positions of those that come first: the pinned ones, and those that the request names.
+        pinned: positions of the pinned ones.
+        dense_weight: share of the meaning in a score.
+    """
     best = (scores.fused.argmax(axis=0), np.arange(len(scores.positions)))
     by_meaning = dense_weight * scores.dense[best] >= (1 - dense_weight) * scores.lexical[best]
     near = np.isin(scores.positions, asked.near)
