@@ -149,6 +149,7 @@ def describe(
                     signals=c.signals,
                     clause=c.clause,
                     found_by=c.found_by,
+                    relevance=c.relevance,
                 )
                 for c in retrieved.candidates
             ),

@@ -165,6 +165,7 @@ def _answer(found: Found) -> bytes:
             clause_scores=hit.clause_scores,
             role=hit.role,
             found_by=hit.found_by,
+            relevance=hit.relevance,
         )
         for hit, _ in found.ranked
     )

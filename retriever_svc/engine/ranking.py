@@ -153,7 +153,7 @@ def _hits(
 ) -> list[Hit]:
     best = scores.fused.max(axis=0) if relevance is None else relevance
     chosen = _choose(scores, best, exact, k, options)
-    reasons = _reasons(asked, scores, exact, pinned, options.dense_weight)
+    reasons = reasons_of(asked, scores, exact, pinned, options.dense_weight)
     return [_hit(asked.snapshot, scores, m, reasons[m], relevance) for m in chosen]
 
 
@@ -172,10 +172,18 @@ def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: Ra
     return sorted({*chosen, *further}, key=order)
 
 
-def _reasons(
+def reasons_of(
     asked: Asked, scores: Scores, exact: list[int], pinned: Sequence[int], dense_weight: float
 ) -> list[FoundBy]:
-    """Why each of the scored APIs is among them: of meaning and words, what most of its score comes from."""
+    """Why each of the scored APIs is among them: of meaning and words, what most of its score comes from.
+
+    Args:
+        asked: the request.
+        scores: (m,) APIs.
+        exact: positions of those that come first: the pinned ones, and those that the request names.
+        pinned: positions of the pinned ones.
+        dense_weight: share of the meaning in a score.
+    """
     best = (scores.fused.argmax(axis=0), np.arange(len(scores.positions)))
     by_meaning = dense_weight * scores.dense[best] >= (1 - dense_weight) * scores.lexical[best]
     near = np.isin(scores.positions, asked.near)

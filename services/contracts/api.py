@@ -222,6 +222,9 @@ class Candidate(Contract):
     found_by: FoundBy = Field(
         default="meaning", description="Why it is here; `docs/retrieval.md` says what each means."
     )
+    relevance: float | None = Field(
+        default=None, ge=0, le=1, description="How likely it is needed; it decides the order. Null where nothing says."
+    )
 
 
 class RetrieveResponse(Contract):

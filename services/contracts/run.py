@@ -303,6 +303,7 @@ class CandidateSummary(Contract):
     signals: Signals = Signals()
     clause: int = 0
     found_by: FoundBy = Field(default="meaning", description="Why it was found (docs/retrieval.md).")
+    relevance: float | None = Field(default=None, description="How likely it is needed, where something says.")
 
 
 class DemoSummary(Contract):

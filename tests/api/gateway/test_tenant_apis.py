@@ -1,0 +1,234 @@
+"""APIs that belong to tenants: a principal of another one cannot find, read, name, pin, plan with or change them."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from gateway.main import create_app
+from gateway.peers import Peers
+from gateway.settings import GatewaySettings, PrincipalSettings
+from retriever_svc.main import create_app as create_retriever
+from retriever_svc.settings import RetrieverSettings
+from services.clients import GatewayClient, InProcessTransport, Retriever, RetrieverClient, open_http
+from services.contracts.api import ImportChange, ImportReport, ImportRequest
+from services.contracts.run import Run, SolveOptions, SolveRequest
+from services.encoder import load_encoder
+from services.errors import Conflict, InvalidRequest, NotFound, ServiceError, ValidationFailed
+from services.testing import FakeRetriever
+from tests.support.gateways import ASK_ROOM, BOOK, BOOKING, Fakes
+
+SECRET = BOOK.id
+OPEN = "city.listTrams"
+
+
+class Town:
+    """A gateway with three principals, in front of a catalogue in which `world` is red's and `city` everyone's."""
+
+    def __init__(self, app: object, retriever: Retriever, fakes: Fakes) -> None:
+        self._app, self.retriever, self.fakes = app, retriever, fakes
+
+    def of(self, tenant: str) -> GatewayClient:
+        return GatewayClient(open_http("http://gateway", InProcessTransport(self._app)), f"{tenant}-token")  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=["fake", "real"])
+async def town(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Town]:
+    async with AsyncExitStack() as stack:
+        retriever: Retriever = FakeRetriever()
+        if request.param == "real":
+            settings = RetrieverSettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/retriever.db")
+            real = create_retriever(settings, encoder=load_encoder())
+            await stack.enter_async_context(real.router.lifespan_context(real))
+            http = await stack.enter_async_context(open_http("http://retriever", InProcessTransport(real)))
+            retriever = RetrieverClient(http)
+        fakes = Fakes()
+        principals = tuple(
+            PrincipalSettings(name=name, tenant=name, token=SecretStr(f"{name}-token"))
+            for name in ("red", "blue", "default")
+        )
+        app = create_app(
+            GatewaySettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/gateway.db", principals=principals),
+            peers=Peers(retriever, fakes.demos, fakes.planner, fakes.executor),
+        )
+        await stack.enter_async_context(app.router.lifespan_context(app))
+        built = Town(app, retriever, fakes)
+        await imported(built.of("red"), "world", "bookRoom", "Book a room", tenants=("red",))
+        await imported(built.of("blue"), "city", "listTrams", "List the trams of a room", tenants=None)
+        yield built
+
+
+async def imported(
+    client: GatewayClient, provider: str, name: str, summary: str, tenants: tuple[str, ...] | None, dry: bool = False
+) -> tuple[ImportReport, list[ImportChange]]:
+    operation = {"operationId": name, "summary": summary, "responses": {"200": {"description": "fine"}}}
+    parameter = {"name": "room", "in": "query", "required": True, "schema": {"type": "string"}}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": provider, "version": "1"},
+        "servers": [{"url": "http://world.example"}],
+        "paths": {f"/{name}": {"post": operation | {"parameters": [parameter]}}},
+    }
+    request = ImportRequest(document=json.dumps(document), provider=provider, tenants=tenants, dry_run=dry)
+    events = [event async for event in client.import_apis(request)]
+    assert isinstance(events[-1], ImportReport)
+    return events[-1], [event for event in events if isinstance(event, ImportChange)]
+
+
+async def solved(client: GatewayClient, query: str = ASK_ROOM, **options: object) -> Run:
+    asked = SolveOptions.model_validate({"dry_run": True, **options})
+    return await client.plan(SolveRequest(query=query, options=asked))
+
+
+async def test_an_owner_sees_its_apis_and_everyones(town: Town) -> None:
+    red = town.of("red")
+    assert [hit.id for hit in (await red.search_apis()).hits] == [OPEN, SECRET]
+    assert (await red.search_apis(SECRET)).hits[0].id == SECRET
+    assert (await red.api(SECRET)).id == SECRET
+    assert [pin.provider for pin in (await red.documents()).documents] == ["city", "world"]
+    run = await solved(red)
+    assert SECRET in {candidate.api for candidate in run.candidates}
+
+
+@pytest.mark.parametrize("tenant", ["blue", "default"])
+async def test_nobody_else_does(town: Town, tenant: str) -> None:
+    other = town.of(tenant)
+    for page in (await other.search_apis(), await other.search_apis(provider="world"), await other.search_apis(SECRET)):
+        assert SECRET not in {hit.id for hit in page.hits}
+        assert page.total == len(page.hits)
+    for api_id in (SECRET, "world.none"):
+        with pytest.raises(NotFound) as caught:
+            await other.api(api_id)
+        assert caught.value.detail == f"There is no API {api_id!r}."
+    documents = await other.documents()
+    assert [pin.provider for pin in documents.documents] == ["city"]
+    assert documents.total == 1
+
+
+@pytest.mark.parametrize("tenant", ["blue", "default"])
+async def test_nobody_else_plans_with_them(town: Town, tenant: str) -> None:
+    for query, options in (
+        (ASK_ROOM, {}),
+        (ASK_ROOM, {"pinned": [SECRET]}),
+        (f"call {SECRET}", {"pinned": [SECRET, SECRET], "providers": ["world"]}),
+    ):
+        run = await solved(town.of(tenant), query, **options)
+        assert SECRET not in {candidate.api for candidate in run.candidates}
+        assert SECRET not in {c.api.id for c in town.fakes.planner.requests[-1].candidates}
+
+
+async def test_what_is_shown_names_no_tenants(town: Town) -> None:
+    red = town.of("red")
+    await imported(red, "world", "bookRoom", "Book a room", tenants=("red", "green"))
+    assert (await red.api(SECRET)).tenants == ()
+    assert [pin.tenants for pin in (await red.documents()).documents] == [(), ("red",)]
+    await solved(red)
+    assert {c.api.tenants for c in town.fakes.planner.requests[-1].candidates} == {()}
+    assert (await town.retriever.get(SECRET)).tenants == ("green", "red")
+
+
+async def test_nobody_else_changes_or_removes_them(town: Town) -> None:
+    blue = town.of("blue")
+    with pytest.raises(NotFound):
+        await blue.delete_provider("world")
+    for tenants, dry in ((None, False), ((), False), (("blue",), False), ((), True)):
+        with pytest.raises(Conflict, match="other tenants"):
+            await imported(blue, "world", "bookRoom", "Book a room elsewhere", tenants, dry=dry)
+    assert (await town.of("red").api(SECRET)).summary == "Book a room"
+    await town.of("red").delete_provider("world")
+    assert SECRET not in {hit.id for hit in (await town.of("red").search_apis()).hits}
+
+
+async def test_importing_again_shows_them_to_nobody_more(town: Town) -> None:
+    red, blue = town.of("red"), town.of("blue")
+    await imported(red, "world", "bookRoom", "Book one of our rooms", tenants=None)
+    assert (await red.api(SECRET)).summary == "Book one of our rooms"
+    with pytest.raises(NotFound):
+        await blue.api(SECRET)
+    report, changes = await imported(red, "world", "bookRoom", "Book one of our rooms", tenants=(), dry=True)
+    assert (report.updated, [change.action for change in changes]) == (1, ["updated"])
+    with pytest.raises(NotFound):
+        await blue.api(SECRET)
+    report, _ = await imported(red, "world", "bookRoom", "Book one of our rooms", tenants=())
+    assert (report.updated, report.unchanged) == (1, 0)
+    assert (await blue.api(SECRET)).summary == "Book one of our rooms"
+
+
+async def test_a_provider_that_is_partly_another_tenants_is_not_removed(town: Town) -> None:
+    trams = await town.retriever.get(OPEN)
+    await town.retriever.create(trams.model_copy(update={"id": "city.secret", "name": "secret", "tenants": ("red",)}))
+    blue = town.of("blue")
+    with pytest.raises(Conflict, match="other tenants"):
+        await blue.delete_provider("city")
+    with pytest.raises(Conflict, match="other tenants"):
+        await imported(blue, "city", "listTrams", "List no trams", tenants=None)
+    with pytest.raises(NotFound):
+        await blue.api("city.secret")
+    await town.of("red").delete_provider("city")
+
+
+async def test_a_plan_is_not_approved_with_an_api_that_was_taken_away(town: Town) -> None:
+    red = town.of("red")
+    run = await red.solve(SolveRequest(query=ASK_ROOM))
+    assert run.plan is not None
+    book = await town.retriever.get(SECRET)
+    await town.retriever.update(book.model_copy(update={"tenants": ("blue",)}))
+    with pytest.raises(ValidationFailed, match=SECRET):
+        await red.approve(run.id, BOOKING.id)
+
+
+async def test_filters_and_pins_of_a_request_reach_the_catalogue(town: Town) -> None:
+    run = await solved(town.of("red"), methods=["get"], pinned=[SECRET, "world.none"], deprecated=False)
+    assert [(candidate.api, candidate.found_by) for candidate in run.candidates] == [(SECRET, "pinned")]
+    run = await solved(town.of("red"), tags=["no such tag"])
+    assert (run.candidates, run.status.value) == ((), "no_plan")
+    page = await town.of("red").search_apis("trams", methods=["POST"], tags=["nothing"], deprecated=False)
+    assert (page.hits, page.total) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pinned": ["a"] * 101},
+        {"pinned": ["with blank"]},
+        {"pinned": [""]},
+        {"tags": [""]},
+        {"tags": ["x" * 201]},
+        {"tags": ["x"] * 21},
+        {"methods": ["G E T"]},
+        {"methods": ["GET"] * 11},
+        {"deprecated": "perhaps"},
+        {"tenant": "red"},
+    ],
+)
+async def test_bad_options_are_refused(town: Town, options: dict[str, object]) -> None:
+    http = open_http("http://gateway", InProcessTransport(town._app))  # type: ignore[arg-type]
+    headers = {"Authorization": "Bearer blue-token"}
+    answer = await http.post("/solve", json={"query": "Book", "options": options}, headers=headers)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_tenant_is_not_chosen_by_whoever_asks(town: Town) -> None:
+    """The retriever's own parameter is not one of the gateway's."""
+    http = open_http("http://gateway", InProcessTransport(town._app))  # type: ignore[arg-type]
+    headers = {"Authorization": "Bearer blue-token"}
+    for path in (f"/apis/{SECRET}?tenant=red", f"/v1/apis/{SECRET}?tenant=red"):
+        assert (await http.get(path, headers=headers)).status_code in (404, 422)
+    answer = await http.get("/apis?tenant=red", headers=headers)
+    assert SECRET not in answer.text
+    for bad in ("tag=", "method=G%20T", "deprecated=x", "&".join(["tag=a"] * 21)):
+        assert (await http.get(f"/apis?{bad}", headers=headers)).status_code == 422
+
+
+async def test_a_tenant_that_cannot_be_is_refused(town: Town) -> None:
+    body = {"document": "{}", "tenants": ["a b"]}
+    http = open_http("http://gateway", InProcessTransport(town._app))  # type: ignore[arg-type]
+    answer = await http.post("/apis:import", json=body, headers={"Authorization": "Bearer red-token"})
+    assert answer.status_code == 422
+    if isinstance(town.retriever, RetrieverClient):
+        with pytest.raises((ValidationFailed, InvalidRequest, ServiceError)):
+            await town.retriever.get(SECRET, tenant="a b")
