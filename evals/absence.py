@@ -19,6 +19,7 @@ from rich.progress import Progress
 from evals.data import DataError, Instance
 from evals.metrics import auroc
 from retriever_svc.engine.ranking import RankingOptions, rank
+from retriever_svc.engine.relevance import any_needed
 from retriever_svc.engine.snapshot import Snapshot
 from services.encoder import Encoder
 
@@ -33,7 +34,7 @@ class AbsenceReport(BaseModel):
         unfitting: requests that nothing fits.
         catalogue: APIs searched, or that the lists are made of.
         encoder: its name and the hash of its content.
-        auroc: how likely a request that something fits has a likelier best API than one that nothing fits, 0 to 1.
+        auroc: of the likelihood that any API is needed: how often it is higher where something fits, 0 to 1.
         refused_fitting: percent of the former that get an empty list.
         refused_unfitting: percent of the latter that do.
     """
@@ -113,8 +114,9 @@ def without_vendors(snapshot: Snapshot, positions: Set[int]) -> NDArray[np.int64
 
 
 def _ask(snapshot: Snapshot, encoder: Encoder, trial: Trial, options: RankingOptions) -> tuple[float, bool]:
-    """How likely the best API is, or its score where nothing says how likely; and whether the answer would be empty."""
+    """How likely any API is needed, or the best score where nothing says; and whether the answer would be empty."""
     _, hits = rank(snapshot, encoder, trial.query, _K, trial.allowed, dataclasses.replace(options, threshold=0.0))
-    best = max((hit.score if hit.relevance is None else hit.relevance for hit in hits), default=0.0)
+    relevance = [hit.relevance for hit in hits if hit.relevance is not None]
+    likely = any_needed(np.array(relevance, np.float32)) if relevance else max((hit.score for hit in hits), default=0.0)
     _, answer = rank(snapshot, encoder, trial.query, _K, trial.allowed, options)
-    return best, not answer
+    return likely, not answer

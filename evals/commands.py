@@ -96,7 +96,7 @@ def measure_refusals(
         print(report.model_dump_json(indent=2))
         return 0
     console = Console()
-    console.print(f"AUROC {report.auroc:.3f}, of the likelihood of each request's best API")
+    console.print(f"AUROC {report.auroc:.3f}, of the likelihood that any API is needed")
     console.print(f"answered with an empty list: {report.refused_unfitting:.1f} % of {report.unfitting} requests that")
     console.print(f"nothing fits, {report.refused_fitting:.1f} % of {report.fitting} that something fits")
     console.print(f"{report.catalogue} APIs; {report.encoder}")

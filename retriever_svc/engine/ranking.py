@@ -22,7 +22,7 @@ import numpy as np
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.evidence import evidence
 from retriever_svc.engine.filters import Filters
-from retriever_svc.engine.relevance import load_relevance
+from retriever_svc.engine.relevance import any_needed, load_relevance
 from retriever_svc.engine.scoring import Asked, Scores, ask, best_of_each, candidates, score, within_budget
 from retriever_svc.engine.snapshot import Snapshot, exact_key
 from retriever_svc.engine.suppliers import find_suppliers
@@ -35,6 +35,8 @@ from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _MAX_TOKENS = 2_000
+_WORTH = 0.05
+"""Less likely APIs get no place for being their clause's best."""
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
 _QUOTES = "\"'`“”«»()[]<>,;:!?."
 _GIVEN = frozenset({"pinned", "exact_name"})
@@ -51,10 +53,11 @@ class RankingOptions:
         context: share of the whole request's score in a clause's.
         depth: APIs looked at per clause and signal, at least.
         split: whether the request's clauses count, or only the whole of it.
-        reserve: whether every clause's best API has a place among the ``k``.
+        reserve: whether every clause's best API has a place among the ``k``; with a relevance model, only where that
+            API is at all likely.
         per_clause: so many of every clause's best are added to the ``k``, for who chooses an API for each clause.
         relevance: the model that decides the order (see :mod:`relevance`); empty: the score does.
-        threshold: how likely the best candidate must be, lest the answer be empty; None: as the model says.
+        threshold: how likely it must be that any API is needed, lest the answer be empty; None: as the model says.
     """
 
     dense_weight: float = 0.6
@@ -132,7 +135,7 @@ def rank(
     scores = candidates(asked, exact, options.dense_weight, options.context, 2 * k)
     relevance = model.probabilities(evidence(asked.pool(scores)))
     threshold = model.threshold if options.threshold is None else options.threshold
-    if len(exact) == len(pinned) and relevance.max(initial=0) < threshold:
+    if len(exact) == len(pinned) and any_needed(relevance) < threshold:
         return clauses, _hits(asked, scores, exact, pinned, k, options, relevance)[: len(pinned)]
     return clauses, _hits(asked, scores, exact, pinned, k, options, relevance)
 
@@ -167,7 +170,8 @@ def _choose(scores: Scores, best: Vectors, exact: list[int], k: int, options: Ra
         return rank_of.get(position, k), -float(best[m]), position
 
     ranked = sorted(range(len(scores.positions)), key=order)
-    chosen = within_budget(scores.fused, ranked, len(exact), k) if options.reserve else ranked[:k]
+    worth = best >= (_WORTH if options.relevance else 0)
+    chosen = within_budget(scores.fused, ranked, len(exact), k, worth) if options.reserve else ranked[:k]
     further = best_of_each(scores.fused, options.per_clause) if options.per_clause else []
     return sorted({*chosen, *further}, key=order)
 

@@ -20,6 +20,7 @@ from services.encoder import Vectors
 
 SHIPPED = "shipped"
 _LONGEST_WAY = 64
+_FIRST = 10
 
 
 class RelevanceError(ValueError):
@@ -33,7 +34,7 @@ class RelevanceModel:
     Attributes:
         columns: (c,) names of the evidence, as they were when it was trained.
         encoder: name of the one that gave the evidence then: another's scores mean something else.
-        threshold: a request whose best candidate is less likely than this is one that nothing fits.
+        threshold: a request is one that nothing fits where it is less likely than this that :func:`any_needed`.
         base: of the log-odds.
         feature: which column a node asks.
         split: values up to it go left.
@@ -108,6 +109,15 @@ class RelevanceModel:
         inside = (self.children >= 0) & (self.children < self.feature.shape[1])
         known = (self.feature >= 0) & (self.feature < len(COLUMNS))
         return bool(inside.all() and known.all() and 0 < int(self.depth) <= _LONGEST_WAY)
+
+
+def any_needed(relevance: Vectors) -> float:
+    """How likely any of the ten likeliest candidates is needed, as if each were needed or not by itself.
+
+    It tells requests that nothing fits better than the likeliest candidate alone does: where something fits, it is
+    seldom one API only.
+    """
+    return 1 - float(np.prod(1 - np.sort(relevance)[-_FIRST:].astype(np.float64)))
 
 
 @lru_cache(maxsize=4)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retriever_svc.engine.evidence import Pool
 from retriever_svc.engine.providers import meant
@@ -123,14 +124,21 @@ def candidates(asked: Asked, exact: list[int], dense_weight: float, context: flo
     return _only(scores, np.unique(np.concatenate(kept)))
 
 
-def within_budget(fused: Vectors, ranked: list[int], exact: int, k: int) -> list[int]:
+def within_budget(fused: Vectors, ranked: list[int], exact: int, k: int, worth: NDArray[np.bool_]) -> list[int]:
     """The first ``k`` of the ranked, save that the best of every clause is among them where there is room for all.
 
     A clause that is worded further from its API than the others would otherwise get nothing, and the plan fail.
+
+    Args:
+        fused: (clauses, m) scores.
+        ranked: indices of all m, best first.
+        exact: how many of them come first in any case.
+        k: how many to choose.
+        worth: (m,) which ones may be chosen for a clause.
     """
     by_rank = np.asarray(ranked)
     firsts = by_rank[fused[:, by_rank].argmax(axis=1)].tolist()  # ties go to the better ranked
-    needed = dict.fromkeys([*ranked[:exact], *firsts])
+    needed = dict.fromkeys([*ranked[:exact], *(m for m in firsts if worth[m])])
     if len(needed) > k:
         return ranked[:k]
     return [*needed, *(m for m in ranked if m not in needed)][:k]

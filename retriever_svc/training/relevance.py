@@ -17,8 +17,8 @@ from sklearn.metrics import roc_auc_score
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.evidence import evidence
 from retriever_svc.engine.ranking import RankingOptions, whole
-from retriever_svc.engine.relevance import RelevanceModel
-from retriever_svc.engine.scoring import ask, candidates, within_budget
+from retriever_svc.engine.relevance import RelevanceModel, any_needed
+from retriever_svc.engine.scoring import ask, candidates
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.training.forest import fit
@@ -56,7 +56,7 @@ class Quality:
 
     Attributes:
         found: by kind of request, all-tools@5 and all-tools@10.
-        auroc: of the best candidate's likelihood: requests that something fits against those that nothing fits, by
+        auroc: of the likelihood that any is needed: requests that something fits against those that nothing fits, by
             the kind of the latter.
         refused: by kind, how many fall below the threshold.
         threshold: the likelihood.
@@ -119,7 +119,7 @@ def cross_validated(examples: Sequence[Example]) -> Quality:
         model = _fit([one for one, at in zip(examples, folds, strict=True) if at != fold], "", 0.0)
         for one in (one for one, at in zip(examples, folds, strict=True) if at == fold):
             likely = model.probabilities(one.evidence)
-            best.setdefault(one.kind, []).append(float(likely.max()))
+            best.setdefault(one.kind, []).append(any_needed(likely))
             if one.wanted:
                 found.setdefault(one.kind, []).append((_all_found(one, likely, 5), _all_found(one, likely, 10)))
     threshold = min(float(np.quantile(best[kind], REFUSED)) for kind in found)
@@ -139,7 +139,7 @@ def _fit(examples: Sequence[Example], encoder: str, threshold: float) -> Relevan
 
 def _all_found(one: Example, likely: Vectors, k: int) -> bool:
     ranked = np.argsort(-likely, kind="stable").tolist()
-    return int(one.needed[within_budget(one.fused, ranked, 0, k)].sum()) == one.wanted
+    return int(one.needed[ranked[:k]].sum()) == one.wanted
 
 
 def _percents(rows: Iterable[tuple[bool, bool]]) -> tuple[float, float]:
