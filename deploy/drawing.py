@@ -90,6 +90,19 @@ def plan_table(plan: Plan, stages: Sequence[Sequence[str]], records: dict[str, S
     return table
 
 
+def candidate_table(run: Run) -> Table:
+    """The APIs a run was planned with, and why each of them: what found it, its signals, and for which clause."""
+    table = Table("score", "by", "meaning", "words", "API", "for", box=None)
+    for found in run.candidates:
+        signals = [
+            f"{value:.2f}" if value is not None else "" for value in (found.signals.dense, found.signals.lexical)
+        ]
+        clause = run.clauses[found.clause].text if found.clause < len(run.clauses) else ""
+        by = found.found_by.replace("_", " ")
+        table.add_row(f"{found.score:.2f}", by, *signals, plain(found.api), plain(_cut(clause, 60)))
+    return table
+
+
 def _bar(index: int, size: int, *, height: int) -> Text:
     if size == 1:
         return Text(" ")

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
 from deploy.cli.solving import approve, drawn
-from deploy.drawing import draw_doubt, draw_previews, draw_run, plain
+from deploy.drawing import candidate_table, draw_doubt, draw_previews, draw_run, plain
 from deploy.following import event_line
 from services.clients import GatewayClient
 from services.contracts.run import DoubtfulCall, ResolveRequest, Run, RunEvent, RunStatus
@@ -66,7 +66,11 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 @runs.command("show")
-def show_run(run_id: RunId, json: Json = False) -> None:
+def show_run(
+    run_id: RunId,
+    candidates: Annotated[bool, typer.Option("--candidates", help="Also the APIs it was planned with.")] = False,
+    json: Json = False,
+) -> None:
     """Show one run: its plan, what each call did, and the answer."""
     found = ask(lambda g: g.run(run_id))
     if json:
@@ -74,6 +78,8 @@ def show_run(run_id: RunId, json: Json = False) -> None:
         return
     console = Console()
     console.print(plain(found.query))
+    if candidates:
+        console.print(candidate_table(found))
     draw_run(console, found)
 
 

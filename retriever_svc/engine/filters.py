@@ -84,6 +84,16 @@ class Filters:
 NO_FILTERS = Filters()
 
 
+def within(positions: list[int], allowed: Ids) -> list[int]:
+    """Those of a few positions that are among many allowed ones, which are in order."""
+    wanted = np.asarray(positions, np.int64)
+    places = np.searchsorted(allowed, wanted)
+    there = places < len(allowed)
+    there[there] = allowed[places[there]] == wanted[there]
+    inside: list[int] = wanted[there].tolist()
+    return inside
+
+
 def _position(snapshot: Snapshot, api_id: str) -> int | None:
     ids = snapshot.entries.ids
     place = bisect_left(ids, api_id)

@@ -21,7 +21,7 @@ import numpy as np
 
 from retriever_svc.engine.clauses import split_clauses
 from retriever_svc.engine.evidence import evidence
-from retriever_svc.engine.filters import Filters
+from retriever_svc.engine.filters import Filters, within
 from retriever_svc.engine.relevance import any_needed, load_relevance
 from retriever_svc.engine.scoring import Asked, Scores, ask, best_of_each, candidates, score, within_budget
 from retriever_svc.engine.snapshot import Snapshot, exact_key
@@ -231,10 +231,7 @@ def _exact(snapshot: Snapshot, query: str, allowed: Ids | None) -> list[int]:
             positions = snapshot.exact.get(exact_key(token), ())
             of_method = [p for p in positions if snapshot.entries[p].method == before.upper() in _METHODS]
             found |= dict.fromkeys(of_method or positions)
-    if allowed is None:
-        return list(found)
-    inside = np.isin(list(found), allowed)
-    return [position for position, is_inside in zip(found, inside.tolist(), strict=True) if is_inside]
+    return list(found) if allowed is None else within(list(found), allowed)
 
 
 def _bare(token: str) -> str:

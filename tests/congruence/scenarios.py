@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from services.contracts.api import Api, ImportChange, ImportReport, ImportRequest, Location, Parameter
+from services.contracts.api import Api, ImportChange, ImportReport, ImportRequest, Location, Parameter, RetrieveRequest
 from services.contracts.demo import ApiDescription, Demo, ImportDemosRequest, SelectDemosRequest
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 from services.contracts.planning import CompiledPlan, CompileRequest
@@ -137,6 +137,83 @@ async def the_life_of_an_api(house: House, log: Transcript, upstream: str) -> No
     log.note((await house.retriever.status()).providers.get("lone"))
     await house.retriever.delete_provider("lone")
     log.note((await house.retriever.search(provider="lone")).total)
+
+
+async def filtering_and_pinning(house: House, log: Transcript, upstream: str) -> None:
+    """Filters, pins and tenants hold for listing, searching, retrieving and reading alike."""
+    apis = (
+        Api(id="f.feed", provider="f", name="feed", summary="Feed the lions", method="POST", tags=("Animals", "work")),
+        Api(id="f.old", provider="f", name="old", summary="Feed the lions by hand", tags=("animals",), deprecated=True),
+        Api(id="f.red", provider="f", name="red", summary="Feed the red lions", tags=("animals",), tenants=("red",)),
+        Api(id="f.talk", provider="f", name="talk", summary="Talk to lions", tenants=("red", "blue")),
+    )
+    for api in apis:
+        assert (await house.retriever.create(api)).tenants == api.tenants
+    filters: list[dict[str, Any]] = [
+        {},
+        {"tags": ("ANIMALS",)},
+        {"tags": ("work", "nothing"), "methods": ("POST", "GET")},
+        {"methods": ("get",), "deprecated": False},
+        {"tenant": "red"},
+        {"tenant": "blue", "tags": ("animals",)},
+        {"tenant": "nobody", "deprecated": False},
+        {"tags": ("nothing",)},
+    ]
+    for chosen in filters:
+        pinned = ("f.talk", "f.none", "f.red", "f.talk")
+        for pins in ((), pinned):
+            asked = RetrieveRequest(query="Feed the lions", providers=("f",), suppliers=0, pinned=pins, **chosen)
+            found = (await house.retriever.retrieve(asked)).candidates
+            first = [c.api.id for c in found if c.found_by == "pinned"]
+            log.note([first, sorted(c.api.id for c in found), {c.api.tenants for c in found}], real=found)
+            assert [c.api.id for c in found][: len(first)] == first
+        listed = await house.retriever.search(provider="f", **chosen)
+        log.note([listed.total, [(hit.id, hit.deprecated, hit.found_by) for hit in listed.hits]])
+        ranked = await house.retriever.search("lions", provider="f", **chosen)
+        log.note([ranked.total, sorted(hit.id for hit in ranked.hits)], real=ranked)
+    for tenant in (None, "red", "blue", "nobody"):
+        for api in apis:
+            try:
+                log.note(await house.retriever.get(api.id, tenant=tenant))
+            except NotFound as error:
+                log.note(shown(error))
+    await tenants_of_documents(house, log, upstream)
+    log.note(shown(await problem(house.retriever.delete_provider("f", tenant="blue"))))
+    await house.retriever.delete_provider("f", tenant="red")
+
+
+async def tenants_of_documents(house: House, log: Transcript, upstream: str) -> None:
+    """Whose a document's APIs are, stays so until an import says otherwise; others cannot touch them."""
+
+    async def attempt(tenant: str | None, text: str, tenants: tuple[str, ...] | None) -> None:
+        request = ImportRequest(document=text, provider="ft", tenants=tenants)
+        try:
+            events = await collected(house.retriever.import_document(request, tenant=tenant))
+        except Conflict as error:
+            log.note(shown(error))
+            return
+        report = events[-1]
+        assert isinstance(report, ImportReport)
+        log.note([report.added, report.updated, report.unchanged, report.removed, report.applied])
+
+    changed = document(upstream).replace("Book a room", "Book one room")
+    await attempt("red", document(upstream), ("red",))
+    for tenant, text, tenants in (
+        ("blue", document(upstream), None),
+        ("blue", changed, ()),
+        ("red", changed, None),
+        ("red", changed, ("red", "blue", "red")),
+        ("blue", changed, ("blue", "red")),
+        ("green", changed, None),
+        (None, changed, ()),
+        ("green", changed, None),
+    ):
+        await attempt(tenant, text, tenants)
+        for reader in ("red", "blue", "green", None):
+            pins = (await house.retriever.documents(tenant=reader, limit=1_000)).documents
+            log.note([pin.tenants for pin in pins if pin.provider == "ft"])
+            log.note((await house.retriever.search(provider="ft", tenant=reader)).total)
+    await house.retriever.delete_provider("ft", tenant="green")
 
 
 async def importing_a_document(house: House, log: Transcript, upstream: str) -> None:
@@ -411,6 +488,7 @@ async def digits_are_kept(house: House, log: Transcript, upstream: str) -> None:
 
 SHARED: list[Scenario] = [
     the_life_of_an_api,
+    filtering_and_pinning,
     importing_a_document,
     looking_before_importing,
     demos_are_kept_and_chosen,

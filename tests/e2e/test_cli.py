@@ -57,6 +57,32 @@ def test_what_nothing_fits_exits_1_and_says_why(nestor_url: str) -> None:
     assert "no_plan" in run("solve", "Call me a taxi to the central station", exit_code=1)
 
 
+def test_what_is_pinned_and_filtered_is_what_is_planned_with(nestor_url: str) -> None:
+    asked = ("solve", "--json", "--dry-run", "Convert 26.2 miles to kilometers.")
+    run_ = json.loads(run(*asked, "--pin", "sandbox.getSunTimes", "--pin", "nobody.knows", "--top-k", "5"))
+    first, *others = run_["candidates"]
+    assert (first["api"], first["found_by"]) == ("sandbox.getSunTimes", "pinned")
+    assert {other["found_by"] for other in others} <= {"exact_name", "meaning", "words", "provider", "supplier"}
+    assert "sandbox.convertUnits" in {other["api"] for other in others}
+    shown = run("runs", "show", run_["id"], "--candidates")
+    assert "sandbox.getSunTimes" in shown
+    assert "pinned" in shown
+    posts = json.loads(run(*asked, "--method", "post", "--provider", "sandbox", "--no-deprecated", exit_code=1))
+    assert "sandbox.convertUnits" not in {candidate["api"] for candidate in posts["candidates"]}
+    nothing = json.loads(run(*asked, "--tag", "no such tag", exit_code=1))
+    assert (nothing["status"], nothing["candidates"]) == ("no_plan", [])
+    assert "pattern" in run("solve", "x", "--method", "G T", exit_code=2)
+    assert "100" in run("solve", "x", *(["--pin", "a"] * 101), exit_code=2)
+
+
+def test_a_search_is_filtered_and_says_what_found_each(nestor_url: str) -> None:
+    assert "exact name" in run("apis", "search", "sandbox.convertUnits", "--method", "get")
+    listed = json.loads(run("apis", "search", "--method", "POST", "--method", "PUT", "--json", "--limit", "100"))
+    assert {hit["method"] for hit in listed["hits"]} <= {"POST", "PUT"}
+    assert len(listed["hits"]) == listed["total"] > 0
+    assert "0 of 0" in run("apis", "search", "--tag", "no such tag")
+
+
 def test_apis_are_searched_shown_imported_and_removed(nestor_url: str, tmp_path: Path) -> None:
     assert "sandbox.convertUnits" in run("apis", "search", "convert miles")
     assert json.loads(run("apis", "show", "sandbox.convertUnits"))["method"] == "GET"

@@ -140,3 +140,17 @@ def test_an_import_that_was_ended_goes_on_where_it_was(tmp_path: Path, number: s
 def documents_of(prefix: str) -> int:
     """Documents in the catalogue whose providers' names begin like this."""
     return sum(line.strip().startswith(prefix) for line in run("apis", "documents").splitlines())
+
+
+def test_whose_the_apis_are(tmp_path: Path) -> None:
+    path = tmp_path / "zoo.json"
+    path.write_text(document(feed="Feed the lions"))
+    asked = ("import", str(path), "--provider", "whose", "--yes")
+    assert "1 added" in run(*asked, "--tenant", "sales", "--tenant", "default")
+    assert "1 unchanged" in run(*asked, "--tenant", "default", "--tenant", "sales")
+    assert "1 unchanged" in run(*asked)
+    assert "1 updated" in run(*asked, "--everyone")
+    assert "1 updated" in run(*asked, "--tenant", "sales")
+    assert "Not found" in run("apis", "show", "whose.feed", exit_code=1)
+    assert "belongs to other tenants" in run(*asked, "--everyone", exit_code=1)
+    assert "pattern" in run(*asked, "--tenant", "a b", exit_code=2)

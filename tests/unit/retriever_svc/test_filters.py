@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from retriever_svc.engine.filters import NO_FILTERS, Filters
+from retriever_svc.engine.filters import NO_FILTERS, Filters, within
 from retriever_svc.engine.labels import TAGS
 from retriever_svc.engine.ranking import RankingOptions, find, reasons_of
 from retriever_svc.engine.saving import SnapshotFiles
 from retriever_svc.engine.scoring import ask, candidates
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
-from retriever_svc.engine.vectors import open_indexes
+from retriever_svc.engine.vectors import as_ids, open_indexes
 from retriever_svc.models import Entry, Hit, Listing
 from services.contracts.api import Api, ApiResponse, Clause, Location, Parameter
 from services.encoder import Encoder, load_encoder
@@ -121,6 +121,11 @@ def test_filters_are_saved_with_the_snapshot(tmp_path: Path) -> None:
     assert allowed_ids(loaded, Filters(deprecated=False)) == ["a.b"]
     assert allowed_ids(loaded, Filters(tenant="blue")) == ["a.b"]
     assert allowed_ids(loaded, Filters(tenant="red")) == ["a.b", "a.c"]
+
+
+@given(st.lists(st.integers(0, 20)), st.sets(st.integers(0, 20)))
+def test_a_few_positions_among_many(positions: list[int], allowed: set[int]) -> None:
+    assert within(positions, as_ids(sorted(allowed))) == [place for place in positions if place in allowed]
 
 
 def test_an_api_is_found_by_its_first_tags() -> None:
