@@ -226,3 +226,21 @@ async def test_a_damaged_index_is_made_anew(tmp_path: Path, encoder: CountingEnc
         assert await ids(service, "sun rise") == [SUN.id]
     async with replica(url, encoder) as service:
         assert await ids(service, "sun rise") == [SUN.id]
+
+
+async def test_an_imported_document_is_found_by_the_next_search_and_by_other_replicas(
+    tmp_path: Path, encoder: CountingEncoder
+) -> None:
+    """The road from a document to an answer: import, follow, search; the other replica is asked nothing."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
+    async with replica(url, encoder) as one, replica(url, encoder) as two:
+        for size, summary in enumerate(("Public holidays of a country", "When the sun rises at a place"), start=1):
+            text = json.dumps(document({f"/{size}": {"get": operation(operationId=f"get{size}", summary=summary)}}))
+            request = ImportRequest(document=text, provider=f"zoo{size}")
+            async with aclosing(one.import_document(request)) as events:
+                report = [event async for event in events][-1]
+            assert isinstance(report, ImportReport)
+            assert await ids(one, summary) == [f"zoo{size}.get{size}"]
+            await until_size(two, size)
+            assert await ids(two, summary) == [f"zoo{size}.get{size}"]
+            assert (await two.status()).index_version == report.catalogue_version == size
