@@ -70,7 +70,7 @@ def main() -> int:
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given more than once")
     parser.add_argument("--no-clone", action="store_true", help="leave out the fresh clone, which downloads everything")
     parser.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="data for `retrieve`, `peers`; default: $NESTOR_BENCH_DATA"
+        "--data", type=Path, metavar="FOLDER", help="for `retrieve`, `peers`; default: $NESTOR_BENCH_DATA"
     )
     parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz where `peers` keeps its vectors")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page, as docs/speed.md")

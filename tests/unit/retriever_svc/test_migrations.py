@@ -50,7 +50,7 @@ async def differences(engine: AsyncEngine) -> list[object]:
 
 async def rows(engine: AsyncEngine, columns: str) -> list[tuple[object, ...]]:
     async with engine.begin() as connection:
-        return [tuple(row) for row in await connection.execute(text(f"SELECT {columns} FROM apis"))]  # noqa: S608
+        return [tuple(row) for row in await connection.execute(text(f"SELECT {columns} FROM apis"))]
 
 
 async def test_there_and_back_again(engine: AsyncEngine) -> None:
