@@ -66,8 +66,8 @@ _LEADING = re.compile(rf"(?:[-*•]\s+|\d+[.)]\s+|{_SEQUENCE}\b,?\s+|and\s+|plea
 def split_clauses(query: str) -> tuple[Clause, ...]:
     """The clauses of a request in their order, at most ``MAX_CLAUSES``; none where the request is a single clause.
 
-    What stands behind ``MAX_SPLIT_CHARS`` belongs to the last clause, so that a request costs an encoder no more than so
-    many characters and twice its longest text: the rest of the request, and the whole of it.
+    What stands behind ``MAX_SPLIT_CHARS`` belongs to the last clause, so that a request costs an encoder no more than
+    so many characters and twice its longest text: the rest of the request, and the whole of it.
 
     Offsets are characters of ``query``; ``query[clause.start:clause.end] == clause.text``.
     """

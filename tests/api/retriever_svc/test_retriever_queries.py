@@ -37,7 +37,7 @@ ODD = {
     "invisible": "\u200b\u200d\ufeff",
     "a direction of its own": "\u202estekcit eht tsil",
     "German": "Was kosten die Eintrittskarten, und füge dann ein neues Tier hinzu",
-    "Chinese": "门票多少钱？然后添加一只新的动物。",
+    "Chinese": "门票多少钱\uff1f然后添加一只新的动物。",
     "Arabic": "كم سعر التذاكر ثم أضف حيوانًا جديدًا",
     "Hindi": "टिकट की कीमत क्या है",
     "Thai without blanks": "ตั๋วราคาเท่าไหร่แล้วเพิ่มสัตว์ใหม่",
