@@ -30,7 +30,7 @@ from services.encoder import DEFAULT_MODEL, load_encoder
 DATA, CACHE = "NESTOR_BENCH_DATA", "NESTOR_BENCH_CACHE"
 REQUESTS = 200
 K = 10
-BUDGET_S = 180.0
+BUDGET_S = 300.0
 COLUMNS = ("", f"all-tools@{K}, %", f"recall@{K}, %", "p50, ms", "p95, ms", "requests", "made ready in, s")
 
 
