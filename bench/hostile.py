@@ -1,7 +1,7 @@
 """Requests that cost as much as one can, or are of no sense: every one another, so that no cache answers."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from services.contracts.base import MAX_QUERY_CHARS
 
@@ -16,12 +16,12 @@ def hostile(asked: Sequence[str], seed: int) -> list[str]:
     def some(count: int) -> list[str]:
         return chance.choices(words, k=count)
 
-    kinds = (
+    kinds: tuple[Callable[[], str], ...] = (
         lambda: " ".join(some(2_000)),
         lambda: ", then get the ".join(some(500)),
         lambda: ". ".join(" ".join(some(30)) for _ in range(100)),
         lambda: " ".join(chance.choices("abcdefghij", k=4_000)),
-        lambda: "".join(chance.choices("门票多少钱然后添加动物。，", k=4_000)),
+        lambda: "".join(chance.choices("门票多少钱然后添加动物。", k=4_000)),
         lambda: "".join(chance.choices("?!.,;:'\"()[]🦁 ", k=4_000)),
         lambda: "".join(chance.choices("abcdefghij", k=MAX_QUERY_CHARS)),
         lambda: chance.choice(words)[:1] + str(chance.random()),
