@@ -37,6 +37,14 @@ def retrieve(report: Report) -> list[Figure]:
     return measure()
 
 
+def peers(report: Report) -> list[Figure]:
+    """The retriever's ranking beside langgraph-bigtool and graph-tool-call; needs ``--data``."""
+    from bench.retrieve_peers import measure
+
+    measure(report)
+    return []
+
+
 def index(report: Report) -> list[Figure]:
     """A million vectors: build, recall, search, memory."""
     from bench.index import measure
@@ -52,7 +60,7 @@ def clone(report: Report) -> list[Figure]:
 
 
 SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
-    section.__name__: section for section in (solve, graphs, scale, index, retrieve, clone)
+    section.__name__: section for section in (solve, graphs, scale, index, retrieve, peers, clone)
 }
 
 
@@ -61,11 +69,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given more than once")
     parser.add_argument("--no-clone", action="store_true", help="leave out the fresh clone, which downloads everything")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="data for `retrieve`; default: $NESTOR_BENCH_DATA")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="for `retrieve`, `peers`; default: $NESTOR_BENCH_DATA"
+    )
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz where `peers` keeps its vectors")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page, as docs/speed.md")
     options = parser.parse_args()
     if options.data is not None:
         os.environ["NESTOR_BENCH_DATA"] = str(options.data)
+    if options.cache is not None:
+        os.environ["NESTOR_BENCH_CACHE"] = str(options.cache)
     chosen = options.only or [name for name in SECTIONS if not (name == "clone" and options.no_clone)]
     report, figures = Report(), list[Figure]()
     for name in chosen:
@@ -77,7 +90,8 @@ def main() -> int:
             continue
         took_s, load = time.perf_counter() - began, os.getloadavg()[0]
         title = f"{name}: {os.cpu_count()} cores, {took_s:.0f} s, load {load:.1f} at the end"
-        report.figures(title, found)
+        if found:
+            report.figures(title, found)
         figures += found
     if options.write is not None:
         report.write(options.write)

@@ -19,6 +19,7 @@ import aiohttp
 
 from bench.catalogue import documents
 from bench.figures import Figure, Skipped
+from bench.hostile import hostile
 from bench.processes import cpu_s, peak_rss_mb, rss_mb, service
 from deploy.sockets import free_port
 from evals.data import Dataset, read_dataset
@@ -77,6 +78,7 @@ def served(database: str, asked: Sequence[str]) -> list[Figure]:
         before = cpu_s(child.pid)
         crowded, seconds = asyncio.run(_ask(url, together, CLIENTS))
         worked = cpu_s(child.pid) - before
+        odd, _ = asyncio.run(_ask(url, hostile(asked, SEED), 1))
         memory = rss_mb(child.pid)
         with _replica(database) as (_, other, _):
             adds, follows = asyncio.run(_change(url, other))
@@ -87,6 +89,8 @@ def served(database: str, asked: Sequence[str]) -> list[Figure]:
             Figure(f"requests a second, {CLIENTS} clients", len(together) / seconds, "", 150, at_least=True),
             Figure(f"  their latency, p50 of {len(together)}", statistics.median(crowded), "ms"),
             Figure("  processor time a request", 1_000 * worked / len(together), "ms"),
+            Figure(f"hostile queries, p50 of {len(odd)}", statistics.median(odd), "ms"),
+            Figure("  p99", statistics.quantiles(odd, n=100)[-1], "ms"),
             Figure("memory after all that", memory, "MB", 450),
             Figure("add one API to the catalogue, p50", statistics.median(adds), "s"),
             Figure("another replica answers with it, the slowest", max(follows), "s", 2),

@@ -11,6 +11,8 @@ import re
 from services.contracts.api import Clause
 
 MAX_CLAUSES = 16
+MAX_SPLIT_CHARS = 2_000
+"""Where splitting ends: twice the longest request in any data, and what bounds the work of encoding its clauses."""
 _MIN_WORDS = 2
 
 _QUOTED = re.compile(r"\"[^\"\n]{1,300}\"|(?<![\w'])'[^'\n]{1,300}'(?!\w)|`[^`\n]{1,300}`|[“«][^”»\n]{1,300}[”»]")
@@ -64,11 +66,14 @@ _LEADING = re.compile(rf"(?:[-*•]\s+|\d+[.)]\s+|{_SEQUENCE}\b,?\s+|and\s+|plea
 def split_clauses(query: str) -> tuple[Clause, ...]:
     """The clauses of a request in their order, at most ``MAX_CLAUSES``; none where the request is a single clause.
 
+    What stands behind ``MAX_SPLIT_CHARS`` belongs to the last clause, so that a request costs an encoder no more than
+    so many characters and twice its longest text: the rest of the request, and the whole of it.
+
     Offsets are characters of ``query``; ``query[clause.start:clause.end] == clause.text``.
     """
     masked = _QUOTED.sub(lambda match: "Q" * len(match[0]), query)
     spans, start = [], 0
-    for match in _BOUNDARY.finditer(masked):
+    for match in _BOUNDARY.finditer(masked, 0, MAX_SPLIT_CHARS):
         before = masked[max(start, match.start() - 8) : match.start() + 1]
         if match["sentence"] is not None and _ABBREVIATION.search(before):
             continue

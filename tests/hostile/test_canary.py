@@ -186,8 +186,8 @@ async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
 
 def _look_at(folder: Path, told: Told, when: str) -> None:
     """The databases byte for byte, and row by row: a value may lie across two pages."""
-    for file in sorted(folder.iterdir()):
-        told.out[f"{file.name} {when}"] = file.read_bytes()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        told.out[f"{file.relative_to(folder)} {when}"] = file.read_bytes()
         if file.suffix == ".db":
             with closing(sqlite3.connect(file)) as database:
                 told.out[f"rows of {file.name} {when}"] = "\n".join(database.iterdump()).encode()

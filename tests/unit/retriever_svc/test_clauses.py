@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retriever_svc.engine.clauses import MAX_CLAUSES, split_clauses
+from retriever_svc.engine.clauses import MAX_CLAUSES, MAX_SPLIT_CHARS, split_clauses
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,15 @@ def test_many_clauses_are_bounded_and_lose_nothing() -> None:
     clauses = split_clauses("Get the weather. " * 100)
     assert len(clauses) == MAX_CLAUSES
     assert clauses[-1].text.count("weather") == 100 - MAX_CLAUSES + 1
+
+
+def test_what_a_request_costs_to_encode_is_bounded() -> None:
+    """No clause but the last, of which an encoder reads a bounded part, is of text beyond the limit."""
+    query = ("Get the weather of " + "a very " * 50 + "distant city. ") * 40
+    clauses = split_clauses(query)
+    assert 2 < len(clauses) < MAX_CLAUSES
+    assert all(clause.end <= MAX_SPLIT_CHARS for clause in clauses[:-1])
+    assert clauses[-1].end == len(query.rstrip(". "))
 
 
 @pytest.mark.parametrize(

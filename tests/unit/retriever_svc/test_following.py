@@ -1,6 +1,7 @@
 """Replicas follow the catalogue, idle ones too; a restart begins from the index that was saved."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -20,11 +21,12 @@ from retriever_svc.service import CatalogueService
 from retriever_svc.settings import RetrieverSettings
 from retriever_svc.storage import EMBEDDINGS, CatalogueStorage
 from services.compute import ComputePool
-from services.contracts.api import Api
+from services.contracts.api import Api, ImportReport, ImportRequest
 from services.storage.engine import create_engine, write
 from services.storage.migrate import migrate
 from tests.support.redis import RedisServer
 from tests.unit.retriever_svc.catalogue import api
+from tests.unit.retriever_svc.documents import document, operation
 from tests.unit.retriever_svc.test_catalogue import CountingEncoder
 
 HOLIDAYS = api("listHolidays", "Public holidays of a country")
@@ -226,3 +228,20 @@ async def test_a_damaged_index_is_made_anew(tmp_path: Path, encoder: CountingEnc
         assert await ids(service, "sun rise") == [SUN.id]
     async with replica(url, encoder) as service:
         assert await ids(service, "sun rise") == [SUN.id]
+
+
+async def test_an_imported_document_is_found_by_the_next_search_and_by_other_replicas(
+    tmp_path: Path, encoder: CountingEncoder
+) -> None:
+    """The road from a document to an answer: import, follow, search; the other replica is asked nothing."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
+    async with replica(url, encoder) as one, replica(url, encoder) as two:
+        for size, summary in enumerate(("Public holidays of a country", "When the sun rises at a place"), start=1):
+            text = json.dumps(document({f"/{size}": {"get": operation(operationId=f"get{size}", summary=summary)}}))
+            request = ImportRequest(document=text, provider=f"zoo{size}")
+            report = [event async for event in await one.documents.open(request)][-1]
+            assert isinstance(report, ImportReport)
+            assert (await ids(one, summary))[0] == f"zoo{size}.get{size}"
+            await until_size(two, size)
+            assert (await ids(two, summary))[0] == f"zoo{size}.get{size}"
+            assert (await two.status()).index_version == report.catalogue_version == size

@@ -1,0 +1,78 @@
+"""The catalogue's migrations, one by one and back again, with an API in the tables, on both databases."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+import retriever_svc
+from retriever_svc.storage import METADATA
+from services.storage.engine import create_engine
+
+MIGRATIONS = Path(retriever_svc.__file__).parent / "migrations"
+OLD = "INSERT INTO apis VALUES (1, 'zoo.feed', 'zoo', 'feed', 'POST', '/', '', '{}', '', '', '', '', {}, '{{}}')"
+HASH = "0123456789abcdef" * 4
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    sqlite = f"sqlite+aiosqlite:///{tmp_path}/catalogue.db"
+    url = sqlite if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    made = create_engine(url)
+    yield made
+    await made.dispose()
+
+
+async def at(engine: AsyncEngine, revision: str) -> None:
+    """Upgrade or, with a leading "-", downgrade."""
+
+    def run(connection: Connection) -> None:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(MIGRATIONS))
+        step = command.downgrade if revision.startswith("-") else command.upgrade
+        step(config, revision.removeprefix("-"))
+
+    async with engine.begin() as connection:
+        await connection.run_sync(run)
+
+
+async def differences(engine: AsyncEngine) -> list[object]:
+    """Where the tables are not what the code says they are."""
+    async with engine.begin() as connection:
+        return await connection.run_sync(lambda it: compare_metadata(MigrationContext.configure(it), METADATA))
+
+
+async def rows(engine: AsyncEngine, columns: str) -> list[tuple[object, ...]]:
+    async with engine.begin() as connection:
+        return [tuple(row) for row in await connection.execute(text(f"SELECT {columns} FROM apis"))]
+
+
+async def test_there_and_back_again(engine: AsyncEngine) -> None:
+    await at(engine, "0001")
+    async with engine.begin() as connection:
+        await connection.execute(text(OLD.format(HASH, "true").replace(":", "\\:")))
+    await at(engine, "0002")
+    assert await rows(engine, "id, operation_key, revision") == [("zoo.feed", "", "")]
+    await at(engine, "0003")
+    assert await rows(engine, "id, stamp") == [("zoo.feed", HASH[:32])]
+    assert await differences(engine) == []
+    await at(engine, "-0002")
+    await at(engine, "-0001")
+    assert await rows(engine, "id, content_hash") == [("zoo.feed", HASH)]
+    assert await differences(engine)
+    await at(engine, "head")
+    assert await rows(engine, "id, stamp") == [("zoo.feed", HASH[:32])]
+    assert await differences(engine) == []
+
+
+async def test_to_nothing(engine: AsyncEngine) -> None:
+    await at(engine, "head")
+    await at(engine, "-base")
+    async with engine.begin() as connection:
+        assert await connection.run_sync(lambda it: inspect(it).get_table_names()) == ["alembic_version"]
