@@ -61,7 +61,10 @@ async def test_there_and_back_again(engine: AsyncEngine) -> None:
     assert await rows(engine, "id, operation_key, revision") == [("zoo.feed", "", "")]
     await at(engine, "0003")
     assert await rows(engine, "id, stamp") == [("zoo.feed", HASH[:32])]
+    await at(engine, "0004")
+    assert await rows(engine, "id, tags, tenants") == [("zoo.feed", "[]", "[]")]
     assert await differences(engine) == []
+    await at(engine, "-0003")
     await at(engine, "-0002")
     await at(engine, "-0001")
     assert await rows(engine, "id, content_hash") == [("zoo.feed", HASH)]
