@@ -26,7 +26,7 @@ class RetrieverSettings(ServiceSettings):
         description="The sentence encoder: a shipped model, an exported directory, or a sentence-transformers name."
         " Another one makes the catalogue embedded anew at the next start.",
     )
-    encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
+    encoder_threads: int = Field(default=2, ge=1, le=64, description="Clauses of a request that are encoded at once.")
     index: IndexKind = Field(
         default="auto",
         description="Where vectors are searched: `flat` (exact, in memory), `ivf` (approximate, a quarter of the"

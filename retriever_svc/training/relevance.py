@@ -25,8 +25,10 @@ from retriever_svc.training.forest import fit
 from services.encoder import Encoder, Vectors
 
 FOLDS = 5
-REFUSED = 0.04
-"""Share of the answerable requests of each kind, not fitted to, that may fall below the threshold."""
+REFUSED = 0.003
+"""Share of the answerable requests of each kind, not fitted to, that may fall below the threshold. So few because people
+word their requests in more ways than data does, and a plan can still be refused later, while an API that is not there
+cannot be planned with."""
 
 
 @dataclass(frozen=True, slots=True)
