@@ -26,9 +26,11 @@ from services.encoder import Encoder, Vectors
 
 FOLDS = 5
 REFUSED = 0.003
-"""Share of the answerable requests of each kind, not fitted to, that may fall below the threshold. So few because people
-word their requests in more ways than data does, and a plan can still be refused later, while an API that is not there
-cannot be planned with."""
+"""Share of the answerable requests of each kind, not fitted to, that may fall below the threshold.
+
+So few because people word requests in more ways than data does: a plan can still be refused later, but nothing can be
+planned with an API that is not there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
