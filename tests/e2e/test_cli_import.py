@@ -118,6 +118,15 @@ def test_changes_in_a_folder_are_held_until_somebody_looks(folder: Path) -> None
     assert (counted["already"], counted["imported"], counted["updated"]) == (1, 2, 2)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Where this runs in the background of a shell, SIGINT is ignored, here and by every process begun here."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_import_that_was_ended_goes_on_where_it_was(tmp_path: Path, number: signal.Signals) -> None:
     prefix = tmp_path.name.replace("_", "-")
