@@ -7,7 +7,8 @@ The rules, for n vectors (measured by ``python -m bench --only index``):
 
 * cells: the power of two nearest to 2 sqrt(n), so that finding the nearest cells and looking into them cost alike;
 * trained on 64 vectors a cell: k-means gains nothing visible from more, and its time grows with them;
-* probed: as many cells as hold one vector in 32, and at least 10,000, of those that pass the filter.
+* looked into: as many cells as hold one vector in 8, and at least 50,000, of those that pass the filter. A request lies
+  between cells: it needs several times as many as a text of the catalogue to find its neighbours.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from retriever_svc.engine.index.protocol import Ids
 from services.encoder import Vectors
 
 SAMPLED_PER_CELL = 64
-_LOOKED_AT = 32
-_FEWEST_LOOKED_AT = 10_000
+_LOOKED_AT = 8
+_FEWEST_LOOKED_AT = 50_000
 _ITERATIONS = 10
 _MARGIN = 0.1
 """How far the quantiser reaches beyond what the sample held, as a share of that: what lies outside is cut off."""

@@ -33,13 +33,14 @@ def recall(index: IvfIndex, rows: Vectors, queries: Vectors, allowed: np.ndarray
     return float(np.mean([np.isin(ids, best).mean() for ids, best in zip(found, right, strict=True)]))
 
 
-def test_most_neighbours_are_found_though_most_vectors_are_not_looked_at() -> None:
-    rows = clustered(60_000)
+def test_most_neighbours_are_found_though_most_vectors_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retriever_svc.engine.index.cells._FEWEST_LOOKED_AT", 1_000)
+    rows = clustered(20_000)
     index = IvfIndex(DIMENSION, train_at=1_000, recent=1_000)
-    index.upsert(np.arange(60_000), rows)
+    index.upsert(np.arange(20_000), rows)
     queries = clustered(50, seed=1)
-    assert recall(index, rows, queries) >= 0.9
-    for allowed in (np.arange(0, 60_000, 2), np.arange(0, 60_000, 7), np.arange(100)):
+    assert 0.9 <= recall(index, rows, queries) < 1
+    for allowed in (np.arange(0, 20_000, 2), np.arange(0, 20_000, 7), np.arange(100)):
         assert recall(index, rows, queries, allowed) >= 0.9
 
 
