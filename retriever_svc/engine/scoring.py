@@ -79,7 +79,7 @@ class Asked:
 
 def ask(snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth: int, allowed: Ids | None) -> Asked:
     """Encode a request's clauses and find what is near each: ``depth`` APIs by meaning, and as many by words."""
-    queries = encoder.encode([clause.text for clause in clauses])
+    queries = read_clauses(encoder, clauses)
     lexical = np.stack([snapshot.lexical.scores(words(clause.text)) for clause in clauses])
     if allowed is not None:
         mask = np.zeros(len(snapshot.entries), dtype=bool)
@@ -92,6 +92,32 @@ def ask(snapshot: Snapshot, encoder: Encoder, clauses: tuple[Clause, ...], depth
     matching = top[np.take_along_axis(lexical, top, axis=1) > 0]
     both = np.unique(np.concatenate([near, matching]).astype(np.int64))
     return Asked(snapshot, clauses, queries, lexical, both, allowed)
+
+
+def read_clauses(encoder: Encoder, clauses: tuple[Clause, ...]) -> Vectors:
+    """The vectors of a request's clauses, the whole of it last: (c, d). The encoder reads the request once.
+
+    A clause is the mean of its tokens as they stand in the whole: as good as read by itself (docs/retrieval.md), and
+    half the work. Only what the encoder cuts off at the end of a long request is read by itself.
+    """
+    *parts, last = clauses
+    if not parts:
+        return encoder.encode([last.text])
+    read = encoder.encode_tokens(last.text)
+    offsets = np.asarray(read.offsets, np.int64).reshape(-1, 2)
+    inside = [(offsets[:, 0] < part.end) & (offsets[:, 1] > part.start) for part in parts]
+    cut_off = [number for number, tokens in enumerate(inside) if not tokens.any()]
+    vectors = np.stack([*(_mean(read.vectors[tokens]) for tokens in inside), read.pooled])
+    if cut_off:
+        vectors[cut_off] = encoder.encode([parts[number].text for number in cut_off])
+    return vectors.astype(np.float32)
+
+
+def _mean(tokens: Vectors) -> Vectors:
+    """The mean of (t, d) tokens, of length 1; zeros where there is none."""
+    total = tokens.sum(axis=0)
+    mean: Vectors = total / max(float(np.linalg.norm(total)), 1e-9)
+    return mean
 
 
 def score(asked: Asked, positions: Ids, dense_weight: float, context: float) -> Scores:
