@@ -2,6 +2,9 @@
 
 onnxruntime and faiss release the GIL while they compute, so threads are enough. What an event loop needs is a bound:
 with an unbounded queue every request waits longer than its caller does, so work beyond the bound is refused at once.
+
+Requests are what runs in parallel, so a library's own threads only get in their way: numpy's would spin after every
+small product, for half of the processor time of a search.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
+from threadpoolctl import threadpool_limits
+
 from services.errors import Overloaded
 
 P = ParamSpec("P")
@@ -21,6 +26,8 @@ T = TypeVar("T")
 
 class ComputePool:
     """Runs blocking functions on a fixed number of threads, with a bound on how many may wait.
+
+    From the first pool on, linear algebra that was loaded before it takes one thread for each call in this process.
 
     Args:
         max_workers: threads, at least 1.
@@ -34,6 +41,7 @@ class ComputePool:
     def __init__(self, max_workers: int = 2, max_waiting: int = 64, name: str = "compute") -> None:
         if max_workers < 1 or max_waiting < 0:
             raise ValueError(f"need max_workers >= 1 and max_waiting >= 0, got {max_workers} and {max_waiting}")
+        threadpool_limits(1, user_api="blas")
         self._executor = ThreadPoolExecutor(max_workers, thread_name_prefix=name)
         self._name = name
         self._workers = max_workers

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import onnx
 
-from retriever_svc.training.export_encoder import export_fp32, save_tokenizer, to_int8
+from retriever_svc.training.export_encoder import export_fp32, save_tokenizer, to_int8_dynamic
 from retriever_svc.training.recipe import Recipe
 from retriever_svc.training.towers import Towers
 
@@ -64,7 +64,7 @@ def write_model(towers: Towers, out: Path) -> None:
     model = towers.model.to("cpu").float().eval()
     with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()):  # the exporter's own affairs
         exported = export_fp32(model)
-    onnx.save(to_int8(exported), out / "model.onnx")
+    onnx.save(to_int8_dynamic(exported), out / "model.onnx")
     save_tokenizer(model, out / "tokenizer.json")
 
 

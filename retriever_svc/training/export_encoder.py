@@ -11,7 +11,9 @@ in its file and the serving code need not know. The graph also gives the token v
 Default precision, ``int8``: weights only, symmetric, one scale per output channel and per row of the word table,
 written with standard operators (DequantizeLinear). onnxruntime runs them with its 8-bit matrix kernel, which quantises
 activations in small blocks of each row, so neither other texts nor outliers elsewhere in a text change a token's
-arithmetic. MODEL_CARD.md beside the shipped model compares the precisions.
+arithmetic. ``int8-dynamic`` takes three fifths of the time (2.9 ms against 5.0 for 34 tokens): activations have one
+scale for each text, and weights seven bits, lest processors without VNNI overflow. Serving encodes one text a run, so
+that neighbours still change nothing. MODEL_CARD.md beside the shipped models compares the precisions.
 """
 
 from __future__ import annotations
@@ -105,29 +107,24 @@ def export_fp32(model: SentenceTransformer) -> onnx.ModelProto:
 
 def to_int8(model: onnx.ModelProto) -> onnx.ModelProto:
     """Store matrix weights and the word table as int8; activations stay float as far as the file is concerned."""
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    nodes: list[onnx.NodeProto] = []
-    for node in model.graph.node:
-        if node.op_type == "MatMul" and node.input[1] in weights:
-            nodes += _dequantised_weight(model.graph, node, weights[node.input[1]])
-        elif node.op_type == "Gather" and node.input[0] in weights and _is_word_table(weights[node.input[0]]):
-            nodes += _quantised_rows(model.graph, node, weights[node.input[0]])
-        else:
-            nodes.append(node)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    onnx.checker.check_model(model)
-    return model
+    return _rewritten(_with_int8_words(model), "MatMul", 1, _dequantised_weight)
 
 
 def to_int8_dynamic(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Onnxruntime's dynamic quantisation, one activation scale per tensor. For comparison."""
+    """The word table as ``to_int8`` has it, and onnxruntime's dynamic quantisation of the matrix products."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
-        onnx.save(model, source)
-        quantize_dynamic(source, target, per_channel=True, weight_type=QuantType.QInt8)
+        onnx.save(_with_int8_words(model), source)
+        quantize_dynamic(
+            source,
+            target,
+            op_types_to_quantize=["MatMul"],
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+        )
         return onnx.load(target)
 
 
@@ -193,6 +190,31 @@ def _without_traces(model: onnx.ModelProto) -> onnx.ModelProto:
     for item in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
         del item.metadata_props[:]
         item.doc_string = ""
+    return model
+
+
+def _with_int8_words(model: onnx.ModelProto) -> onnx.ModelProto:
+    return _rewritten(model, "Gather", 0, _quantised_rows, only=_is_word_table)
+
+
+def _rewritten(
+    model: onnx.ModelProto,
+    operator: str,
+    input_number: int,
+    rewrite: Callable[[onnx.GraphProto, onnx.NodeProto, onnx.TensorProto], list[onnx.NodeProto]],
+    only: Callable[[onnx.TensorProto], bool] = lambda _: True,
+) -> onnx.ModelProto:
+    """Put other nodes in the place of those of an operator whose input of that number is one of the weights."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer if only(tensor)}
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        if node.op_type == operator and node.input[input_number] in weights:
+            nodes += rewrite(model.graph, node, weights[node.input[input_number]])
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.checker.check_model(model)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Exact search."""
+"""Exhaustive search: every vector is compared, at half precision."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from typing import Any
 
 import faiss
 import numpy as np
+from numpy.typing import NDArray
 
 from retriever_svc.engine.index import files
 from retriever_svc.engine.index.protocol import Ids, Source
 from services.encoder import Vectors
 
 _KIND = "flat"
+_CHUNK = 4_096
 
 
 class FlatIndex:
-    """Exact search: ``IndexIDMap2(IndexFlatIP)``. Right up to about 100,000 vectors (6 ms a query at 384 dimensions).
+    """Compares every vector: right up to about 100,000 (2 ms a query at 384 dimensions).
+
+    Vectors are kept as 16-bit floats, which costs a cosine less than 0.0005. What a search costs is reading them from
+    memory: half the bytes are half the time and half the memory (docs/adr/0008).
 
     Args:
         dimension: length of the vectors.
     """
 
     def __init__(self, dimension: int) -> None:
-        self._index: Any = faiss.IndexIDMap2(faiss.IndexFlatIP(dimension))
+        half = faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+        self._index: Any = faiss.IndexIDMap2(half)
 
     @property
     def size(self) -> int:
@@ -42,15 +48,18 @@ class FlatIndex:
         return ids
 
     @property
-    def vectors(self) -> Vectors:
-        """(n, d) the vectors held."""
-        vectors: Vectors = faiss.downcast_index(self._index.index).reconstruct_n(0, self.size)
+    def vectors(self) -> NDArray[np.float16]:
+        """(n, d) the vectors held, as they are kept."""
+        stored: Any = faiss.downcast_index(self._index.index)
+        vectors: NDArray[np.float16] = faiss.vector_to_array(stored.codes).view(np.float16).reshape(-1, self.dimension)
         return vectors
 
-    def upsert(self, ids: Ids, vectors: Vectors) -> None:
-        """See :class:`VectorIndex`."""
+    def upsert(self, ids: Ids, vectors: Vectors | NDArray[np.float16]) -> None:
+        """See :class:`VectorIndex`. Takes what ``vectors`` gives as well."""
         self.delete(ids)
-        self._index.add_with_ids(np.ascontiguousarray(vectors, dtype=np.float32), ids)
+        for start in range(0, len(ids), _CHUNK):  # a copy at full precision exists of a few at a time
+            part = slice(start, start + _CHUNK)
+            self._index.add_with_ids(np.ascontiguousarray(vectors[part], dtype=np.float32), ids[part])
 
     def delete(self, ids: Ids) -> None:
         """See :class:`VectorIndex`."""

@@ -160,7 +160,7 @@ class IvfIndex:
 
     def _recent_part(self) -> Iterator[Part]:
         if self._recent.size:
-            yield self._recent.ids, self._recent.vectors
+            yield self._recent.ids, self._recent.vectors.astype(np.float32)
 
 
 class IvfIndexes:

@@ -6,7 +6,9 @@ import asyncio
 import contextvars
 import threading
 
+import numpy  # noqa: F401 - brings the linear algebra that is limited
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from services.compute import ComputePool
 from services.errors import Overloaded
@@ -132,3 +134,11 @@ async def test_close_finishes_running_calls_and_refuses_waiting_and_new_ones() -
 def test_bounds_are_checked(workers: int, waiting: int) -> None:
     with pytest.raises(ValueError, match="max_w"):
         ComputePool(workers, waiting)
+
+
+async def test_linear_algebra_takes_one_thread() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        pool = ComputePool(1)
+        threads = {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+        await pool.close()
+    assert threads == {1}
