@@ -53,14 +53,15 @@ def create_app(
         imports = ComputePool(settings.import_workers, settings.compute_waiting, name="retriever-import")
         cache = open_cache(settings.redis_url)
         signals = open_signals(engine, settings.redis_url, _CHANNEL)
-        indexes, following = None, None
+        storage, indexes, following = None, None, None
         try:
             await migrate(engine, "retriever_svc")
             reader = encoder
             if reader is None:
                 reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
             indexes = open_indexes(settings.index, reader.name, reader.dimension, settings.database_url)
-            service = _service(settings, CatalogueStorage(engine), reader, searches, imports, indexes)
+            storage = CatalogueStorage(engine)
+            service = _service(settings, storage, reader, searches, imports, indexes)
             await service.follow()
             # Twice as often as a request would look for itself, so that none has to.
             following = asyncio.create_task(Follower(service, signals, settings.version_check_s / 2).run())
@@ -84,6 +85,8 @@ def create_app(
                 await asyncio.to_thread(indexes.close)
             await signals.close()
             await cache.close()
+            if storage is not None:
+                await asyncio.to_thread(storage.close)
             await engine.dispose()
 
     return create_service(

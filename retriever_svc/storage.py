@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     DateTime,
     Dialect,
     Integer,
@@ -38,7 +39,7 @@ from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, read_vectors
-from services.storage.engine import ping, read, write
+from services.storage.engine import Transactions, ping, read, write
 
 METADATA = MetaData()
 
@@ -128,7 +129,11 @@ class CatalogueStorage:
     """The tables above, as models. Writers take turns by locking the row of the version."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+        self._engine, self._reads = engine, Transactions(engine, read_only=True)
+
+    def close(self) -> None:
+        """Let go of connections of its own; the engine is its owner's."""
+        self._reads.close()
 
     async def ping(self) -> None:
         """Raise ServiceUnavailable unless the database answers."""
@@ -168,12 +173,13 @@ class CatalogueStorage:
     async def documents(self, ids: Sequence[str]) -> dict[tuple[str, str], bytes]:
         """Those of the APIs that exist, as JSON, by id and content hash."""
         columns = (APIS.c.id, APIS.c.content_hash, APIS.c.document)
-        found = {}
-        async with read(self._engine) as connection:
-            for chunk in chunks(ids):
-                for row in await connection.execute(select(*columns).where(APIS.c.id.in_(chunk))):
-                    found[row.id, row.content_hash] = row.document.encode()
-        return found
+
+        def find(connection: Connection) -> dict[tuple[str, str], bytes]:
+            queries = [select(*columns).where(APIS.c.id.in_(chunk)) for chunk in chunks(ids)]
+            rows = [row for query in queries for row in connection.execute(query)]
+            return {(row.id, row.content_hash): row.document.encode() for row in rows}
+
+        return await self._reads.run(find)  # every search asks
 
     async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
         """The stored vectors of these texts, each (d,) float32, by hash."""

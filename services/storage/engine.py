@@ -99,32 +99,36 @@ async def write(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 
 class Transactions:
-    """Write transactions for a writer in a hurry: a function of a synchronous connection, run as one.
+    """Transactions for somebody in a hurry: a function of a synchronous connection, run as one.
 
     The asynchronous SQLite driver changes threads some twenty times for a transaction of four statements, which takes
     several times as long as the commit itself; here the thread is changed once. PostgreSQL's needs no thread.
+
+    Args:
+        engine: of the same database.
+        read_only: they only read, and on SQLite never wait for a writer.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, engine: AsyncEngine, *, read_only: bool = False) -> None:
+        self._engine, self._read_only = engine, read_only
         self._thread: ThreadPoolExecutor | None = None
         if engine.dialect.name == "sqlite":
             url = engine.url.set(drivername="sqlite+pysqlite")
             options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}
             self._sync = create_sync_engine(url, connect_args=options, poolclass=StaticPool)
             _prepare(self._sync)
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writer")
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader" if read_only else "sqlite-writer")
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         """Do the work and commit, or change nothing. Raises as :func:`write` does."""
         if self._thread is None:
-            async with write(self._engine) as connection:
+            async with (read if self._read_only else write)(self._engine) as connection:
                 return await connection.run_sync(work)
         async with _named(self._engine):
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
 
     def _run(self, work: Callable[[Connection], T]) -> T:
-        with self._sync.begin() as connection:
+        with self._sync.connect().execution_options(read_only=self._read_only) as connection, connection.begin():
             return work(connection)
 
     def close(self) -> None:
