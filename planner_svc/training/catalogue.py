@@ -1,0 +1,109 @@
+"""A catalogue cut into neighbourhoods: APIs that are asked for together, feed each other, and are easily confused."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from planner_svc.backends.compact.profile import Profile, Slot, read_profile
+from planner_svc.backends.compact.text import split_name, stem
+from planner_svc.training.wiring import Wiring
+from planner_svc.training.wording import Speech, read_speech, sayable
+from services.contracts.api import Api
+
+SIZE = 40
+"""APIs in a neighbourhood at most."""
+_COMMON = 300
+_MAX_PARAMETERS = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """An API with what is needed to speak of it."""
+
+    api: Api
+    profile: Profile
+    slots: tuple[Slot, ...]
+    speeches: tuple[Speech, ...]
+
+    @property
+    def speakable(self) -> bool:
+        """Whether a request can ask for it with all it requires."""
+        said = {slot.name for slot in self.slots}
+        objects = [s for s in self.profile.slots if s.required and s.name not in said and s.children]
+        return bool(self.speeches) and not objects and len(self.api.parameters) <= _MAX_PARAMETERS
+
+
+class Neighbourhood:
+    """Some APIs of one provider or category."""
+
+    def __init__(self, apis: Sequence[Api]) -> None:
+        self.apis = apis
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """The APIs, read."""
+        return [_entry(api) for api in self.apis]
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """Which of them feed which."""
+        return Wiring([e.profile for e in self.entries], [e.speeches[0] if e.speeches else None for e in self.entries])
+
+
+class Catalogue:
+    """APIs by neighbourhood and by the words of their names.
+
+    Args:
+        apis: in any order; of those with one id the first counts.
+    """
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self.apis = list({api.id: api for api in reversed(list(apis))}.values())[::-1]
+        self._near: dict[str, Sequence[Api]] = {}
+        self._named: dict[str, list[int]] = defaultdict(list)
+        for index, api in enumerate(self.apis):
+            for word in set(split_name(api.name)[:10]):
+                self._named[stem(word)].append(index)
+
+    def neighbourhoods(self, rng: random.Random) -> list[Neighbourhood]:
+        """All APIs, each in one neighbourhood, in random order; neighbours in path and name stay together."""
+        groups: dict[tuple[str, str], list[Api]] = defaultdict(list)
+        for api in self.apis:
+            tag = next(iter(api.tags), "").split("/")[0] if api.provider == "-" else ""
+            groups[api.provider, tag].append(api)
+        found = []
+        for key in sorted(groups):
+            members = sorted(groups[key], key=lambda api: (api.path, api.name))
+            parts = -(-len(members) // SIZE)
+            size = -(-len(members) // parts)
+            found += [Neighbourhood(members[start : start + size]) for start in range(0, len(members), size)]
+        self._near = {api.id: place.apis for place in found for api in place.apis}
+        rng.shuffle(found)
+        return found
+
+    def near(self, api: Api) -> Sequence[Api]:
+        """The APIs of its neighbourhood, itself among them; none before there are neighbourhoods."""
+        return self._near.get(api.id, ())
+
+    def confusable(self, api: Api, rng: random.Random) -> Api | None:
+        """Another API whose name shares a word that not many have."""
+        words = [stem(word) for word in split_name(api.name)[:10]]
+        known = [self._named[word] for word in words if 1 < len(self._named.get(word, ())) < _COMMON]
+        if not known:
+            return None
+        found = self.apis[rng.choice(rng.choice(known))]
+        return None if found.id == api.id else found
+
+    def any(self, rng: random.Random) -> Api:
+        """Any API."""
+        return rng.choice(self.apis)
+
+
+def _entry(api: Api) -> Entry:
+    profile = read_profile(api)
+    slots = sayable(profile)
+    return Entry(api, profile, slots, tuple(read_speech(profile, slots)))

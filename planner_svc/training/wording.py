@@ -1,0 +1,292 @@
+"""What an API does, as somebody would ask for it: a verb and what it is done to, from its description or its name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from planner_svc.backends.compact.profile import Profile, Slot
+from planner_svc.backends.compact.text import singular, split_name
+from planner_svc.training.senses import about, is_plumbing, label_of
+
+MAX_OBJECT_WORDS = 13
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "get": ("get", "get me", "fetch", "show me", "look up", "find", "give me", "check", "pull up", "retrieve", "tell me"),
+    "list": ("list", "show me", "show", "get", "give me", "find", "pull up"),
+    "search": ("search for", "find", "look for", "look up", "find me"),
+    "create": ("create", "make", "add", "set up", "create"),
+    "add": ("add", "put in", "add"), "update": ("update", "change", "edit", "modify"),
+    "delete": ("delete", "remove", "get rid of", "delete"), "cancel": ("cancel", "call off", "cancel"),
+    "send": ("send", "send out", "send"), "calculate": ("calculate", "compute", "work out", "figure out"),
+    "estimate": ("estimate", "give me an estimate of", "work out"), "analyze": ("analyze", "analyse", "do an analysis of", "look into"),
+    "book": ("book", "reserve", "book me"), "schedule": ("schedule", "set up", "arrange", "plan"),
+    "check": ("check", "have a look at", "verify"), "convert": ("convert", "turn", "change"),
+    "generate": ("generate", "make", "produce", "create"), "submit": ("submit", "send in", "hand in", "file"),
+    "start": ("start", "launch", "kick off", "begin"), "recommend": ("recommend", "suggest"),
+}  # fmt: skip
+_SAME = {
+    "retrieve": "get", "fetch": "get", "return": "get", "read": "get", "obtain": "get", "provide": "get", "view": "get",
+    "show": "get", "display": "get", "acquire": "get", "query": "search", "find": "search", "register": "create",
+    "insert": "add", "modify": "update", "edit": "update", "change": "update", "patch": "update", "remove": "delete",
+    "destroy": "delete", "compute": "calculate", "determine": "calculate", "analyse": "analyze", "reserve": "book",
+    "verify": "check", "lookup": "get", "gets": "get", "describe": "get", "enumerate": "list", "arrange": "schedule",
+}  # fmt: skip
+_VERBS = frozenset(
+    """
+    accept access activate add adjust allocate allow analyse analyze apply approve archive arrange assess assign attach
+    authorize backup block book borrow browse build buy calculate calibrate call cancel change check choose classify
+    clear clone close collect combine compare complete compose compute conduct configure confirm connect control convert
+    convert copy count create deactivate define delete deliver deploy describe design detect determine develop diagnose
+    disable dispatch display download draft draw edit enable encode encrypt enhance enroll establish estimate evaluate
+    examine execute explore export extract fetch file filter find fix follow forecast format gather generate geocode get
+    give grant guide handle hire identify implement import improve increase initiate insert inspect install interpret
+    investigate invite join launch learn link list load locate lock log look lookup make manage map mark match measure
+    merge modify monitor move navigate notify obtain open optimize order organize parse pause pay perform place plan play
+    post predict prepare print process produce provide publish purchase put query rank rate read recommend record recover
+    recruit redeem reduce refund register reject release remove rename render renew rent repair replace reply report
+    request reschedule research reserve reset resize resolve respond restart restore resume retrieve return reverse
+    review revoke roll run save scan schedule score search secure select sell send set share show sign simulate solve sort
+    start stop store stream submit subscribe suggest summarize switch sync tag take test track train transcribe transfer
+    transform translate trigger turn unlock unsubscribe update upgrade upload use validate verify view visit vote watch
+    withdraw write
+    """.split()
+)
+_READING = frozenset("get list search check view read show find count".split())
+_COMPUTING = frozenset(
+    """
+    calculate estimate convert compare analyze predict determine evaluate assess measure forecast translate summarize
+    detect identify classify diagnose validate count recommend track monitor extract simulate
+    """.split()
+)
+_LEAD = re.compile(
+    r"^(?:(?:this|the|these) (?:\w+ )?(?:endpoint|api|method|operation|function|call|tool|route|action|service|request|"
+    r"resource|commands?)s?(?: (?:is|are|can be) used (?:to|for)| will| allows?(?: you| users?| the user)? to| lets (?:you|users)|"
+    r" enables? (?:you |users? )?to| helps? (?:you )?(?:to )?| for| to|)|(?:allows?|enables?|lets?) (?:you |users? |the user |clients? "
+    r"|developers? )?(?:to )?|use this (?:\w+ )?(?:endpoint|api|method|operation|call|function) to|used (?:to|for)|api (?:to|for))\s+",
+    re.IGNORECASE,
+)
+_MARKUP = re.compile(r"<[^>]{1,200}>|[`*_#]{1,3}(?=\w)|(?<=\w)[`*]{1,3}|\[([^\]]{1,200})\]\([^)]{1,300}\)|\([^()]{0,200}\)|https?://\S+")
+_END = re.compile(r"(?<=[a-z0-9)])[.!?;:](?:\s|$)|\n|\s[-\u2013\u2014]\s|\.\s")
+_TAIL = re.compile(
+    r"\s+(?:by|using|with|from|based on|given|via|through)\s+(?:its|their|the|a|an|his|your)?\s*(?:unique |given |specific |provided |own )*"
+    r"(?:id|ids|identifier|identifiers|name|code|key|number|slug|uuid)s?(?: number)?$",
+    re.IGNORECASE,
+)
+_CUT = re.compile(
+    r",?\s+(?:which|that (?:is|are|was|were|match|have|has|will)|whose|based on|including|as well as|so that|in order to|if|when|where|unless|while"
+    r"|along with|such as|depending|specified|provided|identified|associated)\b.*|,\s.*",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(r"\b(specific|specified|given|particular|certain|provided|requested|corresponding|respective|single|desired)\s+", re.I)
+_PLURAL = re.compile(r"(?:[^s]s)$")
+_SINGULAR = frozenset("status analysis news address series basis progress access process business gas diabetes physics news".split())
+_OWNED = re.compile(r"\b(?:the |a |an |your )?(?:authenticated |current |logged[- ]in )?(?:user|customer)['\u2019]s\b|\byour\b", re.IGNORECASE)
+
+_DETERMINERS = frozenset("a an the my your all one this new multiple".split())
+_NOUNISH = re.compile(r"(?:tion|ing|ity|ment|s|ness|er|or|ance|ence)$|^.{1,3}$|^(?:user|data|weather|account|current|new|all|real)$")
+_NO_VERBS = frozenset("all for in of is with by from to if when after on at return the a an this these that".split())
+_VAGUE = re.compile(
+    r"\s+(?:with|using|by)\s+(?:the |these |its |some |any |my )?(?:\w+ )?(?:parameters?|settings|details|options|properties|criteria|filters?|values?|"
+    r"body|payload|data|query)$|^(?:a |the )?(?:full |complete |paginated )?list of\s+|^(?:or|and|/)\s+\w+\s+"
+)
+
+Effect = Literal["read", "compute", "act"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where an object already speaks of a parameter: "a movie" in "details about a movie"."""
+
+    start: int
+    end: int
+    noun: str
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """How an API is spoken of.
+
+    Attributes:
+        verb: what it does ("cancel"), in its base form.
+        target: what to ("an existing order").
+        short: its name without the verb, in words ("order status").
+        effect: whether it answers, works something out, or does something.
+        hooks: the parameters that the target speaks of.
+        thing: what a call yields or is about, as one would refer to it ("order").
+    """
+
+    verb: str
+    target: str
+    short: str
+    effect: Effect
+    hooks: dict[str, Hook]
+    thing: str
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """The verb and others that may stand for it."""
+        kin = SYNONYMS.get(_SAME.get(self.verb, self.verb), ())
+        return (self.verb, self.verb, *kin) if kin else (self.verb,)
+
+    @property
+    def creates(self) -> bool:
+        """Whether it makes something new, which is then called something."""
+        return _SAME.get(self.verb, self.verb) in ("create", "add", "generate", "make", "design", "build", "organize", "schedule", "publish")
+
+
+def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
+    """Ways to speak of an API: as its description does, and by its name.
+
+    Args:
+        profile: the API.
+        slots: the parameters somebody may say.
+    """
+    api = profile.api
+    name = [word for word in split_name(api.name) if not word.isdigit() and len(word) < 25][:8]
+    found = []
+    for told in (api.summary, api.description):
+        parsed = _sentence(told, name, api.method)
+        if parsed is not None:
+            found.append(_speech(profile, slots, *parsed, name))
+    named = _from_name(name, api.method)
+    if named is not None and (not found or len(named[1].split()) <= 4):
+        found.append(_speech(profile, slots, *named, name))
+    return found
+
+
+def _speech(profile: Profile, slots: tuple[Slot, ...], verb: str, target: str, name: list[str]) -> Speech:
+    kin = _SAME.get(verb, verb)
+    effect: Effect = "read" if kin in _READING else "compute" if kin in _COMPUTING else "act"
+    if profile.api.method == "DELETE" and effect != "act":
+        verb, effect = "delete", "act"
+    rest = name[1:] if name and base_verb(name[0]) else name
+    return Speech(verb, target, " ".join(rest) or target, effect, _hooks(target, slots), _thing(target))
+
+
+def base_verb(word: str) -> str | None:
+    """The base form of a verb that requests begin with ("Lists", "listing" are "list"); None for another word."""
+    low = word.lower().strip(",:'\"")
+    forms = [low, low.removesuffix("s"), low.removesuffix("es"), low.removesuffix("ies") + "y"]
+    if low.endswith("ing"):
+        stem = low.removesuffix("ing")
+        forms += [stem, stem + "e", stem[:-1]]
+    return next((form for form in forms if form in _VERBS), None)
+
+
+def _sentence(told: str, name: list[str], method: str) -> tuple[str, str] | None:
+    """Verb and target of a description's first sentence, shortened to what would be said."""
+    plain = _MARKUP.sub(lambda m: m[1] or " ", told[:500])
+    plain = re.sub(r"\s+", " ", plain).strip()
+    first = _END.split(plain, maxsplit=1)[0].strip(" .")
+    first = _LEAD.sub("", first).strip()
+    words = first.split()
+    if not words or any(len(word) > 30 for word in words) or not re.search(r"[a-z]{3}", first):
+        return None
+    verb = base_verb(words[0])
+    nominal = len(words) > 1 and words[1].lower() in ("of", "for", "in", "is", "by")
+    if verb is None and len(words) > 1 and words[1].lower() in _DETERMINERS and words[0].lower().isalpha():
+        verb = words[0].lower() if not words[0].lower().endswith("s") else words[0].lower()[:-1]
+        verb = None if verb in _NO_VERBS else verb
+    if verb is None and name and words[0].lower() == name[0] and len(words) > 1 and not _NOUNISH.search(name[0]):
+        verb = name[0]
+    if verb is None or (nominal and verb not in ("search", "look", "list")):
+        verb, target = ("get" if method in ("GET", "HEAD") else ""), first
+        if not verb or nominal is False and words[0].lower() in ("if", "when", "note", "returns", "deprecated", "there"):
+            return None
+        target = target if target[1:2].isupper() else target[:1].lower() + target[1:]
+    else:
+        target = " ".join(words[1:])
+    if verb == "look" and target.startswith("up "):
+        verb, target = "get", target[3:]
+    if verb == "search" and target.startswith("for "):
+        target = target[4:]
+    return (verb, shortened) if (shortened := _shortened(target)) else None
+
+
+def _shortened(target: str) -> str:
+    said = _OWNED.sub("my", _FILLER.sub("", target)).strip(" .,;:")
+    said = _VAGUE.sub("", _TAIL.sub("", said))
+    words = said.split()
+    titled = [word for word in words if word[:1].isupper() and word[1:].islower()]
+    if len(words) > 1 and len(titled) >= 0.6 * len(words) or len(words) == 1 == len(titled):
+        said = " ".join(word.lower() if word in titled else word for word in words)
+    if len(said.split()) > 7:
+        said = _CUT.sub("", said)
+    if len(said.split()) > MAX_OBJECT_WORDS or re.search(r"[{}<>\[\]|=\\]", said):
+        return ""
+    said = re.sub(r"\ba (?=[aeio])(?!one|eu)", "an ", said)
+    said = re.sub(r"\b(?:up|out|of|for|in|the|a|an|and|or|to|with|by|from|on)$", "", said.strip()).strip(" .,;:")
+    return _TAIL.sub("", said)
+
+
+def _from_name(name: list[str], method: str) -> tuple[str, str] | None:
+    if not name or not all(word.isascii() for word in name):
+        return None
+    verb = base_verb(name[0])
+    rest = name[1:] if verb else name
+    if verb is None:
+        verb = "get" if method in ("GET", "HEAD") else None
+    if verb is None or not rest or len(rest) > 6:
+        return None
+    noun = re.sub(r" (?:by|for|with|to|from) .*$", "", " ".join(rest))
+    rest = noun.split()
+    if {"id", "get", "post", "put", "list", "v", "a", "or"} & set(rest) or not rest:
+        return None
+    creates = _SAME.get(verb, verb) in ("create", "add", "book", "schedule", "design", "generate", "register")
+    article = ("an " if rest[0][0] in "aeio" else "a ") if creates and not rest[-1].endswith("s") else "" if rest[-1].endswith("s") or rest[-1] in ("information", "info", "data", "weather") else "the "
+    return verb, article + (label_of(noun) if len(rest) <= 5 else noun)
+
+
+def _hooks(target: str, slots: tuple[Slot, ...]) -> dict[str, Hook]:
+    """Where the target speaks of a parameter's thing; no place for two of them."""
+    found: dict[str, Hook] = {}
+    for slot in slots:
+        meant = about(slot)
+        nouns = [meant.noun, *meant.noun.split()[-1:]] if meant.noun else []
+        if meant.sense in ("place", "person", "named", "text", "message", "language", "currency", "date", "year", "topic"):
+            nouns.append(" ".join(meant.words))
+        for noun in dict.fromkeys(filter(None, nouns)):
+            hook = _hook(target, noun)
+            if hook and not any(hook.start < other.end and other.start < hook.end for other in found.values()):
+                found[slot.name] = hook
+                break
+    return found
+
+
+def _hook(target: str, noun: str) -> Hook | None:
+    matches = list(
+        re.finditer(
+            rf"(?:\b(?P<det>a|an|the|any|my|one|each|this|every)\s+(?P<adj>(?!of |for |in |to |from |with |or |and |on |at )[a-z-]+\s+){{0,2}})?"
+            rf"(?P<noun>\b{re.escape(noun)})\b(?P<more>\s+(?!of|for|in|to|from|with|by|at|on|and|or|using|based|under|as|is|into|via|over|during|within|near)[a-z]+)?",
+            target,
+            re.IGNORECASE,
+        )
+    )
+    for match in reversed(matches):
+        if match["more"] is None and match["det"]:
+            whole = target[match.start() : match.end("noun")]
+            return Hook(match.start(), match.end("noun"), re.sub(r"^\w+\s+", "", whole))
+    return None
+
+
+def _thing(target: str) -> str:
+    """The noun that the target is about: "order" of "an existing order for a customer"."""
+    head = re.split(r"\s+(?:of|for|in|to|from|with|by|at|on|about|using|based|into|between|related|within|and|or|as)\b", target)[0]
+    words = [w for w in re.sub(r"^(?:a|an|the|my|all|any|new|existing)\s+", "", head).split() if w.isascii()]
+    words = [w for w in words if w.lower() not in ("new", "existing", "list", "all", "the")]
+    if not words:
+        return ""
+    return " ".join([*words[:-1], singular(words[-1].lower())][-2:])
+
+
+def sayable(profile: Profile) -> tuple[Slot, ...]:
+    """The parameters that somebody may say something about."""
+    return tuple(slot for slot in profile.slots if not is_plumbing(slot) and about(slot).sense != "object")
+
+
+def is_plural(said: str) -> bool:
+    """Whether a noun phrase speaks of several things, by its first noun."""
+    head = re.split(r"\s+(?:of|for|in|to|from|with|by|at|on|about|between|during)\b", said)[0].split()
+    return bool(head) and _PLURAL.search(head[-1]) is not None and head[-1].lower() not in _SINGULAR
