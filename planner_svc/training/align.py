@@ -27,7 +27,7 @@ from planner_svc.training.examples import (
     has_output,
 )
 from planner_svc.training.occurrences import LOOSE, Occurrence, Request
-from planner_svc.training.readings import same
+from planner_svc.backends.compact.readings import same
 from planner_svc.training.truths import truth
 from services.contracts.api import Api
 from services.contracts.base import JsonPath

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.profile import Profile, Slot
 from planner_svc.backends.compact.text import singular, split_name
 from planner_svc.training import banks
-from planner_svc.training.readings import readings
+from planner_svc.backends.compact.readings import readings
 from planner_svc.training.senses import About, Sense, about
 from services.contracts.api import Api, Location
 
