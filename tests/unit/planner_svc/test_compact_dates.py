@@ -153,3 +153,20 @@ def test_what_is_added_to_is_a_term_of_the_sum() -> None:
         ("sum", date(2027, 1, 4)),
         ("term", date(2026, 11, 20)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "clock"),
+    [
+        ("wake me at 11.30 in the morning", time(11, 30)),
+        ("at 9.15 in the evening", time(21, 15)),
+        ("9 in the evening", time(21)),
+    ],
+)
+def test_clocks_with_the_part_of_the_day(text: str, clock: time) -> None:
+    assert [moment.clock for moment in moments(text)] == [clock]
+
+
+@pytest.mark.parametrize("text", ["30 in the morning", "99 in the evening", "25:70 in the afternoon"])
+def test_hours_that_are_none(text: str) -> None:
+    assert moments(text) == []

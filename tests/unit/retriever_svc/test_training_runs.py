@@ -152,6 +152,13 @@ def test_the_command_trains_exports_measures_and_goes_on(tmp_path: Path, capsys:
     assert trained.name != base.name
     assert trained.dimension == base.dimension
 
+    (tmp_path / "work").rename(tmp_path / "model.work")
+    recipe.write_text(json.dumps({"batch": 8, "run": 2, "mined": 3, "base": str(tmp_path / "model.work")}))
+    second = ([data], {"own": 2}, 3, tmp_path / "second", tmp_path / "second.work", recipe, "cpu")
+    assert train_retriever(*second) == 0
+    report = json.loads((tmp_path / "second" / "report.json").read_text())
+    assert report["validation"]["own"]["base"]["encoder"] == trained.name
+
 
 def test_what_is_wrong_with_data_or_recipe_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from evals.training import train_retriever
@@ -164,5 +171,8 @@ def test_what_is_wrong_with_data_or_recipe_is_said(tmp_path: Path, capsys: pytes
     assert "has none of" in capsys.readouterr().err
     assert train_retriever([data], {"other": 5}, 1, tmp_path / "out", tmp_path / "work", None, "cpu") == 1
     assert "no folder 'other'" in capsys.readouterr().err
+    recipe.write_text(json.dumps({"base": str(tmp_path)}))
+    assert train_retriever([data], {}, 1, tmp_path / "out", tmp_path / "work", recipe, "cpu") == 1
+    assert str(tmp_path) in capsys.readouterr().err
     assert train_retriever([data], {}, 1, tmp_path / "out", tmp_path / "work", None, "tpu") == 1
     assert "no device" in capsys.readouterr().err
