@@ -97,6 +97,11 @@ THINGS: Final = _bank(
     """Aurora|Riverside|Blue Harbor|Nova|Titan|Maple Grove|Eagle|Phoenix|Atlas|Horizon|Cedar Hill|Stonebridge|Silver Lake|
     North Star|Orion|Sunrise|Falcon|Golden Gate|Evergreen|Delta One|Lighthouse|Redwood|Vega|Summit|Pinewood|Meridian"""
 )
+PHRASES: Final = _bank(
+    """lower costs by ten percent|keep it short|indoor use only|no known allergies|weekly review|two-step approval|extra care
+    with glass|phase one only|no overtime|gluten free|as few changes as possible|quiet surroundings|remote work only|high
+    contrast|at least two references|no animal testing|early delivery|local suppliers first|window seat|mild climate"""
+)
 LEVELS: Final = _bank("low|medium|high")
 USERS: Final = _bank("jdoe|anna_w|sam.lee|k_tanaka|maria88|devops-bot|paul_m|nina.rossi|the_real_tom|lchen")
 
@@ -137,6 +142,9 @@ BY_WORD: Final[dict[str, tuple[str, ...]]] = {
     "service": _bank("cleaning|delivery|translation|hosting"), "industry": _bank("retail|healthcare|tourism|agriculture"),
     "market": _bank("Europe|the US|Asia|online retail"), "domain": _bank("example.com|acme.org|nordwind.io"),
     "data": _bank("sales figures|sensor readings|survey answers|temperature logs"), "field": _bank("oncology|robotics|law|archaeology"),
+    **dict.fromkeys(
+        ("instruction", "requirement", "constraint", "criterion", "detail", "strategy", "procedure", "policy", "preference",
+         "need", "specification", "observation", "finding", "history", "term", "request", "restriction", "rule"), PHRASES),
     "location": CITIES, "place": CITIES, "origin": CITIES, "destination": CITIES, "area": STATES, "book": TITLES,
     "song": TITLES, "movie": TITLES, "film": TITLES, "album": TITLES, "event": TITLES, "campaign": TITLES,
     "project": TITLES, "playlist": TITLES, "title": TITLES, "headline": TITLES, "airport": CITIES, "game": TITLES,
@@ -149,7 +157,7 @@ PEOPLE: Final = frozenset(
     driver actor director client member assignee attendee participant host instructor player candidate applicant agent
     editor manager reviewer architect lawyer nurse professor scientist researcher journalist politician musician coach
     chef engineer designer caller callee borrower lender buyer seller tenant landlord witness defendant judge composer
-    philosopher poet parent spouse partner technician trainer speaker performer singer writer worker volunteer donor
+    philosopher poet dentist stylist therapist provider spouse technician trainer speaker performer singer writer worker volunteer donor
     """.split()
 )
 """Nouns of people, who have names."""

@@ -43,6 +43,7 @@ class Use:
         said: values by parameter, each with the calls that take it.
         flags: truth values that are wished.
         fed: parameters that come from other calls.
+        shared: values that an earlier part of the request has said already, which this part only points back to.
         missing: required parameters that are left unsaid.
     """
 
@@ -51,6 +52,7 @@ class Use:
     said: dict[str, list[tuple[Said, Calls]]] = field(default_factory=dict)
     flags: dict[str, bool] = field(default_factory=dict)
     fed: dict[str, Fed] = field(default_factory=dict)
+    shared: dict[str, Said] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
     def slot(self, name: str) -> Slot:
@@ -124,7 +126,6 @@ class Drafter:
 
     def chain(self, place: Neighbourhood, length: int) -> list[Use] | None:
         """Calls each of which feeds a later one; the last one needs the others, directly or not."""
-        rng = self._rng
         last = self._linked(place)
         if last is None:
             return None
@@ -139,9 +140,7 @@ class Drafter:
             if use is None:
                 return None
             uses.append(use)
-        if len(uses) > 1 and rng.random() < 0.9:
-            return uses
-        return uses if len(uses) > 1 else None
+        return uses if len({id(use.entry) for use in uses}) == len(uses) > 1 else None
 
     def join(self, place: Neighbourhood) -> list[Use] | None:
         """A call two of whose parameters are fed by two calls, of one API ("from Lisbon to Vienna") or of two."""

@@ -11,7 +11,7 @@ from planner_svc.training.banks import WEEKDAYS
 from planner_svc.training.pieces import Mark, Piece, Text, and_list, fill, text
 from planner_svc.training.samples import Said
 from planner_svc.training.senses import About, about
-from planner_svc.training.wording import Hook
+from planner_svc.training.wording import Hook, is_plural
 
 _QUOTES = (('"', '"'), ("'", "'"), ('"', '"'), ("\u201c", "\u201d"))
 _RELATIVE = re.compile(rf"^(?:today|tomorrow|day after|next|this|{'|'.join(WEEKDAYS)})")
@@ -22,8 +22,8 @@ _BARE_DATES = frozenset({("date",), ("day",), ("time",), ("datetime",), ("when",
 _TRUE_PREFIX = frozenset("include with show return has have is are only enable allow use send auto should can".split())
 
 
-def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random) -> Text:
-    """The value's own words, marked as the argument of these calls; texts sometimes in quotes."""
+def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random, *, quotes: bool = True) -> Text:
+    """The value's own words, marked as the argument of these calls; texts sometimes in ``quotes``."""
     meant = about(slot)
     if said.listed:
         quoted = rng.random() < 0.15
@@ -35,7 +35,7 @@ def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random)
     marks: tuple[Mark, ...] = tuple(("value", call, slot.name, -1) for call in calls)
     whole = text(said.before, Piece(said.text, marks), said.after)
     share = {"message": 0.75, "named": 0.3, "topic": 0.2, "text": 0.15, "id": 0.15, "person": 0.05}.get(meant.sense, 0.0)
-    if rng.random() < (share if " " in said.text or meant.sense == "id" else share / 2):
+    if quotes and rng.random() < (share if " " in said.text or meant.sense == "id" else share / 2):
         opening, closing = rng.choice(_QUOTES)
         return text(opening, whole, closing)
     return whole
@@ -101,11 +101,11 @@ def _adjuncts(slot: Slot, meant: About, said: Said) -> tuple[str, ...]:
         case "limit":
             return ("page {value}",) if "page" in words and not words & {"size", "per"} else ("(at most {value})", "limited to {value} results", "up to {value} of them", "at most {value} results")
         case "count":
-            return _counted(meant)
+            return _counted(meant, said)
         case "duration":
             return ("for {value}",) if said.after and words & {"duration", "length", "time"} else ()
         case "money":
-            return ("for {value}",) if words & {"price", "amount"} and said.before else ()
+            return ("for {value}",) if meant.words in (("price",), ("amount",)) and said.before else ()
         case "email":
             return ("to {value}", "for {value}", "at {value}")
     return ()
@@ -125,6 +125,8 @@ def _placed(slot: Slot, meant: About) -> tuple[str, ...]:
 
 
 def _timed(slot: Slot, meant: About, said: Said) -> tuple[str, ...]:
+    if meant.words[-1:] in (("at",), ("on",), ("by",)) and len(meant.words) == 2:
+        return ("{label} {value}",) if meant.words[0] != "due" else ("due {value}", "for {value}")
     if meant.words not in _BARE_DATES and slot.role is None and "date" not in meant.words[-1:] + meant.words[:1]:
         return ()
     relative = _RELATIVE.match(said.text) is not None
@@ -143,8 +145,10 @@ def _timed(slot: Slot, meant: About, said: Said) -> tuple[str, ...]:
     return ("on {value}", "for {value}", "on {value}")
 
 
-def _counted(meant: About) -> tuple[str, ...]:
+def _counted(meant: About, said: Said) -> tuple[str, ...]:
     words = meant.words
+    if said.after:
+        return ("for {value}",)
     thing = " ".join(words[2:]) if words[:2] in (("number", "of"), ("num", "of")) else words[-1] if words[-1] in ("guests", "people", "adults", "children", "seats", "tickets", "passengers", "copies") else ""
     return (f"for {{value}} {thing}", f"with {{value}} {thing}") if thing else ()
 
@@ -183,13 +187,13 @@ def labelled(parts: list[tuple[Slot, Text]], rng: random.Random) -> tuple[Text, 
         case "using":
             return text("using ", and_list([fill("{value} as the {label}", label=label, value=value) for label, value in named])), False
         case "where":
-            return text("where ", and_list([fill("the {label} is {value}", label=label, value=value) for label, value in named])), False
+            return text("where ", and_list([fill("the {label} {be} {value}", be=_be(label), label=label, value=value) for label, value in named])), False
         case "colon":
             return text("(", _commas(named), ")"), False
         case "bare":
             return text(", ", and_list([fill("{label} {value}", label=label, value=value) for label, value in named])), False
         case "is":
-            return text("The ", and_list([fill("{label} is {value}" if i == 0 else "the {label} is {value}", label=label, value=value) for i, (label, value) in enumerate(named)]), "."), True
+            return text("The ", and_list([fill("{the}{label} {be} {value}", the="the " if i else "", be=_be(label), label=label, value=value) for i, (label, value) in enumerate(named)]), "."), True
         case "should":
             return text("The ", and_list([fill("{label} should be {value}" if i == 0 else "the {label} {value}", label=label, value=value) for i, (label, value) in enumerate(named)]), "."), True
     return text(and_list([fill("use {value} as the {label}" if i else "Use {value} as the {label}", label=label, value=value) for i, (label, value) in enumerate(named)]), "."), True
@@ -203,6 +207,10 @@ def _commas(named: list[tuple[str, Text]]) -> Text:
     for index, (label, value) in enumerate(named):
         found += text(", " if index else "", fill("{label}: {value}", label=label, value=value))
     return tuple(found)
+
+
+def _be(label: str) -> str:
+    return "are" if is_plural(label) else "is"
 
 
 def _article(label: str) -> str:

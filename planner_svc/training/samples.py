@@ -28,7 +28,10 @@ _EG = re.compile(
 )
 _ITEM = re.compile(r"\s*(?:,|\bor\b|\band\b|/(?=\s)|\betc\b\.?)\s*")
 _PLACEHOLDER = re.compile(r"^(?:yyyy|hh|dd|mm)\b|yyyy|hh:mm|%[ymdh]|^(?:the|a|an|any|in|or|and|if|number|name|id|https?://)\b|[<>{}|\[\]\"]", re.I)
+_PLAIN = re.compile(r"[\w .&+/#:%°'\u2019-]+")
 _MAX_EXAMPLE = 40
+_BROAD = frozenset("area position condition role field target subject category label period location place data type system".split())
+"""Words that mean something else once another stands before them: an "area of need" is no place."""
 _MAX_KNOWN = 40
 _LENT = frozenset({"loan", "payment", "investment", "transfer", "donation", "deposit", "bill"})
 _WORDS = ("zero one two three four five six seven eight nine ten eleven twelve").split()
@@ -120,13 +123,15 @@ class Sampler:
             return self._choice(slot)
         if meant.sense in ("date", "moment", "time", "year"):
             return _said(self._when(meant.sense))
-        if slot.kinds & {"integer", "number"} and "string" not in slot.kinds:
+        if (slot.kinds & {"integer", "number"} and "string" not in slot.kinds) or meant.sense in ("money", "count", "duration"):
             return self._number(slot, meant)
         shown = [e for e in slot.examples if 0 < len(e) <= _MAX_EXAMPLE]
         if shown and (slot.specific or slot.patterned or self._rng.random() < 0.5):
             return _said(self._like(self._rng.choice(shown)))
+        if len(slot.samples) > 1 and self._rng.random() < 0.5:
+            return _said(self._rng.choice(slot.samples[1:]))
         told = _fitting(examples_in(slot.parameter.description), meant)
-        if told and self._rng.random() < 0.75:
+        if told and self._rng.random() < (0.95 if len(told) > 2 else 0.7):
             example = self._rng.choice(told)
             return _said(self._like(example) if meant.sense == "id" else example)
         return _said(self._text(meant, slot))
@@ -220,11 +225,14 @@ class Sampler:
     def _bounds(self, slot: Slot, meant: About) -> tuple[float, float]:
         schema = slot.parameter.json_schema
         usual = next((banks.SIZES[w] for w in reversed(meant.words) if w in banks.SIZES), (1, 100))
+        known = any(w in banks.SIZES for w in meant.words)
         found = []
         for index, names in enumerate((("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))):
             limits = [schema[n] for n in names if isinstance(schema.get(n), int | float) and not isinstance(schema.get(n), bool)]
             found.append(float(limits[0]) if limits else float(usual[index]))  # type: ignore[arg-type]
         low, high = found
+        if known and max(low, usual[0]) <= min(high, usual[1]):
+            low, high = max(low, usual[0]), min(high, usual[1])
         return (low, high if high >= low else low + 50) if abs(low) < 1e9 and abs(high) < 1e12 else (1, 100)
 
     def _text(self, meant: About, slot: Slot) -> str:
@@ -256,20 +264,23 @@ class Sampler:
 
     def _bank(self, meant: About, slot: Slot) -> Sequence[str]:
         """Usual values, the more of the parameter's name they are known for the better."""
-        own = [" ".join(meant.words), meant.noun, *reversed(meant.noun.split()), *reversed(meant.words)]
+        thing = meant.noun or (slot.text if meant.sense == "named" else "")
+        if banks.PEOPLE & {singular(word) for word in thing.split()} - {"name"}:
+            return [self._person(meant)]
+        own = [" ".join(meant.words), thing, *(singular(word) for word in reversed(thing.split())), *reversed(meant.noun.split()), *reversed(meant.words)]
         for word in (own if meant.sense == "text" else own[1:]):
             for known in (singular(word), word):
                 told = _fitting(self._lexicon.get(known, ()), meant)
                 if len(told) > 1 and (known not in banks.BY_WORD or self._rng.random() < 0.6):
                     return told
-                if known in banks.BY_WORD:
+                if known in banks.BY_WORD and (len(meant.words) == 1 or known not in _BROAD):
                     return banks.BY_WORD[known]
         if meant.sense == "place":
             return banks.CITIES
-        technical = slot.parameter.location in (Location.PATH, Location.QUERY) or slot.name != slot.name.lower()
+        technical = slot.name != slot.name.lower() or slot.parameter.location is Location.PATH
         if meant.sense == "named":
-            return banks.SLUGS if technical else (*banks.THINGS, *banks.THINGS, *banks.TITLES)
-        return banks.SLUGS if technical else (*banks.TOPICS, *banks.TAGS)
+            return banks.SLUGS if technical else banks.TITLES if "title" in meant.words else banks.THINGS
+        return banks.SLUGS if technical else (*banks.THINGS, *banks.TAGS, *banks.BY_WORD["type"])
 
     def _person(self, meant: About) -> str:
         rng = self._rng
@@ -329,11 +340,12 @@ def examples_in(description: str) -> list[str]:
     match = _EG.search(description[:600])
     if match is None:
         return []
-    found = [item.strip(" .'\"`\u201c\u201d") for item in _ITEM.split(match["list"])]
+    told = re.split(r"\.\s+[A-Z]", match["list"])[0]
+    found = [item.strip(" .'\"`\u201c\u201d").removeprefix("e.g. ") for item in _ITEM.split(told)]
     return [
         item
         for item in found
-        if 1 < len(item) <= _MAX_EXAMPLE and len(item.split()) <= 4 and not _PLACEHOLDER.search(item) and any(map(str.isalnum, item))
+        if 1 < len(item) <= _MAX_EXAMPLE and len(item.split()) <= 4 and _PLAIN.fullmatch(item) and not _PLACEHOLDER.search(item) and any(map(str.isalnum, item))
     ]
 
 

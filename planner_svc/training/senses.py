@@ -163,7 +163,7 @@ def _timed(slot: Slot, words: tuple[str, ...], formats: set[str], described: str
 
 def _numeric(slot: Slot, words: tuple[str, ...], noun: str) -> Sense:
     found = set(words)
-    if slot.name.lower() in _LIMITS or words[-1:] in (("limit",), ("page",)) or slot.paging:
+    if slot.name.lower() in _LIMITS or (words[-1:] in (("limit",), ("page",)) and not found & _MONEY) or slot.paging:
         return "limit"
     if found & {"id", "identifier", "number"} and noun and not found & {"of"}:
         return "id"
@@ -179,11 +179,14 @@ def _textual(words: tuple[str, ...], last: str, noun: str, described: str) -> Se
     found = set(words)
     bare = words[:-1] if last in ("name", "names") else words
     person = bool(bare) and bare[-1] in PEOPLE or noun.split(" ")[-1] in PEOPLE
+    counted = words[:2] in (("number", "of"), ("num", "of"), ("no", "of"))
+    if counted or last in _MONEY or last in _TIMES - {"days", "hours"} or (last in _TIMES and len(words) > 1):
+        return "money" if last in _MONEY else "duration" if last in _TIMES and not counted else "count"
     if found & {"currency"}:
         return "currency"
     if found & {"language", "lang", "locale"}:
         return "language"
-    if last in _IDS or (last == "code" and noun and noun not in BY_WORD):
+    if last in _IDS:
         return "id"
     if last == "code":
         return "code"
@@ -193,7 +196,7 @@ def _textual(words: tuple[str, ...], last: str, noun: str, described: str) -> Se
         return "place"
     if found & _TEXTS:
         return "message"
-    if found & _TOPICS:
+    if last in _TOPICS or words[:1] == ("q",):
         return "topic"
     if words == ("name",) and not noun:
         return "person" if re.search(r"\b(?:person|your|user|full) ", described) else "named"

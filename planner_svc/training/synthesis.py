@@ -113,7 +113,7 @@ class _Maker:
             return text(idle_request(rng)), []
         terse = rng.random() < _TERSE
         spoken = list(scene.spoken)
-        if not scene.ordered and rng.random() < 0.3:
+        if not scene.ordered and rng.random() < 0.3 and not any(use.shared for use in spoken):
             rng.shuffle(spoken)
         asked = [self._asker.ask(use, terse=terse) for use in spoken]
         whole = finished(asked[0], rng, polite=not terse) if len(asked) == 1 else joined(asked, rng, ordered=scene.ordered)

@@ -67,6 +67,7 @@ _LEAD = re.compile(
     r"|developers? )?(?:to )?|use this (?:\w+ )?(?:endpoint|api|method|operation|call|function) to|used (?:to|for)|api (?:to|for))\s+",
     re.IGNORECASE,
 )
+_OPERATION = re.compile(r"^(?:the )?[\w ]{3,40} (?:operation|api|method|endpoint) (?=\w+s\b)|^(?:GET|POST|PUT|DELETE|COUNT) for (?=\w)", re.IGNORECASE)
 _MARKUP = re.compile(r"<[^>]{1,200}>|[`*_#]{1,3}(?=\w)|(?<=\w)[`*]{1,3}|\[([^\]]{1,200})\]\([^)]{1,300}\)|\([^()]{0,200}\)|https?://\S+")
 _END = re.compile(r"(?<=[a-z0-9)])[.!?;:](?:\s|$)|\n|\s[-\u2013\u2014]\s|\.\s")
 _TAIL = re.compile(
@@ -74,18 +75,19 @@ _TAIL = re.compile(
     r"(?:id|ids|identifier|identifiers|name|code|key|number|slug|uuid)s?(?: number)?$",
     re.IGNORECASE,
 )
+_BY = re.compile(r"\s+(?:by|based on|using) (?!an? )(?:its |their |the )?[a-z]+(?: [a-z]+){0,2}(?:, [a-z ]+)*(?:,? (?:and|or) .*)?$")
 _CUT = re.compile(
     r",?\s+(?:which|that (?:is|are|was|were|match|have|has|will)|whose|based on|including|as well as|so that|in order to|if|when|where|unless|while"
     r"|along with|such as|depending|specified|provided|identified|associated)\b.*|,\s.*",
     re.IGNORECASE,
 )
-_FILLER = re.compile(r"\b(specific|specified|given|particular|certain|provided|requested|corresponding|respective|single|desired)\s+", re.I)
+_FILLER = re.compile(r"\b(specific|specified|given|particular|certain|provided|requested|corresponding|respective|single|desired|selected|chosen)\s+", re.I)
 _PLURAL = re.compile(r"(?:[^s]s)$")
 _SINGULAR = frozenset("status analysis news address series basis progress access process business gas diabetes physics news".split())
 _OWNED = re.compile(r"\b(?:the |a |an |your )?(?:authenticated |current |logged[- ]in )?(?:user|customer)['\u2019]s\b|\byour\b", re.IGNORECASE)
 
 _DETERMINERS = frozenset("a an the my your all one this new multiple".split())
-_NOUNISH = re.compile(r"(?:tion|ing|ity|ment|s|ness|er|or|ance|ence)$|^.{1,3}$|^(?:user|data|weather|account|current|new|all|real)$")
+_NOUNISH = re.compile(r"(?:tion|ing|ity|(?<!docu)ment|s|ness|er|or|ance|ence)$|^.{1,3}$|^(?:user|data|weather|account|current|new|all|real)$")
 _NO_VERBS = frozenset("all for in of is with by from to if when after on at return the a an this these that".split())
 _VAGUE = re.compile(
     r"\s+(?:with|using|by)\s+(?:the |these |its |some |any |my )?(?:\w+ )?(?:parameters?|settings|details|options|properties|criteria|filters?|values?|"
@@ -146,7 +148,8 @@ def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
     api = profile.api
     name = [word for word in split_name(api.name) if not word.isdigit() and len(word) < 25][:8]
     found = []
-    for told in (api.summary, api.description):
+    titled = [word for word in split_name(api.summary)] == name and api.description  # the name again: it tells no more
+    for told in ("" if titled else api.summary, api.description):
         parsed = _sentence(told, name, api.method)
         if parsed is not None:
             found.append(_speech(profile, slots, *parsed, name))
@@ -180,7 +183,7 @@ def _sentence(told: str, name: list[str], method: str) -> tuple[str, str] | None
     plain = _MARKUP.sub(lambda m: m[1] or " ", told[:500])
     plain = re.sub(r"\s+", " ", plain).strip()
     first = _END.split(plain, maxsplit=1)[0].strip(" .")
-    first = _LEAD.sub("", first).strip()
+    first = _OPERATION.sub("", _LEAD.sub("", first)).strip()
     words = first.split()
     if not words or any(len(word) > 30 for word in words) or not re.search(r"[a-z]{3}", first):
         return None
@@ -217,6 +220,7 @@ def _shortened(target: str) -> str:
     if len(said.split()) > MAX_OBJECT_WORDS or re.search(r"[{}<>\[\]|=\\]", said):
         return ""
     said = re.sub(r"\ba (?=[aeio])(?!one|eu)", "an ", said)
+    said = re.sub(r"\s+(?:identified|specified|provided|requested)$", "", _BY.sub("", said))
     said = re.sub(r"\b(?:up|out|of|for|in|the|a|an|and|or|to|with|by|from|on)$", "", said.strip()).strip(" .,;:")
     return _TAIL.sub("", said)
 
@@ -268,6 +272,9 @@ def _hook(target: str, noun: str) -> Hook | None:
         if match["more"] is None and match["det"]:
             whole = target[match.start() : match.end("noun")]
             return Hook(match.start(), match.end("noun"), re.sub(r"^\w+\s+", "", whole))
+    bare = re.search(rf"(?:^|(?<=\s)){re.escape(noun)}$", target, re.IGNORECASE)
+    if bare is not None and len(target.split()) <= 3 and not target.lower().startswith(("the ", "all ", "my ")):
+        return Hook(bare.start(), bare.end(), noun)
     return None
 
 
