@@ -223,9 +223,7 @@ class _Reading:
         return Ref(call, path) if has_output(self._profiles[call].api, path) else None
 
 
-def _choose(
-    request: Request, wanted: Sequence[_Wanted], clauses: Sequence[Clause | None]
-) -> dict[_Key, Occurrence]:
+def _choose(request: Request, wanted: Sequence[_Wanted], clauses: Sequence[Clause | None]) -> dict[_Key, Occurrence]:
     """One occurrence for each value, those with the least choice first; a place is given twice only in need."""
     chosen: dict[_Key, Occurrence] = {}
     for one in sorted(wanted, key=lambda one: (len(one.found), -len(str(one.value)))):
@@ -233,7 +231,12 @@ def _choose(
             continue
 
         def worth(place: Occurrence, one: _Wanted = one) -> float:
-            score = _SURE * place.sure + _LONGER * (place.end - place.start) + _CUE * _cue(request, one.slot, place) + _near(place, clauses[one.call])
+            score = (
+                _SURE * place.sure
+                + _LONGER * (place.end - place.start)
+                + _CUE * _cue(request, one.slot, place)
+                + _near(place, clauses[one.call])
+            )
             for key, other in chosen.items():
                 if place.overlaps(other.start, other.end):
                     score -= _TAKEN if key[0] == one.call else _SHARED

@@ -1,4 +1,4 @@
-"""How a call is asked for: "cancel the order 17", "What is the weather in Paris tomorrow?", "the price of it, please"."""
+"""How a call is asked for: "cancel the order 17", "What is the weather in Paris tomorrow?", "flights to Rome"."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, field, replace
 
 from planner_svc.backends.compact.profile import Field, Slot
-from planner_svc.backends.compact.text import stems
+from planner_svc.backends.compact.text import stems, word_set
+from planner_svc.training.adjuncts import adjunct
 from planner_svc.training.drafts import Fed, Use
-from planner_svc.training.mentions import adjunct, flag_text, hooked, labelled, value_text
+from planner_svc.training.mentions import flag_text, hooked, labelled, value_text
 from planner_svc.training.pieces import Part, Text, and_list, fill, of_clause, plain, text
 from planner_svc.training.referring import again, nested, referred, referred_together
 from planner_svc.training.senses import about, label_of
@@ -17,14 +18,19 @@ from planner_svc.training.wording import Hook, Speech, is_plural
 from services.contracts.base import JsonPath
 
 _VAGUE = re.compile(r"^(?:(?:the|some|any|detailed|basic|more|further|all) )*(?:information|info|details?|data)\b")
-_SOMEWHERE = re.compile(r"\s+(?:at|in|of|for|from|to|near|within|around) (?:an?|the|some) (?:location|place|city|area|region|country|destination)(?: of choice)?\b")
-_SOMETIME = re.compile(r"\s+(?:on|at|for|of|in) (?:an? |the |some )?(?:dates?|times?|day|time and date|date and time|time period)\b")
+_SOMEWHERE = re.compile(
+    r"\s+(?:at|in|of|for|from|to|near|within|around) (?:an?|the|some) "
+    r"(?:location|place|city|area|region|country|destination)(?: of choice)?\b"
+)
+_SOMETIME = re.compile(
+    r"\s+(?:on|at|for|of|in) (?:an? |the |some )?(?:dates?|times?|day|time and date|date and time|time period)\b"
+)
 _ANY = re.compile(r"\s+(?:of|for|in|on|about|at) an? (?:[a-z-]+ ?){1,3}$")
 
 
 _SAME_FOR = (
-    "Same for {value}.", "And the same for {value}.", "Do the same for {value}.", "Also for {value}.", "And {value}, please.",
-    "Then also {value}.", "I need it for {value} as well.", "And what about {value}?",
+    "Same for {value}.", "And the same for {value}.", "Do the same for {value}.", "Also for {value}.",
+    "And {value}, please.", "Then also {value}.", "I need it for {value} as well.", "And what about {value}?",
 )  # fmt: skip
 
 
@@ -74,7 +80,11 @@ class Asker:
             one, others, value = first
             asked = self._by_action(one, speech, None, terse)
             more = fill(rng.choice(_SAME_FOR), value=value)
-            return replace(asked, body=of_clause(asked.body, one.calls[:1]), tail=(*(of_clause(t, one.calls[:1]) for t in asked.tail), of_clause(more, others)))
+            return replace(
+                asked,
+                body=of_clause(asked.body, one.calls[:1]),
+                tail=(*(of_clause(t, one.calls[:1]) for t in asked.tail), of_clause(more, others)),
+            )
         return replace(
             asked, body=of_clause(asked.body, use.calls), tail=tuple(of_clause(one, use.calls) for one in asked.tail)
         )
@@ -119,12 +129,18 @@ class Asker:
         """The call as an order, a question or a noun."""
         rng = self._rng
         said = plain(target)
-        asks = speech.effect == "read" or (speech.effect == "compute" and speech.verb in ("calculate", "estimate", "determine", "predict"))
+        asks = speech.effect == "read" or (
+            speech.effect == "compute" and speech.verb in ("calculate", "estimate", "determine", "predict")
+        )
         draw = rng.random()
         if asks and terse and draw < 0.7:
-            return "noun", text(re.sub(r"^(?:the|a|an) ", "", whole[0].text), whole[1:]) if not whole[0].marks else whole
+            return "noun", text(re.sub(r"^(?:the|a|an) ", "", whole[0].text), whole[1:]) if not whole[
+                0
+            ].marks else whole
         if asks and draw < 0.2 and re.match(r"(?:the|my) ", said) and not _VAGUE.match(said):
-            return "question", text("what are " if is_plural(said) else rng.choice(("what is ", "what is ", "what's ")), whole)
+            return "question", text(
+                "what are " if is_plural(said) else rng.choice(("what is ", "what is ", "what's ")), whole
+            )
         if asks and speech.effect == "read" and draw < 0.42:
             return rng.choice(
                 (
@@ -156,8 +172,26 @@ class Asker:
         phrases, tail = self._phrases(use, rest, False)
         whole = text(label, *parts, *(part for phrase in phrases for part in (" ", phrase)))
         be = "are" if is_plural(label) else "is"
-        form = self._rng.choice(("what {be} the {whole}", "what {be} the {whole}", "tell me the {whole}", "I need the {whole}", "I'd like to know the {whole}", "do you know the {whole}", "the {whole}"))
-        kind = "question" if form.startswith(("what", "do")) else "noun" if form.startswith("the") else "need" if form.startswith("I") else "order"
+        form = self._rng.choice(
+            (
+                "what {be} the {whole}",
+                "what {be} the {whole}",
+                "tell me the {whole}",
+                "I need the {whole}",
+                "I'd like to know the {whole}",
+                "do you know the {whole}",
+                "the {whole}",
+            )
+        )
+        kind = (
+            "question"
+            if form.startswith(("what", "do"))
+            else "noun"
+            if form.startswith("the")
+            else "need"
+            if form.startswith("I")
+            else "order"
+        )
         answer = tuple((call, wanted.path) for call in use.calls)
         return Asked(fill(form, be=be, whole=whole), kind, tail, answer)
 
@@ -165,15 +199,13 @@ class Asker:
         """A field of the answer that one could ask for by name."""
         if speech.effect == "act":
             return None
-        given = {slot.words for slot in use.entry.profile.slots}
+        known = {slot.words for slot in use.entry.profile.slots}
+        said = frozenset(stems(speech.target))
         fields = [
             one
             for one in use.entry.profile.fields
-            if one.listed == 0 and len(one.path) <= 2 and one.words not in given and not one.paging
-            and 0 < len(one.words) <= 4 and one.name.isascii() and one.kinds & {"string", "number", "integer"}
-            and not frozenset(one.words) <= frozenset(stems(speech.target))
-            and not _PLUMBING.search(one.name.lower()) and label_of(one.name).lower() not in _DULL and len(one.name) < 30
-        ]  # fmt: skip
+            if _is_askable(one) and one.words not in known and not frozenset(one.words) <= said
+        ]
         return self._rng.choice(fields) if fields else None
 
     def _target(self, use: Use, speech: Speech) -> tuple[Text, list[Slot]]:
@@ -201,7 +233,12 @@ class Asker:
             if not piece.marks:
                 said = _SOMEWHERE.sub("", said) if "place" in senses else said
                 said = _SOMETIME.sub("", said) if senses & {"date", "moment", "time"} else said
-            if piece is last and not piece.marks and senses & {"place", "id", "person", "named"} and self._rng.random() < 0.7:
+            if (
+                piece is last
+                and not piece.marks
+                and senses & {"place", "id", "person", "named"}
+                and self._rng.random() < 0.7
+            ):
                 said = _ANY.sub("", said)
             found.append(replace(piece, text=said))
         return tuple(piece for piece in found if piece.text) or target
@@ -218,7 +255,9 @@ class Asker:
         said = use.said[slot.name]
         if len(said) > 1 and said[0][0].option is False and about(slot).sense in ("id", "uuid"):
             return text(f"{hook.noun}s ", self._value(use, slot))
-        return hooked(hook, slot, self._value(use, slot), self._rng, creates=speech.creates and hook.start < 3, before=before)
+        return hooked(
+            hook, slot, self._value(use, slot), self._rng, creates=speech.creates and hook.start < 3, before=before
+        )
 
     def _fed_text(self, use: Use, slot: Slot, fed: Fed, noun: str) -> Text:
         if fed.inside is not None:
@@ -244,7 +283,12 @@ class Asker:
                 natural.append(text(again(rng, slot, "")))
                 continue
             if slot.name in use.fed:
-                natural.append(text(self._linking(slot, use.fed[slot.name]), self._fed_text(use, slot, use.fed[slot.name], about(slot).noun or about(slot).label)))
+                natural.append(
+                    text(
+                        self._linking(slot, use.fed[slot.name]),
+                        self._fed_text(use, slot, use.fed[slot.name], about(slot).noun or about(slot).label),
+                    )
+                )
                 continue
             value = self._value(use, slot)
             said = use.said[slot.name][0][0]
@@ -258,12 +302,12 @@ class Asker:
             named = []
         tail: list[Text] = []
         if named:
-            said, alone = self._named(named, natural)
-            tail, natural = ([said], natural) if alone else ([], [*natural, said])
+            told, alone = self._named(named)
+            tail, natural = ([told], natural) if alone else ([], [*natural, told])
         natural += [text(", ", flag_text(use.slot(name), value, use.calls, rng)) for name, value in use.flags.items()]
         return natural, tuple(tail)
 
-    def _named(self, named: list[tuple[Slot, Text]], natural: list[Text]) -> tuple[Text, bool]:
+    def _named(self, named: list[tuple[Slot, Text]]) -> tuple[Text, bool]:
         if len(named) == 1 and self._rng.random() < 0.3:
             slot, value = named[0]
             said = plain(value)
@@ -288,6 +332,15 @@ _HEADS = frozenset(("id", "uuid", "person", "named", "place", "message"))
 """What may stand for the thing itself that a verb is about: "cancel order 17", but not "set blue"."""
 
 
+def _is_askable(one: Field) -> bool:
+    """Whether one would ask for a field by its name: a single value near the top, no link and no paging."""
+    if one.listed or one.paging or len(one.path) > 2 or not 0 < len(one.words) <= 4:
+        return False
+    if not one.name.isascii() or len(one.name) >= 30 or not one.kinds & {"string", "number", "integer"}:
+        return False
+    return not _PLUMBING.search(one.name.lower()) and label_of(one.name).lower() not in _DULL
+
+
 def _is_told(use: Use, slot: Slot) -> bool:
     return slot.name in use.said or slot.name in use.fed or slot.name in use.shared
 
@@ -300,4 +353,9 @@ def _speaks(speech: Speech, slot: Slot, hook: Hook) -> bool:
 
 
 _PLUMBING = re.compile(r"page|token|link|next|cursor|etag|uri|self|href|^from|^number_")
-_DULL = frozenset("id status message success name type result results code kind etag self link object url data error title description value".split())
+_DULL = word_set(
+    """
+    id status message success name type result results code kind etag self link object url data error title
+    description value
+    """
+)

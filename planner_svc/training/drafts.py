@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from planner_svc.backends.compact.profile import Field, Slot
+from planner_svc.backends.compact.text import word_set
 from planner_svc.training.catalogue import Entry, Neighbourhood
 from planner_svc.training.samples import Said, Sampler
 from planner_svc.training.senses import about
@@ -14,7 +15,11 @@ from planner_svc.training.wiring import Link
 
 MAX_OPTIONAL = 3
 _OPTIONAL = 0.28
-_NOT_FED = frozenset("order selflink language locale category type unit etag link links url description status title".split())
+_NOT_FED = word_set(
+    """
+    order selflink language locale category type unit etag link links url description status title
+    """
+)
 Calls = tuple[int, ...]
 
 
@@ -77,7 +82,10 @@ class Drafter:
         use = Use((call,), entry, fed=dict(fed or {}))
         optional = [slot for slot in entry.slots if not slot.required and slot.name not in use.fed]
         required = [slot for slot in entry.slots if slot.required and slot.name not in use.fed]
-        if any(s.required and s.name not in {x.name for x in entry.slots} and about(s).sense == "object" for s in entry.profile.slots):
+        if any(
+            s.required and s.name not in {x.name for x in entry.slots} and about(s).sense == "object"
+            for s in entry.profile.slots
+        ):
             return None
         if len(required) > 7:
             return None
@@ -106,7 +114,11 @@ class Drafter:
         use = self.single(entry)
         if use is None:
             return None
-        names = [n for n, s in use.said.items() if not s[0][0].listed and about(use.slot(n)).sense not in ("message", "limit")]
+        names = [
+            n
+            for n, s in use.said.items()
+            if not s[0][0].listed and about(use.slot(n)).sense not in ("message", "limit")
+        ]
         if not names:
             return None
         name = self._rng.choice(sorted(names, key=lambda n: not use.slot(n).required)[:2])
@@ -184,7 +196,12 @@ class Drafter:
         return None
 
     def _links(self, place: Neighbourhood, consumer: int, slot: Slot) -> list[Link]:
-        if slot.words and slot.name.lower() in _NOT_FED or about(slot).sense in ("flag", "limit", "message", "choice"):
+        if (slot.words and slot.name.lower() in _NOT_FED) or about(slot).sense in (
+            "flag",
+            "limit",
+            "message",
+            "choice",
+        ):
             return []
         return [link for link in place.wiring.suppliers(consumer, slot) if place.entries[link.producer].speakable]
 

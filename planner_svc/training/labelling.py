@@ -79,7 +79,10 @@ def _arguments(use: Use, call: int, rendered: Rendered) -> list[tuple[str, Label
 def _label(said: Said, call: int, name: str, rendered: Rendered) -> Label:
     if said.listed:
         return Many(
-            tuple(_item(said, ("value", call, name, number), value, rendered) for number, (_, value) in enumerate(said.items))
+            tuple(
+                _item(said, ("value", call, name, number), value, rendered)
+                for number, (_, value) in enumerate(said.items)
+            )
         )
     return _item(said, ("value", call, name, -1), said.items[0][1], rendered)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -182,7 +181,8 @@ class Request:
         """Another word of its family: "orally" for oral, "African" for Africa."""
         for word in self.words:
             low = word.text.lower()
-            shared = len(os.path.commonprefix([low, text]))
+            shared = next((i for i, (one, other) in enumerate(zip(low, text, strict=False)) if one != other), 0)
+            shared = shared or min(len(low), len(text))
             if shared >= 4 and shared >= len(text) - 2 and _SUFFIX.fullmatch(low[shared:]) and low not in STOP:
                 yield Occurrence(word.start, word.end, WORDS)
 

@@ -17,10 +17,14 @@ from planner_svc.backends.compact.text import stem
 NO_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
 """Stands in where an example has no clock: only dates that say their year are read for certain then."""
 
-ORDINALS = {
-    word: number for number, word in enumerate("first second third fourth fifth sixth seventh eighth ninth tenth".split(), 1)
-} | {"once": 1, "twice": 2, "single": 1, "couple": 2, "both": 2, "half": 0.5, "quarter": 0.25}  # fmt: skip
-_COUNTED = re.compile(rf"[$€£¥]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL)
+ORDINALS: dict[str, float] = {
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
+    "tenth": 10, "once": 1, "twice": 2, "single": 1, "couple": 2, "both": 2, "half": 0.5, "quarter": 0.25,
+}  # fmt: skip
+"""Words that are numbers but not in the way that numbers are counted."""
+_COUNTED = re.compile(
+    rf"[$€£¥]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL
+)
 _WORDED = re.compile(rf"(?P<n>{NUMBER_WORD})\b(?P<after>.*)", re.IGNORECASE | re.DOTALL)
 _UNIT = re.compile(r"\s?(?:%|percent|°\s?[CF]?|-?[^\W\d_]{1,14}|[€£$])?\.?")
 _YES = frozenset({"yes", "true", "on", "enabled"})

@@ -1,4 +1,4 @@
-"""How a request speaks of what an earlier call answers: "that order", "the resulting price", "the home town of Anna"."""
+"""How a request speaks of what another call answers: "that order", "the resulting price", "Ann's home town"."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import re
 from collections.abc import Callable
 
 from planner_svc.backends.compact.profile import Field, Slot
+from planner_svc.training.adjuncts import adjunct
 from planner_svc.training.drafts import Fed, Use
-from planner_svc.training.mentions import adjunct, hooked
+from planner_svc.training.mentions import hooked
 from planner_svc.training.pieces import Mark, Piece, Text, and_list, fill, of_clause, text
 from planner_svc.training.senses import About, about, label_of
 from planner_svc.training.wording import Hook, is_plural
 
 Value = Callable[[Use, Slot], Text]
-_IDS = frozenset(("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol", "slug"))
-_PLACED = frozenset(("airport", "city", "country", "place", "location", "station", "region", "origin", "destination", "town"))
+_IDS = frozenset(
+    ("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol", "slug")
+)
+_PLACED = frozenset(
+    ("airport", "city", "country", "place", "location", "station", "region", "origin", "destination", "town")
+)
 _NAMING = frozenset(("person", "named", "place", "topic", "id", "uuid", "email", "text", "phone", "url", "code"))
 
 
@@ -31,12 +36,37 @@ def referred(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str) -> T
     noun = noun or label
     listed = fed.field.listed > 0
     if is_identity(fed.field, slot):
-        forms = ["that {noun}", "that {noun}", "this {noun}", "the {noun}", "the same {noun}", "the {noun} you get", "the resulting {noun}", "the {noun} from before"]
-        forms += ["the first {noun}", "the first {noun} you find", "the {noun} found"] if listed else ["the new {noun}"] if _creates(fed, use) else []
+        forms = [
+            "that {noun}",
+            "that {noun}",
+            "this {noun}",
+            "the {noun}",
+            "the same {noun}",
+            "the {noun} you get",
+            "the resulting {noun}",
+            "the {noun} from before",
+        ]
+        forms += (
+            ["the first {noun}", "the first {noun} you find", "the {noun} found"]
+            if listed
+            else ["the new {noun}"]
+            if _creates(fed, use)
+            else []
+        )
         forms += ["the {label} from the previous step"] if label.lower() != noun else []
     else:
-        forms = ["that {label}", "the {label}", "this {label}", "the resulting {label}", "the {label} you get", "the {label} from the first step",
-                 "the {label} obtained", "its {label}", "the {label} above", "the returned {label}"]  # fmt: skip
+        forms = [
+            "that {label}",
+            "the {label}",
+            "this {label}",
+            "the resulting {label}",
+            "the {label} you get",
+            "the {label} from the first step",
+            "the {label} obtained",
+            "its {label}",
+            "the {label} above",
+            "the returned {label}",
+        ]
         forms += ["the first {label}"] if listed else []
     said = rng.choice(forms).format(noun=noun, label=label)
     if is_plural(label) and not is_identity(fed.field, slot):
@@ -63,7 +93,9 @@ def referred_together(rng: random.Random, use: Use, slots: list[Slot]) -> Text:
         marks = tuple(("ref", call, slot.name, -1) for call in use.calls)
         pieces.append(text(Piece(label_of(use.fed[slot.name].field.name), marks)))
     lead = rng.choice(("using the ", "with the ", "based on the ", "with its ", "for that "))
-    tail = "" if lead.startswith(("with its", "for")) else rng.choice(("", " you get", " from before", " found", " above"))
+    tail = (
+        "" if lead.startswith(("with its", "for")) else rng.choice(("", " you get", " from before", " found", " above"))
+    )
     return text(lead, and_list(pieces), tail)
 
 
@@ -78,7 +110,12 @@ def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value:
     if inner.fed:
         (name, deeper), *_ = inner.fed.items()
         below = nested(rng, inner, inner.slot(name), deeper, about(inner.slot(name)).noun, value)
-        whole = fill("the {label} {of} {below}", label=_of_thing(fed.field, noun), of=rng.choice(("of", "of", "for")), below=below)
+        whole = fill(
+            "the {label} {of} {below}",
+            label=_of_thing(fed.field, noun),
+            of=rng.choice(("of", "of", "for")),
+            below=below,
+        )
         return of_clause(_marked(whole, mark), inner.calls)
     key = naming_slot(inner)
     assert key is not None
@@ -89,12 +126,18 @@ def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value:
         whole = fill("the {thing} in {own}", thing=noun or label_of(fed.field.name), own=own)
     elif is_identity(fed.field, slot):
         thing = noun or meant.noun
-        said = rng.choice(("{own}", "{thing} {own}", "the {thing} {own}", "our {thing} {own}") if meant.sense != "id" else ("{thing} {own}", "the {thing} of {kind} {own}"))
+        said = rng.choice(
+            ("{own}", "{thing} {own}", "the {thing} {own}", "our {thing} {own}")
+            if meant.sense != "id"
+            else ("{thing} {own}", "the {thing} of {kind} {own}")
+        )
         whole = fill(said if thing else "{own}", own=own, thing=thing, kind=meant.noun or meant.label)
     else:
         hook = Hook(0, 0, meant.noun or meant.label)
         known = hooked(hook, key, own, rng, creates=False, before="")
-        whole = fill("the {label} {of} {known}", label=label_of(fed.field.name), of=rng.choice(("of", "of", "for")), known=known)
+        whole = fill(
+            "the {label} {of} {known}", label=label_of(fed.field.name), of=rng.choice(("of", "of", "for")), known=known
+        )
         if meant.sense in ("person", "place", "named") and not others and rng.random() < 0.3:
             whole = fill("{own}'s {label}", own=own, label=label_of(fed.field.name))
     return of_clause(_marked(text(whole, *others), mark), inner.calls)
@@ -124,7 +167,12 @@ def again(rng: random.Random, slot: Slot, noun: str) -> str:
 
 def is_passed_on(use: Use) -> bool:
     """Whether all a call takes is the output of one call that is itself spoken of in this call's place."""
-    return not use.said and not use.flags and not use.shared and [fed.inside is not None for fed in use.fed.values()] == [True]
+    return (
+        not use.said
+        and not use.flags
+        and not use.shared
+        and [fed.inside is not None for fed in use.fed.values()] == [True]
+    )
 
 
 def naming_slot(use: Use) -> Slot | None:

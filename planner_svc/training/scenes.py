@@ -67,7 +67,9 @@ class Director:
             case "short":
                 return self._short(able)
             case "spread":
-                return _scene(kind, [self._drafter.spread(self._rng.choice(able), self._rng.choice((2, 2, 2, 3, 3, 4)))])
+                return _scene(
+                    kind, [self._drafter.spread(self._rng.choice(able), self._rng.choice((2, 2, 2, 3, 3, 4)))]
+                )
             case "several":
                 return self._several(able)
             case "join":
@@ -98,12 +100,20 @@ class Director:
         """Takes some values of earlier calls, said again ("in Paris") or only pointed back to ("there")."""
         for name in list(use.said):
             sense = about(use.slot(name)).sense
-            owner = next((other for other in before if name in other.said and other.slot(name).kinds == use.slot(name).kinds), None)
+            owner = next(
+                (other for other in before if name in other.said and other.slot(name).kinds == use.slot(name).kinds),
+                None,
+            )
             if owner is None or len(owner.said[name]) > 1 or len(use.calls) > 1 or self._rng.random() > 0.5:
                 continue
             said, calls = owner.said[name][0]
             fits = use.entry.profile.schemas.problem(use.slot(name).node, said.items[0][1]) is None
-            if not fits or said.listed or said.option or sense not in ("place", "person", "named", "id", "date", "year", "topic"):
+            if (
+                not fits
+                or said.listed
+                or said.option
+                or sense not in ("place", "person", "named", "id", "date", "year", "topic")
+            ):
                 continue
             if self._rng.random() < 0.4:
                 use.said[name] = [(said, use.calls)]

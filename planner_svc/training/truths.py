@@ -18,7 +18,9 @@ def truth(slot: Slot, words: list[Word], value: bool, clause: Clause | None) -> 
     """
     named = frozenset(slot.words) - _EMPTY
     hits = [word for word in words if word.stem in named and word.text.lower() not in STOP]
-    hits = hits or [w for w in words if w.stem in slot.about - _EMPTY and w.text.lower() not in STOP and len(w.text) > 4]
+    hits = hits or [
+        w for w in words if w.stem in slot.about - _EMPTY and w.text.lower() not in STOP and len(w.text) > 4
+    ]
     inside = [word for word in hits if clause is not None and clause[0] <= word.start < clause[1]]
     for word in inside or hits:
         at = words.index(word)

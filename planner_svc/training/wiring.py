@@ -13,15 +13,64 @@ from planner_svc.training.senses import about
 from planner_svc.training.wording import Speech
 
 _ROLES = frozenset(
-    stem(word) for word in "from to origin destination start end first second source target new old current departure arrival".split()
+    stem(word)
+    for word in [
+        "from",
+        "to",
+        "origin",
+        "destination",
+        "start",
+        "end",
+        "first",
+        "second",
+        "source",
+        "target",
+        "new",
+        "old",
+        "current",
+        "departure",
+        "arrival",
+    ]
 )
 _LOOSE = frozenset(
     stem(word)
-    for word in "status message success code result results type count total error state kind info information data details response "
-    "description date time created updated at name title value url link version id".split()
+    for word in [
+        "status",
+        "message",
+        "success",
+        "code",
+        "result",
+        "results",
+        "type",
+        "count",
+        "total",
+        "error",
+        "state",
+        "kind",
+        "info",
+        "information",
+        "data",
+        "details",
+        "response",
+        "description",
+        "date",
+        "time",
+        "created",
+        "updated",
+        "at",
+        "name",
+        "title",
+        "value",
+        "url",
+        "link",
+        "version",
+        "id",
+    ]
 )
 """Words that fields of all kinds of things are named by: alone they link nothing."""
-_IDS = frozenset(("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol"))
+_IDS = frozenset(
+    ("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol")
+)
 _ECHO = 0.3
 
 
