@@ -202,7 +202,8 @@ class _Reading:
         place = self._chosen.get((index, slot.name, item))
         default = slot.parameter.json_schema.get("default")
         if slot.kinds == {"boolean"}:
-            told = truth(slot, self._request.words, _is_true(needed), self._clauses[index])
+            title = self._profiles[index].title
+            told = truth(slot, self._request.words, _is_true(needed), self._clauses[index], title)
             if told is None and default is not None and same(default, needed):
                 return Default(needed)
             return Option(_is_true(needed), *(told or (None, None)))

@@ -181,8 +181,8 @@ class Request:
         """Another word of its family: "orally" for oral, "African" for Africa."""
         for word in self.words:
             low = word.text.lower()
-            shared = next((i for i, (one, other) in enumerate(zip(low, text, strict=False)) if one != other), 0)
-            shared = shared or min(len(low), len(text))
+            pairs = enumerate(zip(low, text, strict=False))
+            shared = next((place for place, (one, other) in pairs if one != other), min(len(low), len(text)))
             if shared >= 4 and shared >= len(text) - 2 and _SUFFIX.fullmatch(low[shared:]) and low not in STOP:
                 yield Occurrence(word.start, word.end, WORDS)
 

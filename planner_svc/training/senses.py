@@ -107,7 +107,7 @@ def is_plumbing(slot: Slot) -> bool:
     if slot.parameter.location in (Location.HEADER, Location.COOKIE):
         return True
     plain = re.sub(r"[^a-z0-9]", "", slot.name.lower())
-    return _PLUMBING.fullmatch(plain) is not None or slot.name.startswith("$")
+    return _PLUMBING.fullmatch(plain) is not None or slot.name.lower().startswith(("$", "x-"))
 
 
 def label_of(name: str) -> str:

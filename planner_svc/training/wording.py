@@ -41,7 +41,8 @@ _BY = re.compile(
 )
 _CUT = re.compile(
     r",?\s+(?:which|that (?:is|are|was|were|match|have|has|will)|whose|based on|including|as well as|so that"
-    r"|in order to|if|when|where|unless|while|along with|such as|depending|specified|provided|identified|associated)\b.*|,\s(?!.*\band\b).*",
+    r"|in order to|if|when|where|unless|while|along with|such as|depending|specified"
+    r"|provided|identified|associated)\b.*|,\s(?!.*\band\b).*",
     re.IGNORECASE,
 )
 _FILLER = re.compile(
@@ -209,6 +210,7 @@ def _shortened(target: str) -> str:
     titled = [word for word in words if word[:1].isupper() and word[1:].islower()]
     if (len(words) > 1 and len(titled) >= 0.6 * len(words)) or len(words) == 1 == len(titled):
         said = " ".join(word.lower() if word in titled else word for word in words)
+    said = re.sub(r",?\s+(?:sorted|ordered|filtered|in order of)\b.*", "", said)
     if len(said.split()) > 7:
         said = _CUT.sub("", said)
     if len(said.split()) > MAX_OBJECT_WORDS or re.search(r"[{}<>\[\]|=\\]", said):
