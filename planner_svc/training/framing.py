@@ -38,7 +38,7 @@ _CLOSINGS = (
 _CONTEXTS = (
     "I'm preparing a report for my boss.", "We have a meeting at {time} about this.",
     "My colleague {name} asked me to look into it.", "I'm travelling with {n} friends.",
-    "It's for a school project.", "I've been working on this since {day}.",
+    "It's for a school project.", "I've been working on this since {past}.",
     "We are a team of {n}.", "My manager needs this by {day}.", "I tried this {n} times already and it didn't work.",
     "I'm new here, so bear with me.", "We just moved to {city}.", "I spoke with {name} about it yesterday.",
     "There was a problem with ticket {code} last week.", "I'm writing this from {city}.",
@@ -94,7 +94,7 @@ def ended(said: Text, kind: str, rng: random.Random) -> Text:
     """With the mark at its end that belongs there."""
     if plain(said).endswith((".", "?", "!")):
         return said
-    mark = "?" if kind == "question" and rng.random() < 0.93 else "" if kind == "noun" and rng.random() < 0.4 else "."
+    mark = "?" if kind == "question" and rng.random() < 0.93 else "" if kind == "noun" and rng.random() < 0.12 else "."
     return text(said, mark)
 
 
@@ -236,6 +236,7 @@ def _context(rng: random.Random) -> str:
         time=rng.choice(("10:30", "2 pm", "noon", "4 o'clock")),
         name=rng.choice(banks.FIRST),
         n=rng.choice(("two", "3", "4", "five", "12")),
+        past=rng.choice(("Monday", "yesterday", "last week", "this morning")),
         day=rng.choice(("Monday", "Friday", "tomorrow", "the 15th")),
         city=rng.choice(banks.CITIES),
         code=f"{rng.choice('ABT')}-{rng.randint(100, 9999)}",

@@ -41,16 +41,15 @@ def text(*parts: Part) -> Text:
             said = piece.text
             if found and found[-1].text.endswith((" ", "\n")):
                 said = said.lstrip(" ") if not piece.marks else said
-            if (
-                said[:1] in (",", ".", "?", "!", ";", ":")
-                and found
-                and not piece.marks
-                and found[-1].text.endswith(" ")
-            ):
+            if found and _closes(said) and not piece.marks and not found[-1].marks:
                 found[-1] = replace(found[-1], text=found[-1].text.rstrip(" "))
             if said:
                 found.append(piece if said is piece.text else replace(piece, text=said))
     return tuple(found)
+
+
+def _closes(said: str) -> bool:
+    return said[:1] in (",", ".", "?", "!", ";", ":")
 
 
 def fill(template: str, **parts: Part) -> Text:

@@ -124,7 +124,7 @@ def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value:
     own = value(inner, key)
     if is_identity(fed.field, slot) and meant.sense == "place" and not _PLACED & set((noun or meant.noun).split()):
         whole = fill("the {thing} in {own}", thing=noun or label_of(fed.field.name), own=own)
-    elif is_identity(fed.field, slot):
+    elif is_identity(fed.field, slot) and _is_kin(inner, key, noun):
         thing = noun or meant.noun
         said = rng.choice(
             ("{own}", "{thing} {own}", "the {thing} {own}", "our {thing} {own}")
@@ -133,18 +133,25 @@ def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value:
         )
         whole = fill(said if thing else "{own}", own=own, thing=thing, kind=meant.noun or meant.label)
     else:
+        label = _of_thing(fed.field, noun)
         hook = Hook(0, 0, meant.noun or meant.label)
         known = hooked(hook, key, own, rng, creates=False, before="")
-        whole = fill(
-            "the {label} {of} {known}", label=label_of(fed.field.name), of=rng.choice(("of", "of", "for")), known=known
-        )
+        whole = fill("the {label} {of} {known}", label=label, of=rng.choice(("of", "of", "for")), known=known)
         if meant.sense in ("person", "place", "named") and not others and rng.random() < 0.3:
-            whole = fill("{own}'s {label}", own=own, label=label_of(fed.field.name))
+            whole = fill("{own}'s {label}", own=own, label=label)
     return of_clause(_marked(text(whole, *others), mark), inner.calls)
 
 
 def _marked(whole: Text, mark: tuple[Mark, ...]) -> Text:
     return tuple(Piece(p.text, (*p.marks, *mark), p.clauses) for p in whole)
+
+
+def _is_kin(inner: Use, key: Slot, noun: str) -> bool:
+    """Whether what a call is known by also names the thing that is wanted: a name of it, but no product number."""
+    if not noun:
+        return True
+    known = f"{about(key).noun} {inner.entry.profile.noun} {inner.entry.speeches[0].thing}".lower().split()
+    return noun.lower().split()[-1] in known
 
 
 def _of_thing(field: Field, noun: str) -> str:
