@@ -80,6 +80,8 @@ def _names(key: Slot, fed: Fed, slot: Slot) -> bool:
 
 def speakable_inside(use: Use, fed: Fed, slot: Slot) -> bool:
     """Whether a call can be spoken of in the place of the parameter that it feeds."""
+    if use.entry.speeches[0].effect == "act":
+        return False  # who wants an order cancelled says so
     if is_passed_on(use):
         return not is_identity(fed.field, slot)
     key = naming_slot(use)

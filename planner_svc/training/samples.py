@@ -136,6 +136,8 @@ class Sampler:
             "duration",
         ):
             return self._number(slot, meant)
+        if meant.sense in ("currency", "language", "code") and self._rng.random() < 0.6:
+            return _said(drawn.known(self._rng, meant) or "")
         shown = [e for e in slot.examples if 0 < len(e) <= _MAX_EXAMPLE]
         if shown and (slot.specific or slot.patterned or self._rng.random() < 0.5):
             return _said(self._like(self._rng.choice(shown)))

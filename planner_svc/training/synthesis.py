@@ -137,7 +137,7 @@ class _Maker:
         found = {} if scene.kind == "nothing" else dict(right)
         size = min(max(rng.choice(_CANDIDATES), len(right) + 2), len(self._catalogue.apis))
         near = [] if scene.kind == "nothing" else self._neighbours(scene)
-        for _ in range(4 * size):
+        for _ in range(20 * size):
             if len(found) >= size:
                 break
             draw = rng.random()

@@ -69,7 +69,9 @@ _NOUNS_TOO = word_set(
 _NOUNISH = re.compile(
     r"(?:tion|ing|ity|(?<!docu)ment|s|ness|er|or|ance|ence)$|^.{1,3}$|^(?:user|data|weather|account|current|new|all|real)$"
 )
-_JOINTS = "(?:of|for|in|to|from|with|by|at|on|and|or|using|based|under|as|is|into|via|over|during|within|near)"
+_JOINTS = (
+    "(?:of|for|in|to|from|with|by|at|on|and|or|using|based|under|as|is|into|via|over|during|within|near|that|which|who)"
+)
 _NO_VERBS = word_set("all for in of is with by from to if when after on at return the a an this these that")
 _VAGUE = re.compile(
     r"\s+(?:with|using|by)\s+(?:the |these |its |some |any |my )?(?:\w+ )?"

@@ -267,7 +267,7 @@ def test_texts_keep_their_pieces() -> None:
     value = Piece(" x ", (("value", 0, "p", -1),))
     whole = fill("for {what} , please {end}", what=value, end="")
     assert plain(whole).startswith("for  x ")
-    assert plain(text("a ", " b", " .")) == "a b."
+    assert plain(text("a ", " b ", ".")) == "a b."
     assert plain(and_list([text("a"), text("b"), text("c")])) == "a, b and c"
     assert plain(capital(text("it is"))) == "It is"
     assert plain(small(text("It is I"))) == "it is I"
@@ -278,3 +278,25 @@ def test_texts_keep_their_pieces() -> None:
 def test_items_of_a_label() -> None:
     single: Label = Span(0, 1, "x")
     assert items(single) == (single,)
+
+
+def test_what_changes_something_is_asked_for_and_ids_that_are_given_back_feed_nothing() -> None:
+    get_order = api(
+        "getOrder",
+        "Get an order.",
+        param("order_id", about="ID of the order", required=True),
+        returns={"order_id": {"type": "string"}, "customer_email": {"type": "string"}},
+    )
+    for example in synthesise([*SHOP, get_order], 11, 250):
+        for index, _, item in labels(example):
+            if isinstance(item, Ref):
+                producer, consumer = example.calls[item.call], example.calls[index]
+                assert producer.api != get_order.id or item.path != ("order_id",)
+                inside = producer.clause is not None and item.start is not None and _within(producer.clause, item)
+                assert not inside or producer.api != CREATE_ORDER.id, (example.query, consumer)
+
+
+def _within(clause: tuple[int, int], item: Ref) -> bool:
+    assert item.start is not None
+    assert item.end is not None
+    return item.start <= clause[0] and clause[1] <= item.end
