@@ -10,23 +10,13 @@ from planner_svc.backends.compact.profile import Field, Slot
 from planner_svc.backends.compact.text import stems, word_set
 from planner_svc.training.adjuncts import adjunct
 from planner_svc.training.drafts import Fed, Use
+from planner_svc.training.frames import framed, fronted_phrase, only_field, trimmed
 from planner_svc.training.mentions import flag_text, hooked, labelled, value_text
 from planner_svc.training.pieces import Part, Text, and_list, fill, of_clause, plain, text
 from planner_svc.training.referring import again, nested, referred, referred_together
 from planner_svc.training.senses import about, label_of
 from planner_svc.training.wording import Hook, Speech, is_plural
 from services.contracts.base import JsonPath
-
-_VAGUE = re.compile(r"^(?:(?:the|some|any|detailed|basic|more|further|all) )*(?:information|info|details?|data)\b")
-_SOMEWHERE = re.compile(
-    r"\s+(?:at|in|of|for|from|to|near|within|around) (?:an?|the|some) "
-    r"(?:location|place|city|area|region|country|destination)(?: of choice)?\b"
-)
-_SOMETIME = re.compile(
-    r"\s+(?:on|at|for|of|in) (?:an? |the |some )?(?:dates?|times?|day|time and date|date and time|time period)\b"
-)
-_ANY = re.compile(r"\s+(?:of|for|in|on|about|at) an? (?:[a-z-]+ ?){1,3}$")
-
 
 _SAME_FOR = (
     "Same for {value}.", "And the same for {value}.", "Do the same for {value}.", "Also for {value}.",
@@ -101,62 +91,21 @@ class Asker:
 
     def _by_action(self, use: Use, speech: Speech, wanted: Field | None, terse: bool) -> Asked:
         target, rest = self._target(use, speech)
-        target = self._trimmed(target, rest)
+        target = trimmed(self._rng, target, rest)
         phrases, tail = self._phrases(use, rest, terse)
         whole = text(target, *(part for phrase in phrases for part in (" ", phrase)))
-        kind, body = self._framed(speech, whole, target, terse)
+        fronted = fronted_phrase(self._rng, phrases) if not terse and not use.flags else None
+        if fronted is not None:
+            whole = text(target, *(part for phrase in phrases if phrase is not fronted for part in (" ", phrase)))
+        kind, body = framed(self._rng, speech, whole, target, terse)
+        if fronted is not None:
+            kind, body = "need" if kind == "order" else kind, text(fronted, ", ", body)
         answer: tuple[tuple[int, JsonPath], ...] = ()
         if wanted is not None and len(use.calls) == 1 and self._rng.random() < 0.15:
-            said, ends = self._only(label_of(wanted.name), joins=kind == "order")
+            said, ends = only_field(self._rng, label_of(wanted.name), joins=kind == "order")
             answer = ((use.calls[0], wanted.path),)
             tail, body = ((*tail, text(said)), body) if ends else (tail, text(body, said))
         return Asked(body, kind, tail, answer)
-
-    def _only(self, label: str, *, joins: bool) -> tuple[str, bool]:
-        """A wish for one field of the answer; and whether it is a sentence of its own."""
-        if joins and self._rng.random() < 0.35:
-            return self._rng.choice((f" and tell me the {label}", f" and give me the {label}")), False
-        return self._rng.choice(
-            (
-                (f"I only need the {label}.", True),
-                (f"What{' are' if is_plural(label) else chr(39) + 's'} the {label}?", True),
-                (f"Just the {label}, please.", True),
-                (f"I want to know the {label}.", True),
-            )
-        )
-
-    def _framed(self, speech: Speech, whole: Text, target: Text, terse: bool) -> tuple[str, Text]:
-        """The call as an order, a question or a noun."""
-        rng = self._rng
-        said = plain(target)
-        asks = speech.effect == "read" or (
-            speech.effect == "compute" and speech.verb in ("calculate", "estimate", "determine", "predict")
-        )
-        draw = rng.random()
-        if asks and terse and draw < 0.7:
-            return "noun", text(re.sub(r"^(?:the|a|an) ", "", whole[0].text), whole[1:]) if not whole[
-                0
-            ].marks else whole
-        if asks and draw < 0.2 and re.match(r"(?:the|my) ", said) and not _VAGUE.match(said):
-            return "question", text(
-                "what are " if is_plural(said) else rng.choice(("what is ", "what is ", "what's ")), whole
-            )
-        if asks and speech.effect == "read" and draw < 0.42:
-            return rng.choice(
-                (
-                    ("need", text("I need ", whole)),
-                    ("need", text("I need ", whole)),
-                    ("need", text("I'd like ", whole)),
-                    ("need", text("I'm looking for ", whole)),
-                    ("need", text("I'd like to see ", whole)),
-                    ("need", text("I'm interested in ", whole)),
-                    ("question", text("can I get ", whole)),
-                    ("question", text("do you have ", whole)),
-                    ("noun", whole),
-                )
-            )
-        verb = rng.choice(speech.verbs)
-        return "order", text(verb, " ", whole)
 
     def _by_output(self, use: Use, speech: Speech, wanted: Field) -> Asked:
         """A question for a field of the answer: "What is the balance of account 17?"."""
@@ -222,26 +171,6 @@ class Asker:
             at = hook.end
         parts.append(speech.target[at:])
         return text(*parts), rest
-
-    def _trimmed(self, target: Text, rest: list[Slot]) -> Text:
-        """Without "on a date" and "of a community", where a value says which one."""
-        last = target[-1]
-        senses = {about(slot).sense for slot in rest}
-        found = []
-        for piece in target:
-            said = piece.text
-            if not piece.marks:
-                said = _SOMEWHERE.sub("", said) if "place" in senses else said
-                said = _SOMETIME.sub("", said) if senses & {"date", "moment", "time"} else said
-            if (
-                piece is last
-                and not piece.marks
-                and senses & {"place", "id", "person", "named"}
-                and self._rng.random() < 0.7
-            ):
-                said = _ANY.sub("", said)
-            found.append(replace(piece, text=said))
-        return tuple(piece for piece in found if piece.text) or target
 
     def _hook_text(self, use: Use, speech: Speech, slot: Slot) -> Text:
         hook = speech.hooks[slot.name]

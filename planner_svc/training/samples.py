@@ -35,7 +35,8 @@ _PLAIN = re.compile(r"[\w .&+/#:%°'\u2019-]+")
 _MAX_EXAMPLE = 40
 _BROAD = word_set(
     """
-    area position condition role field target subject category label period location place data type system
+    area position condition role field target subject category label period location place data type system framework
+    material level name time information detail test option
     """
 )
 """Words that mean something else once another stands before them: an "area of need" is no place."""
@@ -235,11 +236,13 @@ class Sampler:
             *reversed(meant.words),
         ]
         for word in own if meant.sense == "text" else own[1:]:
+            if word in _BROAD and len(meant.words) > 1:
+                continue
             for known in (singular(word), word):
                 told = _fitting(self._lexicon.get(known, ()), meant) if meant.sense != "place" else []
                 if len(told) > 1 and (known not in banks.BY_WORD or self._rng.random() < 0.6):
                     return told
-                if known in banks.BY_WORD and (len(meant.words) == 1 or known not in _BROAD):
+                if known in banks.BY_WORD:
                     return banks.BY_WORD[known]
         if meant.sense == "place":
             return banks.CITIES

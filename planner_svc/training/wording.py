@@ -72,6 +72,7 @@ _NOUNISH = re.compile(
 _JOINTS = (
     "(?:of|for|in|to|from|with|by|at|on|and|or|using|based|under|as|is|into|via|over|during|within|near|that|which|who)"
 )
+_PHRASAL = word_set("check turn switch log sign shut lock")
 _NO_VERBS = word_set("all for in of is with by from to if when after on at return the a an this these that")
 _VAGUE = re.compile(
     r"\s+(?:with|using|by)\s+(?:the |these |its |some |any |my )?(?:\w+ )?"
@@ -198,6 +199,8 @@ def _sentence(told: str, name: list[str], method: str) -> tuple[str, str] | None
         target = target if target[1:2].isupper() else target[:1].lower() + target[1:]
     else:
         target = " ".join(words[1:])
+    if verb in _PHRASAL and words[1:2] and words[1].lower() in ("in", "out", "off", "on", "down"):
+        verb, target = f"{verb} {words[1].lower()}", " ".join(words[2:])
     if verb == "look" and target.startswith("up "):
         verb, target = "get", target[3:]
     if verb == "search" and target.startswith("for "):

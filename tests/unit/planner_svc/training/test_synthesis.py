@@ -96,7 +96,7 @@ def test_references_point_to_earlier_calls_and_the_words_that_stand_for_them() -
 def test_all_kinds_of_requests_are_made() -> None:
     found = shop_examples()
     sizes = Counter(len(one.calls) for one in found)
-    assert sizes[1] > sizes[2] > 0
+    assert min(sizes[1], sizes[2]) > 100
     assert sizes[0]
     assert max(sizes) > 4
     assert any(one.needs_input for one in found)
