@@ -146,6 +146,7 @@ _ABOUT: Final[dict[str, tuple[str, ...]]] = {
     "file filename path document image photo": FILES,
     "username login handle": USERS,
     "period": PERIODS,
+    "deadline": _bank("Friday|2026-05-01|the end of the month|June 30, 2026|tomorrow night"),
     "book song movie film album event campaign project playlist title headline game": TITLES,
     "severity priority urgency importance risk": LEVELS,
     "instruction requirement constraint criterion detail strategy procedure policy preference": PHRASES,

@@ -183,7 +183,7 @@ class Drafter:
         """An API and what feeds it, from one other API."""
         order = list(range(len(place.entries)))
         self._rng.shuffle(order)
-        for consumer in order[:12]:
+        for consumer in order:
             entry = place.entries[consumer]
             if not entry.speakable:
                 continue

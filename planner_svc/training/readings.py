@@ -133,9 +133,11 @@ def _candidates(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
 
 def _as_text(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
     moment = moment_of(text, now) if slot.temporal or any(c.isdigit() for c in text) else None
-    if moment is not None and slot.temporal:
-        yield from (value for value, _ in renderings(moment, now.tzinfo or UTC, last=slot.role == "to"))
-    yield text
+    forms: list[str] = []
+    if moment is not None:
+        forms = [value for value, _ in renderings(moment, now.tzinfo or UTC, last=slot.role == "to")]
+        forms += [value.replace("T", " ") for value in forms if "T" in value]
+    yield from (*forms, text) if slot.temporal else (text, *forms)
     counted = number_in(text)
     if counted is not None:
         yield str(counted)

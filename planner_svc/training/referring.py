@@ -66,6 +66,9 @@ def referred(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str) -> T
             "its {label}",
             "the {label} above",
             "the returned {label}",
+            "the obtained {label}",
+            "the {label} from the previous call",
+            "the {label} mentioned before",
         ]
         forms += ["the first {label}"] if listed else []
     said = rng.choice(forms).format(noun=noun, label=label)

@@ -197,8 +197,8 @@ class Sampler:
 
     def _bounds(self, slot: Slot, meant: About) -> tuple[float, float]:
         schema = slot.parameter.json_schema
-        usual = next((banks.SIZES[w] for w in reversed(meant.words) if w in banks.SIZES), (1, 100))
-        known = any(w in banks.SIZES for w in meant.words)
+        usual = next((banks.SIZES[w] for w in reversed(meant.words) if w in banks.SIZES), (2, 60))
+        known = any(w in banks.SIZES for w in meant.words) or meant.sense == "limit"
         found = []
         for index, names in enumerate((("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))):
             limits = [

@@ -14,7 +14,7 @@ from planner_svc.training.senses import about
 
 Kind = Literal["single", "spread", "several", "chain", "join", "short", "nothing"]
 WEIGHTS: dict[Kind, float] = {
-    "single": 0.27, "spread": 0.09, "several": 0.22, "chain": 0.25, "join": 0.06, "short": 0.06, "nothing": 0.05,
+    "single": 0.24, "spread": 0.08, "several": 0.20, "chain": 0.30, "join": 0.07, "short": 0.06, "nothing": 0.05,
 }  # fmt: skip
 """Shares of the kinds, where the catalogue allows them."""
 _SIZES = (2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8)

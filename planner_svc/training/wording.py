@@ -312,6 +312,6 @@ def sayable(profile: Profile) -> tuple[Slot, ...]:
 def is_plural(said: str) -> bool:
     """Whether a noun phrase speaks of several things, by its first noun."""
     head = re.split(r"\s+(?:of|for|in|to|from|with|by|at|on|about|between|during)\b", said)[0].split()
-    if len(head) > 1 and head[-1].lower().endswith(("ed", "found", "sold", "made")):
+    if len(head) > 1 and head[-1].lower().endswith(("ed", "found", "sold", "made", "nearest")):
         head = head[:-1]
     return bool(head) and _PLURAL.search(head[-1]) is not None and head[-1].lower() not in _SINGULAR
