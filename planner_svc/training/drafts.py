@@ -103,9 +103,9 @@ class Drafter:
     def _other(self, entry: Entry, slot: Slot, use: Use) -> Said | None:
         """A value that is not said already: nobody asks for the way from Paris to Paris."""
         taken = {said.text for given in use.said.values() for said, _ in given}
-        for _ in range(3):
+        for _ in range(4):
             said = self._sampler.sample(entry.profile, slot)
-            if said is None or said.text not in taken:
+            if said is None or (said.text not in taken and _is_later(said, slot, use)):
                 return said
         return None
 
@@ -229,6 +229,15 @@ class Drafter:
 
     def _index(self, uses: Sequence[Use], entry: Entry) -> int:
         return next((number for number, use in enumerate(uses) if use.entry is entry), -1)
+
+
+def _is_later(said: Said, slot: Slot, use: Use) -> bool:
+    """Whether the end of a time is after its start, as far as both are said."""
+    if slot.role != "to" or not slot.temporal:
+        return True
+    starts = [use.slot(name) for name in use.said]
+    values = [str(use.said[one.name][0][0].items[0][1]) for one in starts if one.role == "from" and one.temporal]
+    return all(value < str(said.items[0][1]) for value in values)
 
 
 def _differ(one: Use, other: Use) -> bool:

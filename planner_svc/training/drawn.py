@@ -30,7 +30,8 @@ def moment(rng: random.Random, now: datetime, sense: Sense) -> str:
         return said
     if rng.random() < 0.35:
         return day.strftime("%Y-%m-%dT%H:00:00Z")
-    return f"{said} at {clock}" if rng.random() < 0.8 else f"{clock} on {said}"
+    absolute = any(c.isdigit() for c in said)
+    return f"{clock} on {said}" if absolute and rng.random() < 0.2 else f"{said} at {clock}"
 
 
 def _day(rng: random.Random, day: datetime) -> str:

@@ -23,13 +23,14 @@ from services.contracts.api import Api, Location
 
 _TRIES = 5
 _EG = re.compile(
-    r"(?:\be\.?g\.?,?|\bsuch as|\bfor example,?|\bexamples?:|\blike|\bi\.e\.,?)\s*[:(]?\s*(?P<list>[^()\n;]{2,160})",
+    r"(?:\be\.?g\.?,?|\bsuch as|\bfor example,?|\bexamples?:)\s*[:(]?\s*(?P<list>[^()\n;]{2,160})",
     re.IGNORECASE,
 )
 _ITEM = re.compile(r"\s*(?:,|\bor\b|\band\b|/(?=\s)|\betc\b\.?)\s*")
 _PLACEHOLDER = re.compile(
-    r"^(?:yyyy|hh|dd|mm)\b|yyyy|hh:mm|%[ymdh]|^(?:the|a|an|any|in|or|and|if|number|name|id|https?://)\b|[<>{}|\[\]\"]",
-    re.I,
+    r"^(?:yyyy|hh|dd|mm)\b|yyyy|hh:mm|%[ymdh]|[<>{}|\[\]\"]"
+    r"|^(?:the|a|an|any|in|or|and|if|to|have|be|is|are|when|where|that|number|name|id|https?://)\b",
+    re.IGNORECASE,
 )
 _PLAIN = re.compile(r"[\w .&+/#:%°'\u2019-]+")
 _MAX_EXAMPLE = 40
@@ -298,4 +299,5 @@ def examples_in(description: str) -> list[str]:
 
 
 def _said(text: str) -> Said:
-    return Said(((text.strip(), None),))
+    article = "the " if text.startswith("day after") else ""
+    return Said(((text.strip(), None),), before=article)

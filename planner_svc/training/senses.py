@@ -22,7 +22,7 @@ _PLUMBING = re.compile(
     r"(?:access|oauth|auth|refresh|session|csrf|page|next|continuation|sync|security|relay)?token|alt|callback"
     r"|prettyprint|quotauser|upload(?:protocol|type)|xgafv|apiversion|fields|(?:api)?key|apisecret|authorization"
     r"|accept.*|content(?:type|length)|cursor|expand|embed|select|(?:update|read)mask|idempotencykey|useragent"
-    r"|cachecontrol|client(?:secret|requestid)|signature|nonce|locale|raw|passthrough|rowversion|etag|testclockid"
+    r"|cachecontrol|client(?:secret|requestid)|signature|nonce|locale|raw|passthrough|rowversion|etag|testclockid|offset|skip|startindex"
 )
 _OF = re.compile(
     r"(?:name|title|id|identifier|identification number|number|code|type|address|username|email)s? (?:\(\w+\) )?"

@@ -72,6 +72,7 @@ _NOUNISH = re.compile(
 _JOINTS = (
     "(?:of|for|in|to|from|with|by|at|on|and|or|using|based|under|as|is|into|via|over|during|within|near|that|which|who)"
 )
+_NOT_IN_NAMES = frozenset({"id", "get", "post", "put", "list", "v", "a", "or"})
 _PHRASAL = word_set("check turn switch log sign shut lock")
 _NO_VERBS = word_set("all for in of is with by from to if when after on at return the a an this these that")
 _VAGUE = re.compile(
@@ -239,7 +240,7 @@ def _from_name(name: list[str], method: str) -> tuple[str, str] | None:
         return None
     noun = re.sub(r" (?:by|for|with|to|from) .*$", "", " ".join(rest))
     rest = noun.split()
-    if {"id", "get", "post", "put", "list", "v", "a", "or"} & set(rest) or not rest:
+    if not rest or set(rest) & _NOT_IN_NAMES or rest[0] in _NO_VERBS:
         return None
     creates = SAME.get(verb, verb) in ("create", "add", "book", "schedule", "design", "generate", "register")
     article = (

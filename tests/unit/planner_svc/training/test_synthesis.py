@@ -300,3 +300,17 @@ def _within(clause: tuple[int, int], item: Ref) -> bool:
     assert item.start is not None
     assert item.end is not None
     return item.start <= clause[0] and clause[1] <= item.end
+
+
+def test_a_stay_ends_after_it_begins() -> None:
+    stay = api(
+        "bookHotel",
+        "Book a hotel.",
+        param("start_date", {"type": "string", "format": "date"}, required=True),
+        param("end_date", {"type": "string", "format": "date"}, required=True),
+    )
+    for example in synthesise([stay], 2, 40):
+        for call in example.calls:
+            start, end = call.arguments.get("start_date"), call.arguments.get("end_date")
+            if len(example.calls) == 1 and isinstance(start, Span) and isinstance(end, Span):
+                assert str(start.value) < str(end.value)
