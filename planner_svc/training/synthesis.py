@@ -32,7 +32,6 @@ _TRIES = 12
 _BUFFER = 2_000
 _SLIPPED = 0.12
 _TERSE = 0.12
-_CANDIDATES = (3, 4, 5, 6, 8, 8, 10, 10, 12)
 _START = datetime(2024, 1, 1, 8, tzinfo=UTC)
 
 
@@ -105,7 +104,7 @@ class _Maker:
             identifier,
             self._source,
             rendered.text,
-            self._candidates(scene),
+            self._catalogue.offer([use.entry.api for use in scene.uses], self._rng, without=nothing),
             calls,
             answer=tuple(sorted(answer, key=lambda o: o.call)),
             now=now,
@@ -129,33 +128,6 @@ class _Maker:
             finished(asked[0], rng, polite=not terse) if len(asked) == 1 else joined(asked, rng, ordered=scene.ordered)
         )
         return (whole if terse else surrounded(whole, rng)), asked
-
-    def _candidates(self, scene: Scene) -> tuple[Api, ...]:
-        """What is offered: what is right, what is easily taken for it, and anything else."""
-        rng = self._rng
-        right = {use.entry.api.id: use.entry.api for use in scene.uses}
-        found = {} if scene.kind == "nothing" else dict(right)
-        size = min(max(rng.choice(_CANDIDATES), len(right) + 2), len(self._catalogue.apis))
-        near = [] if scene.kind == "nothing" else self._neighbours(scene)
-        for _ in range(20 * size):
-            if len(found) >= size:
-                break
-            draw = rng.random()
-            other: Api | None
-            if near and draw < 0.45:
-                other = rng.choice(near)
-            elif draw < 0.75 and scene.kind != "nothing":
-                other = self._catalogue.confusable(rng.choice(list(right.values())), rng)
-            else:
-                other = self._catalogue.any(rng)
-            if other is not None and other.id not in right:
-                found.setdefault(other.id, other)
-        offered = list(found.values())
-        rng.shuffle(offered)
-        return tuple(offered)
-
-    def _neighbours(self, scene: Scene) -> list[Api]:
-        return [api for use in scene.uses for api in self._catalogue.near(use.entry.api)]
 
 
 def _is_complete(scene: Scene, rendered: Rendered) -> bool:

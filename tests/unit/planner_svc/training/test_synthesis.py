@@ -254,7 +254,12 @@ def test_neighbours_stay_together_and_every_api_has_one_place() -> None:
     places = catalogue.neighbourhoods(random.Random(1))
     assert sorted(one.id for place in places for one in place.apis) == sorted(one.id for one in many)
     assert max(len(place.apis) for place in places) <= 40
-    assert catalogue.confusable(many[0], random.Random(1)) is not None
+    assert catalogue.confusable(GET_PRICE, random.Random(1)) is None
+    offered = catalogue.offer(many[:2], random.Random(1), size=8)
+    assert len({one.id for one in offered}) == 8
+    assert {many[0].id, many[1].id} <= {one.id for one in offered}
+    without = catalogue.offer(many[:2], random.Random(1), without=True)
+    assert not {many[0].id, many[1].id} & {one.id for one in without}
 
 
 def test_names_become_words() -> None:
