@@ -90,7 +90,7 @@ class About:
     words: tuple[str, ...]
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def about(slot: Slot) -> About:
     """What a parameter is about."""
     words = tuple(split_name(slot.name))[:8]
