@@ -11,6 +11,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.profile import Profile, Slot, read_profile
+from planner_svc.backends.compact.readings import same
 from planner_svc.backends.compact.text import STOP
 from planner_svc.training.clauses import Clause, clause_of_each, split
 from planner_svc.training.examples import (
@@ -27,7 +28,6 @@ from planner_svc.training.examples import (
     has_output,
 )
 from planner_svc.training.occurrences import LOOSE, Occurrence, Request
-from planner_svc.backends.compact.readings import same
 from planner_svc.training.truths import truth
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
@@ -202,7 +202,8 @@ class _Reading:
         place = self._chosen.get((index, slot.name, item))
         default = slot.parameter.json_schema.get("default")
         if slot.kinds == {"boolean"}:
-            told = truth(slot, self._request.words, _is_true(needed), self._clauses[index])
+            title = self._profiles[index].title
+            told = truth(slot, self._request.words, _is_true(needed), self._clauses[index], title)
             if told is None and default is not None and same(default, needed):
                 return Default(needed)
             return Option(_is_true(needed), *(told or (None, None)))
@@ -223,9 +224,7 @@ class _Reading:
         return Ref(call, path) if has_output(self._profiles[call].api, path) else None
 
 
-def _choose(
-    request: Request, wanted: Sequence[_Wanted], clauses: Sequence[Clause | None]
-) -> dict[_Key, Occurrence]:
+def _choose(request: Request, wanted: Sequence[_Wanted], clauses: Sequence[Clause | None]) -> dict[_Key, Occurrence]:
     """One occurrence for each value, those with the least choice first; a place is given twice only in need."""
     chosen: dict[_Key, Occurrence] = {}
     for one in sorted(wanted, key=lambda one: (len(one.found), -len(str(one.value)))):
@@ -233,7 +232,12 @@ def _choose(
             continue
 
         def worth(place: Occurrence, one: _Wanted = one) -> float:
-            score = _SURE * place.sure + _LONGER * (place.end - place.start) + _CUE * _cue(request, one.slot, place) + _near(place, clauses[one.call])
+            score = (
+                _SURE * place.sure
+                + _LONGER * (place.end - place.start)
+                + _CUE * _cue(request, one.slot, place)
+                + _near(place, clauses[one.call])
+            )
             for key, other in chosen.items():
                 if place.overlaps(other.start, other.end):
                     score -= _TAKEN if key[0] == one.call else _SHARED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,9 @@ from services.contracts.api import Api
 SIZE = 40
 """APIs in a neighbourhood at most."""
 _COMMON = 300
+_SIZES = (3, 4, 5, 6, 8, 8, 10, 10, 12)
+_NEAR, _CONFUSABLE = 0.45, 0.3
+_DRAWS = 20
 _MAX_PARAMETERS = 60
 
 
@@ -62,8 +65,12 @@ class Catalogue:
     """
 
     def __init__(self, apis: Iterable[Api]) -> None:
-        self.apis = list({api.id: api for api in reversed(list(apis))}.values())[::-1]
-        self._near: dict[str, Sequence[Api]] = {}
+        first: dict[str, Api] = {}
+        for api in apis:
+            first.setdefault(api.id, api)
+        self.apis = list(first.values())
+        self._places = list(_places(self.apis))
+        self._near = {api.id: place for place in self._places for api in place}
         self._named: dict[str, list[int]] = defaultdict(list)
         for index, api in enumerate(self.apis):
             for word in set(split_name(api.name)[:10]):
@@ -71,23 +78,38 @@ class Catalogue:
 
     def neighbourhoods(self, rng: random.Random) -> list[Neighbourhood]:
         """All APIs, each in one neighbourhood, in random order; neighbours in path and name stay together."""
-        groups: dict[tuple[str, str], list[Api]] = defaultdict(list)
-        for api in self.apis:
-            tag = next(iter(api.tags), "").split("/")[0] if api.provider == "-" else ""
-            groups[api.provider, tag].append(api)
-        found = []
-        for key in sorted(groups):
-            members = sorted(groups[key], key=lambda api: (api.path, api.name))
-            parts = -(-len(members) // SIZE)
-            size = -(-len(members) // parts)
-            found += [Neighbourhood(members[start : start + size]) for start in range(0, len(members), size)]
-        self._near = {api.id: place.apis for place in found for api in place.apis}
-        rng.shuffle(found)
-        return found
+        return [Neighbourhood(place) for place in rng.sample(self._places, len(self._places))]
 
-    def near(self, api: Api) -> Sequence[Api]:
-        """The APIs of its neighbourhood, itself among them; none before there are neighbourhoods."""
-        return self._near.get(api.id, ())
+    def offer(
+        self, right: Sequence[Api], rng: random.Random, *, size: int | None = None, without: bool = False
+    ) -> tuple[Api, ...]:
+        """What a request is offered: what is right, what is easily taken for it, and anything else, in random order.
+
+        Args:
+            right: the APIs that the request needs.
+            rng: draws the others.
+            size: how many in all, at least two more than are right; by default some number from 3 to 12.
+            without: leave the right ones out, and their neighbours: the request has no answer here.
+        """
+        wanted = {api.id: api for api in right}
+        found = {} if without else dict(wanted)
+        size = min(max(size or rng.choice(_SIZES), len(wanted) + 2), len(self.apis))
+        for _ in range(_DRAWS * size):
+            if len(found) >= size:
+                break
+            draw = rng.random()
+            other: Api | None
+            if without or not right or draw >= _NEAR + _CONFUSABLE:
+                other = rng.choice(self.apis)
+            elif draw < _NEAR:
+                other = rng.choice(self._near.get(rng.choice(right).id, self.apis))
+            else:
+                other = self.confusable(rng.choice(right), rng)
+            if other is not None and other.id not in wanted:
+                found.setdefault(other.id, other)
+        offered = list(found.values())
+        rng.shuffle(offered)
+        return tuple(offered)
 
     def confusable(self, api: Api, rng: random.Random) -> Api | None:
         """Another API whose name shares a word that not many have."""
@@ -98,9 +120,17 @@ class Catalogue:
         found = self.apis[rng.choice(rng.choice(known))]
         return None if found.id == api.id else found
 
-    def any(self, rng: random.Random) -> Api:
-        """Any API."""
-        return rng.choice(self.apis)
+
+def _places(apis: Sequence[Api]) -> Iterator[list[Api]]:
+    """The APIs of each provider (of each category, where they have no provider), in parts of a like size."""
+    groups: dict[tuple[str, str], list[Api]] = defaultdict(list)
+    for api in apis:
+        tag = next(iter(api.tags), "").split("/")[0] if api.provider == "-" else ""
+        groups[api.provider, tag].append(api)
+    for key in sorted(groups):
+        members = sorted(groups[key], key=lambda api: (api.path, api.name, api.id))
+        size = -(-len(members) // -(-len(members) // SIZE))
+        yield from (members[start : start + size] for start in range(0, len(members), size))
 
 
 def _entry(api: Api) -> Entry:

@@ -15,10 +15,14 @@ _BREAK = re.compile(
     r"|,\s+(?:and|plus|but)\s+",
     re.IGNORECASE,
 )
+_JOINT = re.compile(
+    r"^(?:(?:and|then|also|next|after that|afterwards|finally|lastly|additionally|please)\b,?\s*)+", re.IGNORECASE
+)
 _LEAST = 3
 MIN_SCORE = 0.5
 _VALUE = 1.0
 _ORDER = 0.05
+_TAKEN = 0.6  # two calls may share a clause ("in Paris and in Rome"), but then their values say so
 
 
 def split(text: str) -> list[Clause]:
@@ -29,8 +33,8 @@ def split(text: str) -> list[Clause]:
     edges.append(len(text))
     found = []
     for start, end in zip(edges[::2], edges[1::2], strict=True):
-        said = text[start:end]
-        start, end = start + len(said) - len(said.lstrip()), end - len(said) + len(said.rstrip())
+        start += len(text[start:end]) - len(_JOINT.sub("", text[start:end].lstrip()))
+        end = start + len(text[start:end].rstrip(" .,;!?\n"))
         if end - start >= _LEAST:
             found.append((start, end))
     return found or [(0, len(text))] if text.strip() else []
@@ -56,7 +60,8 @@ def clause_of_each(
             score += 2.0 * len(stems[number] & profile.title) / max(len(profile.title), 1)
             score += 0.3 * min(len(stems[number] & profile.vocabulary), 4) / 4
             shift = abs(index / max(len(profiles), 1) - number / max(len(clauses), 1))
-            scores.append((score - _ORDER * shift, number))
+            taken = _TAKEN if clauses[number] in chosen else 0.0
+            scores.append((score - _ORDER * shift - taken, number))
         best = max(scores, default=(0.0, 0), key=lambda one: (one[0], -one[1]))
         chosen.append(clauses[best[1]] if clauses and best[0] >= MIN_SCORE else None)
     return chosen

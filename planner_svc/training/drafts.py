@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from planner_svc.backends.compact.profile import Field, Slot
+from planner_svc.backends.compact.text import word_set
 from planner_svc.training.catalogue import Entry, Neighbourhood
 from planner_svc.training.samples import Said, Sampler
 from planner_svc.training.senses import about
@@ -14,7 +15,11 @@ from planner_svc.training.wiring import Link
 
 MAX_OPTIONAL = 3
 _OPTIONAL = 0.28
-_NOT_FED = frozenset("order selflink language locale category type unit etag link links url description status title".split())
+_NOT_FED = word_set(
+    """
+    order selflink language locale category type unit etag link links url description status title
+    """
+)
 Calls = tuple[int, ...]
 
 
@@ -43,6 +48,7 @@ class Use:
         said: values by parameter, each with the calls that take it.
         flags: truth values that are wished.
         fed: parameters that come from other calls.
+        shared: values that an earlier part of the request has said already, which this part only points back to.
         missing: required parameters that are left unsaid.
     """
 
@@ -51,6 +57,7 @@ class Use:
     said: dict[str, list[tuple[Said, Calls]]] = field(default_factory=dict)
     flags: dict[str, bool] = field(default_factory=dict)
     fed: dict[str, Fed] = field(default_factory=dict)
+    shared: dict[str, Said] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
     def slot(self, name: str) -> Slot:
@@ -75,7 +82,10 @@ class Drafter:
         use = Use((call,), entry, fed=dict(fed or {}))
         optional = [slot for slot in entry.slots if not slot.required and slot.name not in use.fed]
         required = [slot for slot in entry.slots if slot.required and slot.name not in use.fed]
-        if any(s.required and s.name not in {x.name for x in entry.slots} and about(s).sense == "object" for s in entry.profile.slots):
+        if any(
+            s.required and s.name not in {x.name for x in entry.slots} and about(s).sense == "object"
+            for s in entry.profile.slots
+        ):
             return None
         if len(required) > 7:
             return None
@@ -93,9 +103,9 @@ class Drafter:
     def _other(self, entry: Entry, slot: Slot, use: Use) -> Said | None:
         """A value that is not said already: nobody asks for the way from Paris to Paris."""
         taken = {said.text for given in use.said.values() for said, _ in given}
-        for _ in range(3):
+        for _ in range(4):
             said = self._sampler.sample(entry.profile, slot)
-            if said is None or said.text not in taken:
+            if said is None or (said.text not in taken and _is_later(said, slot, use)):
                 return said
         return None
 
@@ -104,7 +114,11 @@ class Drafter:
         use = self.single(entry)
         if use is None:
             return None
-        names = [n for n, s in use.said.items() if not s[0][0].listed and about(use.slot(n)).sense not in ("message", "limit")]
+        names = [
+            n
+            for n, s in use.said.items()
+            if not s[0][0].listed and about(use.slot(n)).sense not in ("message", "limit")
+        ]
         if not names:
             return None
         name = self._rng.choice(sorted(names, key=lambda n: not use.slot(n).required)[:2])
@@ -124,7 +138,6 @@ class Drafter:
 
     def chain(self, place: Neighbourhood, length: int) -> list[Use] | None:
         """Calls each of which feeds a later one; the last one needs the others, directly or not."""
-        rng = self._rng
         last = self._linked(place)
         if last is None:
             return None
@@ -139,9 +152,7 @@ class Drafter:
             if use is None:
                 return None
             uses.append(use)
-        if len(uses) > 1 and rng.random() < 0.9:
-            return uses
-        return uses if len(uses) > 1 else None
+        return uses if len({id(use.entry) for use in uses}) == len(uses) > 1 else None
 
     def join(self, place: Neighbourhood) -> list[Use] | None:
         """A call two of whose parameters are fed by two calls, of one API ("from Lisbon to Vienna") or of two."""
@@ -172,7 +183,7 @@ class Drafter:
         """An API and what feeds it, from one other API."""
         order = list(range(len(place.entries)))
         self._rng.shuffle(order)
-        for consumer in order[:12]:
+        for consumer in order:
             entry = place.entries[consumer]
             if not entry.speakable:
                 continue
@@ -185,7 +196,12 @@ class Drafter:
         return None
 
     def _links(self, place: Neighbourhood, consumer: int, slot: Slot) -> list[Link]:
-        if slot.words and slot.name.lower() in _NOT_FED or about(slot).sense in ("flag", "limit", "message", "choice"):
+        if (slot.words and slot.name.lower() in _NOT_FED) or about(slot).sense in (
+            "flag",
+            "limit",
+            "message",
+            "choice",
+        ):
             return []
         return [link for link in place.wiring.suppliers(consumer, slot) if place.entries[link.producer].speakable]
 
@@ -213,6 +229,15 @@ class Drafter:
 
     def _index(self, uses: Sequence[Use], entry: Entry) -> int:
         return next((number for number, use in enumerate(uses) if use.entry is entry), -1)
+
+
+def _is_later(said: Said, slot: Slot, use: Use) -> bool:
+    """Whether the end of a time is after its start, as far as both are said."""
+    if slot.role != "to" or not slot.temporal:
+        return True
+    starts = [use.slot(name) for name in use.said]
+    values = [str(use.said[one.name][0][0].items[0][1]) for one in starts if one.role == "from" and one.temporal]
+    return all(value < str(said.items[0][1]) for value in values)
 
 
 def _differ(one: Use, other: Use) -> bool:

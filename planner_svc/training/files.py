@@ -59,6 +59,5 @@ def read_examples(file: Path) -> Iterator[Example]:
 
 @contextmanager
 def _opened(file: Path, mode: str) -> Iterator[IO[bytes]]:
-    opened = gzip.open(file, mode, compresslevel=4) if file.suffix == ".gz" else file.open(mode)
-    with opened:
+    with gzip.open(file, mode, compresslevel=4) if file.suffix == ".gz" else file.open(mode) as opened:
         yield cast(IO[bytes], opened)

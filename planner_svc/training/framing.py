@@ -15,21 +15,62 @@ _ORDERS = (
     "{x}", "{x}", "{x}", "{x}", "{x}", "please {x}", "please {x}", "can you {x}?", "could you {x}?", "{x}, please",
     "could you please {x}?", "{x} for me", "would you {x}?", "kindly {x}", "I need you to {x}", "can you {x} for me?",
 )  # fmt: skip
-_OWN = ("I want to {x}", "I need to {x}", "I'd like to {x}", "help me {x}", "we need to {x}", "I have to {x}", "I would like to {x}")
+_OWN = (
+    "I want to {x}",
+    "I need to {x}",
+    "I'd like to {x}",
+    "help me {x}",
+    "we need to {x}",
+    "I have to {x}",
+    "I would like to {x}",
+)
 _NOT_OWN = re.compile(r"^(?:\w+ me|show|tell|give|pull|find me|have a|recommend|suggest|get me|let)\b")
 _OPENINGS = ("Hi, ", "Hello! ", "Hey, ", "Good morning. ", "Quick one: ", "Hi there, ", "OK, ", "So, ")
-_CLOSINGS = ("Thanks!", "Thank you.", "Thanks in advance.", "Cheers", "That's all.", "It's rather urgent.", "Take your time.")
+_CLOSINGS = (
+    "Thanks!",
+    "Thank you.",
+    "Thanks in advance.",
+    "Cheers",
+    "That's all.",
+    "It's rather urgent.",
+    "Take your time.",
+)
 _CONTEXTS = (
-    "I'm preparing a report for my boss.", "We have a meeting at {time} about this.", "My colleague {name} asked me to look into it.",
-    "I'm travelling with {n} friends.", "It's for a school project.", "I've been working on this since {day}.",
+    "I'm preparing a report for my boss.", "We have a meeting at {time} about this.",
+    "My colleague {name} asked me to look into it.", "I'm travelling with {n} friends.",
+    "It's for a school project.", "I've been working on this since {past}.",
     "We are a team of {n}.", "My manager needs this by {day}.", "I tried this {n} times already and it didn't work.",
     "I'm new here, so bear with me.", "We just moved to {city}.", "I spoke with {name} about it yesterday.",
-    "There was a problem with ticket {code} last week.", "I'm writing this from {city}.", "It's the last thing on my list for today.",
+    "There was a problem with ticket {code} last week.", "I'm writing this from {city}.",
+    "It's the last thing on my list for today.",
     "Our budget is tight this year.", "I promised {name} an answer.", "The customer has been waiting for {n} days.",
     "I have {n} minutes before my next call.", "Last year we did this by hand.", "I'm at the office until {time}.",
 )  # fmt: skip
-_LATER = ("Then ", "Then, ", "After that, ", "Next, ", "Afterwards, ", "Once that's done, ", "Then please ", "And then ", "Subsequently, ")
-_ALSO = ("Also, ", "Also ", "Additionally, ", "And ", "Besides that, ", "Oh, and ", "In addition, ", "", "", "", "I also want you to ", "Furthermore, ")
+_LATER = (
+    "Then ",
+    "Then, ",
+    "After that, ",
+    "Next, ",
+    "Afterwards, ",
+    "Once that's done, ",
+    "Then please ",
+    "And then ",
+    "Subsequently, ",
+)
+_ALSO = (
+    "Also, ",
+    "Also ",
+    "Additionally, ",
+    "And ",
+    "Besides that, ",
+    "Oh, and ",
+    "In addition, ",
+    "",
+    "",
+    "",
+    "I also want you to ",
+    "Furthermore, ",
+)
 _LAST = ("Finally, ", "Lastly, ", "And finally ", "At the end, ")
 
 
@@ -53,7 +94,7 @@ def ended(said: Text, kind: str, rng: random.Random) -> Text:
     """With the mark at its end that belongs there."""
     if plain(said).endswith((".", "?", "!")):
         return said
-    mark = "?" if kind == "question" and rng.random() < 0.93 else "" if kind == "noun" and rng.random() < 0.4 else "."
+    mark = "?" if kind == "question" and rng.random() < 0.93 else "" if kind == "noun" and rng.random() < 0.12 else "."
     return text(said, mark)
 
 
@@ -70,6 +111,7 @@ def joined(parts: Sequence[Asked], rng: random.Random, *, ordered: bool) -> Text
 
     Args:
         parts: the calls, in the order they are said in.
+        rng: decides how.
         ordered: whether each goes on from the one before.
     """
     short = not any(part.tail for part in parts) and sum(len(plain(part.body)) for part in parts) < 260
@@ -89,19 +131,39 @@ def _in_one(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
     found: list[Piece] = list(capital(opened))
     for index, part in enumerate(parts[1:], 1):
         last = index == len(parts) - 1
-        joint = rng.choice((" and then ", ", then ", ", and then ") if ordered else (" and ", ", and ", " and also ")) if last else ", "
+        joint = (
+            rng.choice((" and then ", ", then ", ", and then ") if ordered else (" and ", ", and ", " and also "))
+            if last
+            else ", "
+        )
         found += [Piece(joint), *small(bare(part.body))]
     return text(tuple(found), "?" if asks else ".")
 
 
 def _listed(parts: Sequence[Asked], rng: random.Random) -> Text:
     """As a list, a line each."""
-    opening = rng.choice(("Please do the following:", "I need a few things:", "Can you help me with these?", "To do:", "My requests:", ""))
+    opening = rng.choice(
+        (
+            "Please do the following:",
+            "I need a few things:",
+            "Can you help me with these?",
+            "To do:",
+            "My requests:",
+            "",
+        )
+    )
     numbered = rng.random() < 0.6
     lines: list[Text] = [text(opening)] if opening else []
     for index, part in enumerate(parts, 1):
         lead = f"{index}. " if numbered else "- "
-        lines.append(text(lead, sentences([capital(bare(part.body)) if not part.tail else text(capital(bare(part.body)), "."), *part.tail])))
+        lines.append(
+            text(
+                lead,
+                sentences(
+                    [capital(bare(part.body)) if not part.tail else text(capital(bare(part.body)), "."), *part.tail]
+                ),
+            )
+        )
     found: list[Piece] = []
     separator = "\n" if rng.random() < 0.7 else " "
     for index, line in enumerate(lines):
@@ -116,9 +178,15 @@ def _in_turn(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
     for index, part in enumerate(parts):
         if index == 0:
             first = rng.random() < 0.12 and len(parts) > 2 and part.kind == "order"
-            said.append(finished(replace(part, body=text("first, ", part.body)), rng, polite=False) if first else finished(part, rng))
+            said.append(
+                finished(replace(part, body=text("first, ", part.body)), rng, polite=False)
+                if first
+                else finished(part, rng)
+            )
             continue
-        joints = _LAST if index == len(parts) - 1 and len(parts) > 2 and rng.random() < 0.5 else _LATER if ordered else _ALSO
+        joints = (
+            _LAST if index == len(parts) - 1 and len(parts) > 2 and rng.random() < 0.5 else _LATER if ordered else _ALSO
+        )
         joint = "" if plainly and not ordered else rng.choice(joints)
         said.append(_continued(part, joint, rng))
     return sentences(said)
@@ -132,7 +200,11 @@ def _continued(part: Asked, joint: str, rng: random.Random) -> Text:
     elif part.kind == "need" and joint and rng.random() < 0.5 and plain(part.body).startswith("I need "):
         body = text("I also need ", _after(part.body, "I need "))
     else:
-        body = text(joint if not joint.endswith(("please ", "you to ")) else "Also, ", small(part.body)) if joint else part.body
+        body = (
+            text(joint if not joint.endswith(("please ", "you to ")) else "Also, ", small(part.body))
+            if joint
+            else part.body
+        )
     return sentences([ended(capital(body), part.kind, rng), *part.tail])
 
 
@@ -164,6 +236,7 @@ def _context(rng: random.Random) -> str:
         time=rng.choice(("10:30", "2 pm", "noon", "4 o'clock")),
         name=rng.choice(banks.FIRST),
         n=rng.choice(("two", "3", "4", "five", "12")),
+        past=rng.choice(("Monday", "yesterday", "last week", "this morning")),
         day=rng.choice(("Monday", "Friday", "tomorrow", "the 15th")),
         city=rng.choice(banks.CITIES),
         code=f"{rng.choice('ABT')}-{rng.randint(100, 9999)}",

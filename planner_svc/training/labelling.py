@@ -65,6 +65,8 @@ def _arguments(use: Use, call: int, rendered: Rendered) -> list[tuple[str, Label
     for name, given in use.said.items():
         said = next(one for one, calls in given if call in calls)
         found.append((name, _label(said, call, name, rendered)))
+    for name, said in use.shared.items():
+        found.append((name, _label(said, call, name, rendered)))
     for name, value in use.flags.items():
         found.append((name, Option(value, *rendered.places.get(("value", call, name, -1), (None, None)))))
     for name, fed in use.fed.items():
@@ -77,7 +79,10 @@ def _arguments(use: Use, call: int, rendered: Rendered) -> list[tuple[str, Label
 def _label(said: Said, call: int, name: str, rendered: Rendered) -> Label:
     if said.listed:
         return Many(
-            tuple(_item(said, ("value", call, name, number), value, rendered) for number, (_, value) in enumerate(said.items))
+            tuple(
+                _item(said, ("value", call, name, number), value, rendered)
+                for number, (_, value) in enumerate(said.items)
+            )
         )
     return _item(said, ("value", call, name, -1), said.items[0][1], rendered)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.dates import Found, Moment
 from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.backends.compact.text import STOP, Word, split_name, words_of
 from planner_svc.backends.compact.readings import NO_CLOCK, ORDINALS, moment_of, moments_in
+from planner_svc.backends.compact.text import STOP, Word, split_name, words_of
 
 LITERAL, LOOSE, FORM, WORDS = 4, 3, 2, 1
 """How sure an occurrence is: the very characters; but for case and signs; another form; most of its words."""
@@ -182,7 +181,8 @@ class Request:
         """Another word of its family: "orally" for oral, "African" for Africa."""
         for word in self.words:
             low = word.text.lower()
-            shared = len(os.path.commonprefix([low, text]))
+            pairs = enumerate(zip(low, text, strict=False))
+            shared = next((place for place, (one, other) in pairs if one != other), min(len(low), len(text)))
             if shared >= 4 and shared >= len(text) - 2 and _SUFFIX.fullmatch(low[shared:]) and low not in STOP:
                 yield Occurrence(word.start, word.end, WORDS)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-Mark = tuple[Literal["value", "ref"], int, str, int]
-"""What a piece says: a value of, or words for a reference in, call, parameter and item (-1: the whole argument)."""
+Mark = tuple[str, int, str, int]
+"""What a piece says: ``value`` or ``ref`` (words for a reference), of call, parameter and item (-1: all of it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +34,22 @@ def text(*parts: Part) -> Text:
     """The parts as one text; no two spaces follow each other, and none stands before a comma or full stop."""
     found: list[Piece] = []
     for part in parts:
-        pieces: Iterable[Piece] = (Piece(part),) if isinstance(part, str) else (part,) if isinstance(part, Piece) else part
+        pieces: Iterable[Piece] = (
+            (Piece(part),) if isinstance(part, str) else (part,) if isinstance(part, Piece) else part
+        )
         for piece in pieces:
             said = piece.text
             if found and found[-1].text.endswith((" ", "\n")):
                 said = said.lstrip(" ") if not piece.marks else said
-            if said[:1] in (",", ".", "?", "!", ";") and found and not piece.marks and found[-1].text.endswith(" "):
+            if found and _closes(said) and not piece.marks and not found[-1].marks:
                 found[-1] = replace(found[-1], text=found[-1].text.rstrip(" "))
             if said:
                 found.append(piece if said is piece.text else replace(piece, text=said))
     return tuple(found)
+
+
+def _closes(said: str) -> bool:
+    return said[:1] in (",", ".", "?", "!", ";", ":")
 
 
 def fill(template: str, **parts: Part) -> Text:
@@ -89,11 +94,11 @@ def bare(pieces: Text) -> Text:
 
 
 def and_list(parts: Sequence[Text], word: str = "and") -> Text:
-    """ "a", "a and b", "a, b and c"."""
+    """All parts as people list them: a and b, or a, b and c; only commas where the word is one."""
     joined: list[Part] = []
     for index, part in enumerate(parts):
         if index:
-            joined.append(f" {word} " if index == len(parts) - 1 else ", ")
+            joined.append(f" {word} " if index == len(parts) - 1 and word != "," else ", ")
         joined.append(part)
     return text(*joined)
 

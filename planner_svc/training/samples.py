@@ -10,28 +10,40 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.profile import Profile, Slot
-from planner_svc.backends.compact.text import singular, split_name
-from planner_svc.training import banks
 from planner_svc.backends.compact.readings import readings
-from planner_svc.training.senses import About, Sense, about
+from planner_svc.backends.compact.text import singular, split_name, word_set
+from planner_svc.training import banks, drawn
+from planner_svc.training.senses import About, about
 from services.contracts.api import Api, Location
 
 _TRIES = 5
 _EG = re.compile(
-    r"(?:\be\.?g\.?,?|\bsuch as|\bfor example,?|\bexamples?:|\blike|\bi\.e\.,?)\s*[:(]?\s*(?P<list>[^()\n;]{2,160})",
+    r"(?:\be\.?g\.?,?|\bsuch as|\bfor example,?|\bexamples?:)\s*[:(]?\s*(?P<list>[^()\n;]{2,160})",
     re.IGNORECASE,
 )
 _ITEM = re.compile(r"\s*(?:,|\bor\b|\band\b|/(?=\s)|\betc\b\.?)\s*")
-_PLACEHOLDER = re.compile(r"^(?:yyyy|hh|dd|mm)\b|yyyy|hh:mm|%[ymdh]|^(?:the|a|an|any|in|or|and|if|number|name|id|https?://)\b|[<>{}|\[\]\"]", re.I)
+_PLACEHOLDER = re.compile(
+    r"^(?:yyyy|hh|dd|mm)\b|yyyy|hh:mm|%[ymdh]|[<>{}|\[\]\"]"
+    r"|^(?:the|a|an|any|in|or|and|if|to|have|be|is|are|when|where|that|number|name|id|https?://)\b",
+    re.IGNORECASE,
+)
+_PLAIN = re.compile(r"[\w .&+/#:%°'\u2019-]+")
 _MAX_EXAMPLE = 40
+_BROAD = word_set(
+    """
+    area position condition role field target subject category label period location place data type system framework
+    material level name time information detail test option
+    """
+)
+"""Words that mean something else once another stands before them: an "area of need" is no place."""
 _MAX_KNOWN = 40
 _LENT = frozenset({"loan", "payment", "investment", "transfer", "donation", "deposit", "bill"})
-_WORDS = ("zero one two three four five six seven eight nine ten eleven twelve").split()
+_WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +131,22 @@ class Sampler:
         if slot.choices:
             return self._choice(slot)
         if meant.sense in ("date", "moment", "time", "year"):
-            return _said(self._when(meant.sense))
-        if slot.kinds & {"integer", "number"} and "string" not in slot.kinds:
+            return _said(drawn.moment(self._rng, self.now, meant.sense))
+        if (slot.kinds & {"integer", "number"} and "string" not in slot.kinds) or meant.sense in (
+            "money",
+            "count",
+            "duration",
+        ):
             return self._number(slot, meant)
+        if meant.sense in ("currency", "language", "code") and self._rng.random() < 0.6:
+            return _said(drawn.known(self._rng, meant) or "")
         shown = [e for e in slot.examples if 0 < len(e) <= _MAX_EXAMPLE]
         if shown and (slot.specific or slot.patterned or self._rng.random() < 0.5):
             return _said(self._like(self._rng.choice(shown)))
+        if len(slot.samples) > 1 and self._rng.random() < 0.5:
+            return _said(self._rng.choice(slot.samples[1:]))
         told = _fitting(examples_in(slot.parameter.description), meant)
-        if told and self._rng.random() < 0.75:
+        if told and self._rng.random() < (0.95 if len(told) > 2 else 0.7):
             example = self._rng.choice(told)
             return _said(self._like(example) if meant.sense == "id" else example)
         return _said(self._text(meant, slot))
@@ -155,47 +175,6 @@ class Sampler:
         ]
         return "".join(changed)
 
-    def _when(self, sense: Sense) -> str:
-        rng = self._rng
-        day = self.now + timedelta(days=rng.randint(-300, 500))
-        if sense == "year":
-            return str(rng.randint(1995, 2028))
-        clock = rng.choice(
-            (
-                f"{rng.randint(7, 22):02d}:{rng.choice(('00', '15', '30', '45'))}",
-                f"{rng.randint(1, 12)}{rng.choice((' ', ''))}{rng.choice(('am', 'pm'))}",
-                f"{rng.randint(1, 12)}:{rng.choice(('15', '30', '45'))} {rng.choice(('am', 'pm', 'PM', 'AM'))}",
-                rng.choice(("noon", "half past nine", "8 in the morning", "quarter to six", "7 o'clock")),
-            )
-        )
-        if sense == "time":
-            return clock
-        said = self._day(day)
-        if sense == "date":
-            return said
-        if rng.random() < 0.35:
-            return day.strftime("%Y-%m-%dT%H:00:00Z")
-        return f"{said} at {clock}" if rng.random() < 0.8 else f"{clock} on {said}"
-
-    def _day(self, day: datetime) -> str:
-        rng = self._rng
-        month, number = banks.MONTHS[day.month - 1], day.day
-        ending = "th" if 10 < number < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-        return rng.choice(
-            (
-                day.strftime("%Y-%m-%d"),
-                day.strftime("%Y-%m-%d"),
-                f"{number} {month} {day.year}",
-                f"{month} {number}, {day.year}",
-                f"{month} {number}{ending}, {day.year}",
-                f"{month} {number}{ending}",
-                f"{number} {month[:3]} {day.year}",
-                f"{number}{ending} of {month}",
-                rng.choice(("today", "tomorrow", "the day after tomorrow", "tomorrow")).removeprefix("the "),
-                f"{rng.choice(('next ', '', 'this '))}{rng.choice(banks.WEEKDAYS)}",
-            )
-        )
-
     def _number(self, slot: Slot, meant: About) -> Said:
         rng = self._rng
         low, high = self._bounds(slot, meant)
@@ -219,82 +198,59 @@ class Sampler:
 
     def _bounds(self, slot: Slot, meant: About) -> tuple[float, float]:
         schema = slot.parameter.json_schema
-        usual = next((banks.SIZES[w] for w in reversed(meant.words) if w in banks.SIZES), (1, 100))
+        usual = next((banks.SIZES[w] for w in reversed(meant.words) if w in banks.SIZES), (2, 60))
+        known = any(w in banks.SIZES for w in meant.words) or meant.sense == "limit"
         found = []
         for index, names in enumerate((("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))):
-            limits = [schema[n] for n in names if isinstance(schema.get(n), int | float) and not isinstance(schema.get(n), bool)]
+            limits = [
+                schema[n]
+                for n in names
+                if isinstance(schema.get(n), int | float) and not isinstance(schema.get(n), bool)
+            ]
             found.append(float(limits[0]) if limits else float(usual[index]))  # type: ignore[arg-type]
         low, high = found
+        if known and max(low, usual[0]) <= min(high, usual[1]):
+            low, high = max(low, usual[0]), min(high, usual[1])
         return (low, high if high >= low else low + 50) if abs(low) < 1e9 and abs(high) < 1e12 else (1, 100)
 
     def _text(self, meant: About, slot: Slot) -> str:
         rng = self._rng
-        match meant.sense:
-            case "email":
-                return f"{rng.choice(banks.USERS)}@{rng.choice(('example.com', 'mail.com', 'acme.org', 'nordwind.io'))}"
-            case "phone":
-                return rng.choice((f"+{rng.randint(1, 99)} {rng.randint(100, 999)} {rng.randint(100000, 9999999)}", f"555-{rng.randint(1000, 9999)}"))
-            case "url":
-                return f"https://{rng.choice(('www.example.com', 'acme.org', 'shop.example.net'))}/{rng.choice(('docs', 'img/7.png', 'about', 'feed', 'p/123'))}"
-            case "uuid":
-                return "-".join("".join(rng.choices("0123456789abcdef", k=n)) for n in (8, 4, 4, 4, 12))
-            case "id":
-                return self._identifier(meant)
-            case "person":
-                return self._person(meant)
-            case "code":
-                return rng.choice(banks.CODES)
-            case "language":
-                return rng.choice(banks.LANGUAGES)
-            case "currency":
-                return rng.choice(banks.CURRENCIES)
-            case "message":
-                return rng.choice(banks.MESSAGES)
-            case "topic":
-                return rng.choice(banks.BY_WORD.get(slot.parameter.name, banks.TOPICS) if rng.random() < 0.3 else banks.TOPICS)
+        known = drawn.known(rng, meant)
+        if known is not None:
+            return known
+        if meant.sense == "topic" and slot.name in banks.BY_WORD and rng.random() < 0.3:
+            return rng.choice(banks.BY_WORD[slot.name])
+        if meant.sense == "topic":
+            return rng.choice(banks.TOPICS)
         return rng.choice(self._bank(meant, slot))
 
     def _bank(self, meant: About, slot: Slot) -> Sequence[str]:
         """Usual values, the more of the parameter's name they are known for the better."""
-        own = [" ".join(meant.words), meant.noun, *reversed(meant.noun.split()), *reversed(meant.words)]
-        for word in (own if meant.sense == "text" else own[1:]):
+        thing = meant.noun or (slot.text if meant.sense == "named" else "")
+        if banks.PEOPLE & {singular(word) for word in thing.split()} - {"name"}:
+            return [drawn.person(self._rng, meant)]
+        own = [
+            " ".join(meant.words),
+            thing,
+            *(singular(word) for word in reversed(thing.split())),
+            *reversed(meant.noun.split()),
+            *reversed(meant.words),
+        ]
+        for word in own if meant.sense == "text" else own[1:]:
+            if word in _BROAD and len(meant.words) > 1:
+                continue
             for known in (singular(word), word):
-                told = _fitting(self._lexicon.get(known, ()), meant)
+                told = _fitting(self._lexicon.get(known, ()), meant) if meant.sense != "place" else []
                 if len(told) > 1 and (known not in banks.BY_WORD or self._rng.random() < 0.6):
                     return told
                 if known in banks.BY_WORD:
                     return banks.BY_WORD[known]
         if meant.sense == "place":
             return banks.CITIES
-        technical = slot.parameter.location in (Location.PATH, Location.QUERY) or slot.name != slot.name.lower()
+        technical = slot.name != slot.name.lower() or slot.parameter.location is Location.PATH
         if meant.sense == "named":
-            return banks.SLUGS if technical else (*banks.THINGS, *banks.THINGS, *banks.TITLES)
-        return banks.SLUGS if technical else (*banks.TOPICS, *banks.TAGS)
-
-    def _person(self, meant: About) -> str:
-        rng = self._rng
-        if "username" in meant.words or ("user" in meant.words and "name" not in meant.words and rng.random() < 0.5):
-            return rng.choice(banks.USERS)
-        first, last = rng.choice(banks.FIRST), rng.choice(banks.LAST)
-        return rng.choice((f"{first} {last}", f"{first} {last}", f"{first} {last}", first, f"Dr. {last}" if meant.noun == "doctor" else last))
-
-    def _identifier(self, meant: About) -> str:
-        rng = self._rng
-        head = (meant.noun or "ref").split(" ")[-1]
-        digits = str(rng.randint(1, 10 ** rng.choice((2, 3, 4, 5, 8))))
-        mixed = "".join(rng.choices(string.ascii_letters + string.digits, k=rng.randint(6, 12)))
-        ascii_head = head if head.isascii() and head.isalpha() else "ref"
-        return rng.choice(
-            (
-                digits,
-                digits,
-                f"{ascii_head[:3].upper()}-{digits}",
-                f"{ascii_head[:3].upper()}{digits}",
-                f"{ascii_head[:3].lower()}_{''.join(rng.choices('0123456789abcdef', k=rng.randint(3, 8)))}",
-                mixed if any(c.isdigit() for c in mixed) else mixed + "7",
-                f"{rng.choice(string.ascii_uppercase)}{rng.randint(100, 9999)}",
-            )
-        )
+            return banks.SLUGS if technical else banks.TITLES if "title" in meant.words else banks.THINGS
+        return banks.SLUGS if technical else (*banks.THINGS, *banks.TAGS, *banks.BY_WORD["type"])
 
 
 def lexicon_of(apis: Iterable[Api]) -> Lexicon:
@@ -329,13 +285,19 @@ def examples_in(description: str) -> list[str]:
     match = _EG.search(description[:600])
     if match is None:
         return []
-    found = [item.strip(" .'\"`\u201c\u201d") for item in _ITEM.split(match["list"])]
+    told = re.split(r"\.\s+[A-Z]", match["list"])[0]
+    found = [item.strip(" .'\"`\u201c\u201d").removeprefix("e.g. ") for item in _ITEM.split(told)]
     return [
         item
         for item in found
-        if 1 < len(item) <= _MAX_EXAMPLE and len(item.split()) <= 4 and not _PLACEHOLDER.search(item) and any(map(str.isalnum, item))
+        if 1 < len(item) <= _MAX_EXAMPLE
+        and len(item.split()) <= 4
+        and _PLAIN.fullmatch(item)
+        and not _PLACEHOLDER.search(item)
+        and any(map(str.isalnum, item))
     ]
 
 
 def _said(text: str) -> Said:
-    return Said(((text.strip(), None),))
+    article = "the " if text.startswith("day after") else ""
+    return Said(((text.strip(), None),), before=article)

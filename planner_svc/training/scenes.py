@@ -9,12 +9,12 @@ from typing import Literal
 
 from planner_svc.training.catalogue import Entry, Neighbourhood
 from planner_svc.training.drafts import Drafter, Fed, Use
-from planner_svc.training.referring import naming_slot
+from planner_svc.training.referring import speakable_inside
 from planner_svc.training.senses import about
 
 Kind = Literal["single", "spread", "several", "chain", "join", "short", "nothing"]
 WEIGHTS: dict[Kind, float] = {
-    "single": 0.27, "spread": 0.09, "several": 0.22, "chain": 0.25, "join": 0.06, "short": 0.06, "nothing": 0.05,
+    "single": 0.24, "spread": 0.08, "several": 0.20, "chain": 0.30, "join": 0.07, "short": 0.06, "nothing": 0.05,
 }  # fmt: skip
 """Shares of the kinds, where the catalogue allows them."""
 _SIZES = (2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8)
@@ -67,7 +67,9 @@ class Director:
             case "short":
                 return self._short(able)
             case "spread":
-                return _scene(kind, [self._drafter.spread(self._rng.choice(able), self._rng.choice((2, 2, 2, 3, 3, 4)))])
+                return _scene(
+                    kind, [self._drafter.spread(self._rng.choice(able), self._rng.choice((2, 2, 2, 3, 3, 4)))]
+                )
             case "several":
                 return self._several(able)
             case "join":
@@ -88,9 +90,37 @@ class Director:
             first = sum(len(use.calls) for use in uses)
             use = self._drafter.spread(entry, 2) if self._rng.random() < 0.08 else self._drafter.single(entry)
             if use is not None and first + len(use.calls) <= 8:
-                uses.append(shifted(use, first))
+                use = shifted(use, first)
+                self._share(use, uses)
+                uses.append(use)
                 chosen.add(entry.api.id)
         return Scene("several", tuple(uses)) if len(uses) > 1 else None
+
+    def _share(self, use: Use, before: Sequence[Use]) -> None:
+        """Takes some values of earlier calls, said again ("in Paris") or only pointed back to ("there")."""
+        for name in list(use.said):
+            sense = about(use.slot(name)).sense
+            owner = next(
+                (other for other in before if name in other.said and other.slot(name).kinds == use.slot(name).kinds),
+                None,
+            )
+            if owner is None or len(owner.said[name]) > 1 or len(use.calls) > 1 or self._rng.random() > 0.5:
+                continue
+            said, calls = owner.said[name][0]
+            fits = use.entry.profile.schemas.problem(use.slot(name).node, said.items[0][1]) is None
+            if (
+                not fits
+                or said.listed
+                or said.option
+                or sense not in ("place", "person", "named", "id", "date", "year", "topic")
+            ):
+                continue
+            if self._rng.random() < 0.4:
+                use.said[name] = [(said, use.calls)]
+            else:
+                del use.said[name]
+                use.shared[name] = said
+                owner.said[name] = [(said, (*calls, *use.calls))]
 
     def _chain(self, place: Neighbourhood, able: Sequence[Entry]) -> Scene | None:
         """A chain, sometimes with a call that has nothing to do with it."""
@@ -108,8 +138,10 @@ class Director:
         """Some of the calls that feed one parameter only are spoken of in its place."""
         for index, use in enumerate(uses):
             takers = [(other, name) for other in uses for name, fed in other.fed.items() if fed.producer == index]
-            if len(takers) == 1 and naming_slot(use) is not None and self._rng.random() < share:
-                other, name = takers[0]
+            if len(takers) != 1 or self._rng.random() >= share:
+                continue
+            other, name = takers[0]
+            if speakable_inside(use, other.fed[name], other.slot(name)):
                 other.fed[name] = Fed(index, other.fed[name].field, inside=use)
         return uses
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Literal
 
 from planner_svc.backends.compact.profile import Slot
-from planner_svc.backends.compact.text import singular, split_name
-from planner_svc.training.banks import BY_WORD, PEOPLE, SIZES
+from planner_svc.backends.compact.text import singular, split_name, word_set
+from planner_svc.training.banks import PEOPLE, SIZES
 from services.contracts.api import Location
 
 Sense = Literal[
@@ -22,36 +22,52 @@ _PLUMBING = re.compile(
     r"(?:access|oauth|auth|refresh|session|csrf|page|next|continuation|sync|security|relay)?token|alt|callback"
     r"|prettyprint|quotauser|upload(?:protocol|type)|xgafv|apiversion|fields|(?:api)?key|apisecret|authorization"
     r"|accept.*|content(?:type|length)|cursor|expand|embed|select|(?:update|read)mask|idempotencykey|useragent"
-    r"|cachecontrol|client(?:secret|requestid)|signature|nonce|locale|raw|passthrough|rowversion|etag|testclockid"
+    r"|cachecontrol|client(?:secret|requestid)|signature|nonce|locale|raw|passthrough|rowversion|etag|testclockid|offset|skip|startindex"
 )
 _OF = re.compile(
     r"(?:name|title|id|identifier|identification number|number|code|type|address|username|email)s? (?:\(\w+\) )?"
     r"(?:of|for) (?:the |a |an |this |your )?(?:specific |new |given |particular )?(?P<noun>[a-z]+(?: [a-z]+)?)\b",
     re.IGNORECASE,
 )
-_DIRECTIONS = frozenset(
-    "from to in by start end min max new old first last current target source origin destination given".split()
+_DIRECTIONS = word_set(
+    """
+    from to in by start end min max new old first last current target source origin destination given
+    """
 )
-_GENERIC = frozenset("id ids name key code number no num identifier title uuid slug ref reference".split())
-_IDS = frozenset("id ids identifier uuid guid sku isbn number key ref reference serial".split())
-_PLACES = frozenset(
-    "city town country state region province location place destination origin address venue area airport station".split()
+_GENERIC = word_set("id ids name key code number no num identifier title uuid slug ref reference")
+_IDS = word_set("id ids identifier uuid guid sku isbn number key ref reference serial")
+_PLACES = word_set(
+    """
+    city town country state region province location place destination origin address venue area airport station
+    """
 )
-_TOPICS = frozenset("query q search keyword keywords term topic subject theme filter interest".split())
-_TEXTS = frozenset(
-    "message text content body comment description note notes summary question caption feedback prompt sentence memo".split()
+_TOPICS = word_set("query q search keyword keywords term topic subject theme filter interest")
+_TEXTS = word_set(
+    """
+    message text content body comment description note notes summary question caption feedback prompt sentence
+    memo
+    """
 )
-_MONEY = frozenset("price amount budget cost salary income fee payment revenue balance fare expense expenses deposit".split())
-_PERCENT = frozenset("percent percentage rate ratio discount".split())
-_COUNTS = frozenset("quantity count number guests people adults children seats tickets passengers items size copies".split())
-_LIMITS = frozenset("limit page top offset skip per_page max_results results maxresults pagesize first".split())
-_TIMES = frozenset("duration minutes hours days weeks months years seconds".split())
+_MONEY = word_set(
+    """
+    price amount budget cost salary income fee payment revenue balance fare expense expenses deposit
+    """
+)
+_PERCENT = word_set("percent percentage rate ratio discount")
+_COUNTS = word_set(
+    """
+    quantity count number guests people adults children seats tickets passengers items size copies
+    """
+)
+_LIMITS = word_set("limit page top offset skip per_page max_results results maxresults pagesize first")
+_TIMES = word_set("duration minutes hours days weeks months years seconds")
 _UNITS = re.compile(
     r"\bin (?P<unit>kilograms?|kg|grams?|pounds|meters?|metres?|kilometers?|km|miles|centimeters?|cm|square meters?|"
-    r"liters?|litres?|degrees? celsius|celsius|hours?|minutes?|days?|weeks?|months?|years?|seconds?|watts?|volts?|inches)\b",
+    r"liters?|litres?|degrees? celsius|celsius|hours?|minutes?|days?|weeks?|months?|years?|seconds?|watts?|volts?|"
+    r"inches)\b",
     re.IGNORECASE,
 )
-_ACRONYMS = frozenset("id url uri ip iban sku isbn vat api pdf html sms qr ssh dns faq ceo gpa bmi dna iso utc".split())
+_ACRONYMS = word_set("id url uri ip iban sku isbn vat api pdf html sms qr ssh dns faq ceo gpa bmi dna iso utc")
 MAX_WORDS = 5
 
 
@@ -74,7 +90,7 @@ class About:
     words: tuple[str, ...]
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def about(slot: Slot) -> About:
     """What a parameter is about."""
     words = tuple(split_name(slot.name))[:8]
@@ -91,7 +107,7 @@ def is_plumbing(slot: Slot) -> bool:
     if slot.parameter.location in (Location.HEADER, Location.COOKIE):
         return True
     plain = re.sub(r"[^a-z0-9]", "", slot.name.lower())
-    return _PLUMBING.fullmatch(plain) is not None or slot.name.startswith("$")
+    return _PLUMBING.fullmatch(plain) is not None or slot.name.lower().startswith(("$", "x-"))
 
 
 def label_of(name: str) -> str:
@@ -123,14 +139,16 @@ def _noun(words: tuple[str, ...], described: str) -> str:
 
 
 def _sense(slot: Slot, words: tuple[str, ...], noun: str, described: str) -> Sense:
-    if slot.children or slot.kinds == {"object"} or "object" in slot.kinds and "string" not in slot.kinds:
+    if slot.children or slot.kinds == {"object"} or ("object" in slot.kinds and "string" not in slot.kinds):
         return "object"
     if slot.kinds == {"boolean"}:
         return "flag"
     if slot.choices:
         return "choice"
     last = words[-1] if words else ""
-    formats = {str(s.get("format", "")) for branch in [slot.parameter.json_schema] for s in [branch] if isinstance(s, dict)}
+    formats = {
+        str(s.get("format", "")) for branch in [slot.parameter.json_schema] for s in [branch] if isinstance(s, dict)
+    }
     timed = _timed(slot, words, formats, described)
     if timed is not None:
         return timed
@@ -163,7 +181,7 @@ def _timed(slot: Slot, words: tuple[str, ...], formats: set[str], described: str
 
 def _numeric(slot: Slot, words: tuple[str, ...], noun: str) -> Sense:
     found = set(words)
-    if slot.name.lower() in _LIMITS or words[-1:] in (("limit",), ("page",)) or slot.paging:
+    if slot.name.lower() in _LIMITS or (words[-1:] in (("limit",), ("page",)) and not found & _MONEY) or slot.paging:
         return "limit"
     if found & {"id", "identifier", "number"} and noun and not found & {"of"}:
         return "id"
@@ -178,12 +196,17 @@ def _numeric(slot: Slot, words: tuple[str, ...], noun: str) -> Sense:
 def _textual(words: tuple[str, ...], last: str, noun: str, described: str) -> Sense:
     found = set(words)
     bare = words[:-1] if last in ("name", "names") else words
-    person = bool(bare) and bare[-1] in PEOPLE or noun.split(" ")[-1] in PEOPLE
+    person = (bool(bare) and bare[-1] in PEOPLE) or noun.split(" ")[-1] in PEOPLE
+    counted = words[:2] in (("number", "of"), ("num", "of"), ("no", "of"))
+    if counted or last in _MONEY or last in _TIMES - {"days", "hours"} or (last in _TIMES and len(words) > 1):
+        return "money" if last in _MONEY else "duration" if last in _TIMES and not counted else "count"
     if found & {"currency"}:
         return "currency"
     if found & {"language", "lang", "locale"}:
         return "language"
-    if last in _IDS or (last == "code" and noun and noun not in BY_WORD):
+    if last == "number" and re.search(r"phone\b|fax", described, re.IGNORECASE):
+        return "phone"
+    if last in _IDS:
         return "id"
     if last == "code":
         return "code"
@@ -193,7 +216,7 @@ def _textual(words: tuple[str, ...], last: str, noun: str, described: str) -> Se
         return "place"
     if found & _TEXTS:
         return "message"
-    if found & _TOPICS:
+    if last in _TOPICS or words[:1] == ("q",):
         return "topic"
     if words == ("name",) and not noun:
         return "person" if re.search(r"\b(?:person|your|user|full) ", described) else "named"

@@ -23,14 +23,15 @@ from planner_svc.training.scenes import Director, Scene
 from planner_svc.training.senses import about
 from services.contracts.api import Api
 
-PER_VISIT = 24
-"""Examples made of a neighbourhood at a time: reading its APIs costs more than making an example."""
+PER_VISIT = (8, 96)
+"""Least and most examples made of a neighbourhood at a time: reading its APIs costs more than making an example."""
+_FEW = 500
+"""Up to so many examples, neighbourhoods are visited for one at a time: they are for reading."""
 MAX_CHARS = 1_500
 _TRIES = 12
 _BUFFER = 2_000
 _SLIPPED = 0.12
 _TERSE = 0.12
-_CANDIDATES = (3, 4, 5, 6, 8, 8, 10, 10, 12)
 _START = datetime(2024, 1, 1, 8, tzinfo=UTC)
 
 
@@ -63,7 +64,8 @@ class _Maker:
         made = barren = 0
         while made < count and barren < 3:
             places = self._catalogue.neighbourhoods(self._rng)
-            each = max(1, min(PER_VISIT, -(-count // max(len(places), 1))))
+            least, most = PER_VISIT
+            each = max(1 if count <= _FEW else least, min(most, -(-count // max(len(places), 1))))
             before = made
             for place in places:
                 for _ in range(min(each, count - made)):
@@ -99,7 +101,13 @@ class _Maker:
         calls = () if nothing else labelled_calls(scene.uses, rendered)
         answer = () if nothing else tuple(Output(call, path) for one in asked for call, path in one.answer)
         example = Example(
-            identifier, self._source, rendered.text, self._candidates(scene), calls, answer=tuple(sorted(answer, key=lambda o: o.call)), now=now
+            identifier,
+            self._source,
+            rendered.text,
+            self._catalogue.offer([use.entry.api for use in scene.uses], self._rng, without=nothing),
+            calls,
+            answer=tuple(sorted(answer, key=lambda o: o.call)),
+            now=now,
         )
         try:
             check(example)
@@ -113,38 +121,13 @@ class _Maker:
             return text(idle_request(rng)), []
         terse = rng.random() < _TERSE
         spoken = list(scene.spoken)
-        if not scene.ordered and rng.random() < 0.3:
+        if not scene.ordered and rng.random() < 0.3 and not any(use.shared for use in spoken):
             rng.shuffle(spoken)
         asked = [self._asker.ask(use, terse=terse) for use in spoken]
-        whole = finished(asked[0], rng, polite=not terse) if len(asked) == 1 else joined(asked, rng, ordered=scene.ordered)
+        whole = (
+            finished(asked[0], rng, polite=not terse) if len(asked) == 1 else joined(asked, rng, ordered=scene.ordered)
+        )
         return (whole if terse else surrounded(whole, rng)), asked
-
-    def _candidates(self, scene: Scene) -> tuple[Api, ...]:
-        """What is offered: what is right, what is easily taken for it, and anything else."""
-        rng = self._rng
-        right = {use.entry.api.id: use.entry.api for use in scene.uses}
-        found = {} if scene.kind == "nothing" else dict(right)
-        size = min(max(rng.choice(_CANDIDATES), len(right) + 2), len(self._catalogue.apis))
-        near = [] if scene.kind == "nothing" else self._neighbours(scene)
-        for _ in range(4 * size):
-            if len(found) >= size:
-                break
-            draw = rng.random()
-            other: Api | None
-            if near and draw < 0.45:
-                other = rng.choice(near)
-            elif draw < 0.75 and scene.kind != "nothing":
-                other = self._catalogue.confusable(rng.choice(list(right.values())), rng)
-            else:
-                other = self._catalogue.any(rng)
-            if other is not None and other.id not in right:
-                found.setdefault(other.id, other)
-        offered = list(found.values())
-        rng.shuffle(offered)
-        return tuple(offered)
-
-    def _neighbours(self, scene: Scene) -> list[Api]:
-        return [api for use in scene.uses for api in self._catalogue.near(use.entry.api)]
 
 
 def _is_complete(scene: Scene, rendered: Rendered) -> bool:
@@ -152,7 +135,9 @@ def _is_complete(scene: Scene, rendered: Rendered) -> bool:
     for use in scene.uses:
         for name, said in use.said.items():
             for one, calls in said:
-                places = [(call, name, item) for call in calls for item in (range(len(one.items)) if one.listed else (-1,))]
+                places = [
+                    (call, name, item) for call in calls for item in (range(len(one.items)) if one.listed else (-1,))
+                ]
                 if any(("value", *place) not in rendered.places for place in places):
                     return False
     return True

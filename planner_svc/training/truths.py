@@ -11,14 +11,23 @@ _DENIALS = frozenset({"no", "not", "un", "without", "never", "exclude", "excludi
 _REACH = 3
 
 
-def truth(slot: Slot, words: list[Word], value: bool, clause: Clause | None) -> Clause | None:
+def truth(
+    slot: Slot, words: list[Word], value: bool, clause: Clause | None, title: frozenset[str] = frozenset()
+) -> Clause | None:
     """The characters that tell a truth value, with the word that denies it; None where nothing does.
 
-    A denial says "no" wherever it stands before the argument's words. In the call's own clause where there are some.
+    Args:
+        slot: the argument.
+        words: of the request.
+        value: what they should tell.
+        clause: where its call is asked for: what is said there counts first.
+        title: stems of what the API is about. They are said whatever the value is: "a ride" is no "shared ride".
     """
-    named = frozenset(slot.words) - _EMPTY
+    named = frozenset(slot.words) - _EMPTY - title or frozenset(slot.words) - _EMPTY
     hits = [word for word in words if word.stem in named and word.text.lower() not in STOP]
-    hits = hits or [w for w in words if w.stem in slot.about - _EMPTY and w.text.lower() not in STOP and len(w.text) > 4]
+    hits = hits or [
+        w for w in words if w.stem in slot.about - _EMPTY and w.text.lower() not in STOP and len(w.text) > 4
+    ]
     inside = [word for word in hits if clause is not None and clause[0] <= word.start < clause[1]]
     for word in inside or hits:
         at = words.index(word)

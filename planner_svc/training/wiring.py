@@ -13,15 +13,64 @@ from planner_svc.training.senses import about
 from planner_svc.training.wording import Speech
 
 _ROLES = frozenset(
-    stem(word) for word in "from to origin destination start end first second source target new old current departure arrival".split()
+    stem(word)
+    for word in [
+        "from",
+        "to",
+        "origin",
+        "destination",
+        "start",
+        "end",
+        "first",
+        "second",
+        "source",
+        "target",
+        "new",
+        "old",
+        "current",
+        "departure",
+        "arrival",
+    ]
 )
 _LOOSE = frozenset(
     stem(word)
-    for word in "status message success code result results type count total error state kind info information data details response "
-    "description date time created updated at name title value url link version id".split()
+    for word in [
+        "status",
+        "message",
+        "success",
+        "code",
+        "result",
+        "results",
+        "type",
+        "count",
+        "total",
+        "error",
+        "state",
+        "kind",
+        "info",
+        "information",
+        "data",
+        "details",
+        "response",
+        "description",
+        "date",
+        "time",
+        "created",
+        "updated",
+        "at",
+        "name",
+        "title",
+        "value",
+        "url",
+        "link",
+        "version",
+        "id",
+    ]
 )
 """Words that fields of all kinds of things are named by: alone they link nothing."""
-_IDS = frozenset(("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol"))
+_IDS = frozenset(
+    ("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol")
+)
 _ECHO = 0.3
 
 
@@ -44,6 +93,7 @@ class Wiring:
 
     def __init__(self, profiles: Sequence[Profile], speeches: Sequence[Speech | None]) -> None:
         self._profiles = profiles
+        self._speeches = speeches
         self._by_key: dict[tuple[str, ...], list[tuple[int, Field]]] = defaultdict(list)
         for index, profile in enumerate(profiles):
             for field in profile.fields:
@@ -57,7 +107,8 @@ class Wiring:
         profile = self._profiles[consumer]
         for key in _slot_keys(slot, profile):
             for index, field in self._by_key.get(key, ()):
-                if index != consumer and not _is_echo(self._profiles[index], field) and _fits(profile, field, slot):
+                echo = _is_echo(self._profiles[index], self._speeches[index], field)
+                if index != consumer and not echo and _fits(profile, field, slot):
                     found.append(Link(index, field, slot))
             if found:
                 break
@@ -91,9 +142,10 @@ def _slot_keys(slot: Slot, profile: Profile) -> list[tuple[str, ...]]:
     return keys
 
 
-def _is_echo(profile: Profile, field: Field) -> bool:
-    """Whether the API only gives back what it is given."""
-    return any(slot.words == field.words for slot in profile.slots)
+def _is_echo(profile: Profile, speech: Speech | None, field: Field) -> bool:
+    """Whether the API only gives back what it is given, such as the id that an order is looked up by."""
+    keys = set(_field_keys(field, profile, speech))
+    return any(slot.words == field.words or keys & set(_slot_keys(slot, profile)) for slot in profile.slots)
 
 
 def _fits(consumer: Profile, field: Field, slot: Slot) -> bool:

@@ -7,89 +7,78 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner_svc.backends.compact.profile import Profile, Slot
-from planner_svc.backends.compact.text import singular, split_name
+from planner_svc.backends.compact.text import singular, split_name, word_set
 from planner_svc.training.senses import about, is_plumbing, label_of
+from planner_svc.training.verbs import COMPUTING, READING, SAME, SYNONYMS, VERBS
 
 MAX_OBJECT_WORDS = 13
 
-SYNONYMS: dict[str, tuple[str, ...]] = {
-    "get": ("get", "get me", "fetch", "show me", "look up", "find", "give me", "check", "pull up", "retrieve", "tell me"),
-    "list": ("list", "show me", "show", "get", "give me", "find", "pull up"),
-    "search": ("search for", "find", "look for", "look up", "find me"),
-    "create": ("create", "make", "add", "set up", "create"),
-    "add": ("add", "put in", "add"), "update": ("update", "change", "edit", "modify"),
-    "delete": ("delete", "remove", "get rid of", "delete"), "cancel": ("cancel", "call off", "cancel"),
-    "send": ("send", "send out", "send"), "calculate": ("calculate", "compute", "work out", "figure out"),
-    "estimate": ("estimate", "give me an estimate of", "work out"), "analyze": ("analyze", "analyse", "do an analysis of", "look into"),
-    "book": ("book", "reserve", "book me"), "schedule": ("schedule", "set up", "arrange", "plan"),
-    "check": ("check", "have a look at", "verify"), "convert": ("convert", "turn", "change"),
-    "generate": ("generate", "make", "produce", "create"), "submit": ("submit", "send in", "hand in", "file"),
-    "start": ("start", "launch", "kick off", "begin"), "recommend": ("recommend", "suggest"),
-}  # fmt: skip
-_SAME = {
-    "retrieve": "get", "fetch": "get", "return": "get", "read": "get", "obtain": "get", "provide": "get", "view": "get",
-    "show": "get", "display": "get", "acquire": "get", "query": "search", "find": "search", "register": "create",
-    "insert": "add", "modify": "update", "edit": "update", "change": "update", "patch": "update", "remove": "delete",
-    "destroy": "delete", "compute": "calculate", "determine": "calculate", "analyse": "analyze", "reserve": "book",
-    "verify": "check", "lookup": "get", "gets": "get", "describe": "get", "enumerate": "list", "arrange": "schedule",
-}  # fmt: skip
-_VERBS = frozenset(
-    """
-    accept access activate add adjust allocate allow analyse analyze apply approve archive arrange assess assign attach
-    authorize backup block book borrow browse build buy calculate calibrate call cancel change check choose classify
-    clear clone close collect combine compare complete compose compute conduct configure confirm connect control convert
-    convert copy count create deactivate define delete deliver deploy describe design detect determine develop diagnose
-    disable dispatch display download draft draw edit enable encode encrypt enhance enroll establish estimate evaluate
-    examine execute explore export extract fetch file filter find fix follow forecast format gather generate geocode get
-    give grant guide handle hire identify implement import improve increase initiate insert inspect install interpret
-    investigate invite join launch learn link list load locate lock log look lookup make manage map mark match measure
-    merge modify monitor move navigate notify obtain open optimize order organize parse pause pay perform place plan play
-    post predict prepare print process produce provide publish purchase put query rank rate read recommend record recover
-    recruit redeem reduce refund register reject release remove rename render renew rent repair replace reply report
-    request reschedule research reserve reset resize resolve respond restart restore resume retrieve return reverse
-    review revoke roll run save scan schedule score search secure select sell send set share show sign simulate solve sort
-    start stop store stream submit subscribe suggest summarize switch sync tag take test track train transcribe transfer
-    transform translate trigger turn unlock unsubscribe update upgrade upload use validate verify view visit vote watch
-    withdraw write
-    """.split()
-)
-_READING = frozenset("get list search check view read show find count".split())
-_COMPUTING = frozenset(
-    """
-    calculate estimate convert compare analyze predict determine evaluate assess measure forecast translate summarize
-    detect identify classify diagnose validate count recommend track monitor extract simulate
-    """.split()
-)
 _LEAD = re.compile(
     r"^(?:(?:this|the|these) (?:\w+ )?(?:endpoint|api|method|operation|function|call|tool|route|action|service|request|"
-    r"resource|commands?)s?(?: (?:is|are|can be) used (?:to|for)| will| allows?(?: you| users?| the user)? to| lets (?:you|users)|"
-    r" enables? (?:you |users? )?to| helps? (?:you )?(?:to )?| for| to|)|(?:allows?|enables?|lets?) (?:you |users? |the user |clients? "
-    r"|developers? )?(?:to )?|use this (?:\w+ )?(?:endpoint|api|method|operation|call|function) to|used (?:to|for)|api (?:to|for))\s+",
+    r"resource|commands?)s?(?: (?:is|are|can be) used (?:to|for)| will| allows?(?: you| users?| the user)? to"
+    r"| lets (?:you|users)| enables? (?:you |users? )?to| helps? (?:you )?(?:to )?| for| to|)"
+    r"|(?:allows?|enables?|lets?) (?:you |users? |the user |clients? |developers? )?(?:to )?"
+    r"|use this (?:\w+ )?(?:endpoint|api|method|operation|call|function) to|used (?:to|for)|api (?:to|for))\s+",
     re.IGNORECASE,
 )
-_MARKUP = re.compile(r"<[^>]{1,200}>|[`*_#]{1,3}(?=\w)|(?<=\w)[`*]{1,3}|\[([^\]]{1,200})\]\([^)]{1,300}\)|\([^()]{0,200}\)|https?://\S+")
+"""How descriptions begin before they come to the point."""
+_OPERATION = re.compile(
+    r"^(?:the )?[\w ]{3,40} (?:operation|api|method|endpoint) (?=\w+s\b)|^(?:GET|POST|PUT|DELETE|COUNT) for (?=\w)",
+    re.IGNORECASE,
+)
+_MARKUP = re.compile(
+    r"<[^>]{1,200}>|[`*_#]{1,3}(?=\w)|(?<=\w)[`*]{1,3}|\[([^\]]{1,200})\]\([^)]{1,300}\)|\([^()]{0,200}\)|https?://\S+"
+)
 _END = re.compile(r"(?<=[a-z0-9)])[.!?;:](?:\s|$)|\n|\s[-\u2013\u2014]\s|\.\s")
 _TAIL = re.compile(
-    r"\s+(?:by|using|with|from|based on|given|via|through)\s+(?:its|their|the|a|an|his|your)?\s*(?:unique |given |specific |provided |own )*"
+    r"\s+(?:by|using|with|from|based on|given|via|through)\s+(?:its|their|the|a|an|his|your)?\s*"
+    r"(?:unique |given |specific |provided |own )*"
     r"(?:id|ids|identifier|identifiers|name|code|key|number|slug|uuid)s?(?: number)?$",
     re.IGNORECASE,
 )
+_BY = re.compile(
+    r"\s+(?:by|based on|using) (?!an? )(?:its |their |the )?[a-z]+(?: [a-z]+){0,2}(?:, [a-z ]+)*(?:,? (?:and|or) .*)?$"
+)
 _CUT = re.compile(
-    r",?\s+(?:which|that (?:is|are|was|were|match|have|has|will)|whose|based on|including|as well as|so that|in order to|if|when|where|unless|while"
-    r"|along with|such as|depending|specified|provided|identified|associated)\b.*|,\s.*",
+    r",?\s+(?:which|that (?:is|are|was|were|match|have|has|will)|whose|based on|including|as well as|so that"
+    r"|in order to|if|when|where|unless|while|along with|such as|depending|specified"
+    r"|provided|identified|associated)\b.*|,\s(?!.*\band\b).*",
     re.IGNORECASE,
 )
-_FILLER = re.compile(r"\b(specific|specified|given|particular|certain|provided|requested|corresponding|respective|single|desired)\s+", re.I)
+_FILLER = re.compile(
+    r"\b(specific|specified|given|particular|certain|provided|requested|corresponding|respective|single|desired|selected|chosen)\s+",
+    re.I,
+)
 _PLURAL = re.compile(r"(?:[^s]s)$")
-_SINGULAR = frozenset("status analysis news address series basis progress access process business gas diabetes physics news".split())
-_OWNED = re.compile(r"\b(?:the |a |an |your )?(?:authenticated |current |logged[- ]in )?(?:user|customer)['\u2019]s\b|\byour\b", re.IGNORECASE)
+_SINGULAR = word_set(
+    """
+    status analysis news address series basis progress access process business gas diabetes physics news
+    """
+)
+_OWNED = re.compile(
+    r"\b(?:the |a |an |your )?(?:authenticated |current |logged[- ]in )?(?:user|customer)['\u2019]s\b|\byour\b",
+    re.IGNORECASE,
+)
 
-_DETERMINERS = frozenset("a an the my your all one this new multiple".split())
-_NOUNISH = re.compile(r"(?:tion|ing|ity|ment|s|ness|er|or|ance|ence)$|^.{1,3}$|^(?:user|data|weather|account|current|new|all|real)$")
-_NO_VERBS = frozenset("all for in of is with by from to if when after on at return the a an this these that".split())
+_DETERMINERS = word_set("a an the my your all one this new multiple")
+_NOUNS_TOO = word_set(
+    """
+    report test plan order request record review score rate design forecast estimate process use view post place
+    """
+)
+_NOUNISH = re.compile(
+    r"(?:tion|ing|ity|(?<!docu)ment|s|ness|er|or|ance|ence)$|^.{1,3}$|^(?:user|data|weather|account|current|new|all|real)$"
+)
+_JOINTS = (
+    "(?:of|for|in|to|from|with|by|at|on|and|or|using|based|under|as|is|into|via|over|during|within|near|that|which|who)"
+)
+_NOT_IN_NAMES = frozenset({"id", "get", "post", "put", "list", "v", "a", "or"})
+_PHRASAL = word_set("check turn switch log sign shut lock")
+_NO_VERBS = word_set("all for in of is with by from to if when after on at return the a an this these that")
 _VAGUE = re.compile(
-    r"\s+(?:with|using|by)\s+(?:the |these |its |some |any |my )?(?:\w+ )?(?:parameters?|settings|details|options|properties|criteria|filters?|values?|"
-    r"body|payload|data|query)$|^(?:a |the )?(?:full |complete |paginated )?list of\s+|^(?:or|and|/)\s+\w+\s+"
+    r"\s+(?:with|using|by)\s+(?:the |these |its |some |any |my )?(?:\w+ )?"
+    r"(?:parameters?|settings|details|options|properties|criteria|filters?|values?|body|payload|data|query)$"
+    r"|^(?:a |the )?(?:full |complete |paginated )?list of\s+|^(?:or|and|/)\s+\w+\s+"
 )
 
 Effect = Literal["read", "compute", "act"]
@@ -127,13 +116,23 @@ class Speech:
     @property
     def verbs(self) -> tuple[str, ...]:
         """The verb and others that may stand for it."""
-        kin = SYNONYMS.get(_SAME.get(self.verb, self.verb), ())
-        return (self.verb, self.verb, *kin) if kin else (self.verb,)
+        kin = SYNONYMS.get(SAME.get(self.verb, self.verb), ())
+        return (self.verb, self.verb, *kin) if len(kin) > 1 else kin or (self.verb,)
 
     @property
     def creates(self) -> bool:
         """Whether it makes something new, which is then called something."""
-        return _SAME.get(self.verb, self.verb) in ("create", "add", "generate", "make", "design", "build", "organize", "schedule", "publish")
+        return SAME.get(self.verb, self.verb) in (
+            "create",
+            "add",
+            "generate",
+            "make",
+            "design",
+            "build",
+            "organize",
+            "schedule",
+            "publish",
+        )
 
 
 def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
@@ -146,7 +145,8 @@ def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
     api = profile.api
     name = [word for word in split_name(api.name) if not word.isdigit() and len(word) < 25][:8]
     found = []
-    for told in (api.summary, api.description):
+    titled = split_name(api.summary) == name and api.description  # the name again: it tells no more
+    for told in ("" if titled else api.summary, api.description):
         parsed = _sentence(told, name, api.method)
         if parsed is not None:
             found.append(_speech(profile, slots, *parsed, name))
@@ -157,8 +157,8 @@ def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
 
 
 def _speech(profile: Profile, slots: tuple[Slot, ...], verb: str, target: str, name: list[str]) -> Speech:
-    kin = _SAME.get(verb, verb)
-    effect: Effect = "read" if kin in _READING else "compute" if kin in _COMPUTING else "act"
+    kin = SAME.get(verb, verb)
+    effect: Effect = "read" if kin in READING else "compute" if kin in COMPUTING else "act"
     if profile.api.method == "DELETE" and effect != "act":
         verb, effect = "delete", "act"
     rest = name[1:] if name and base_verb(name[0]) else name
@@ -172,7 +172,7 @@ def base_verb(word: str) -> str | None:
     if low.endswith("ing"):
         stem = low.removesuffix("ing")
         forms += [stem, stem + "e", stem[:-1]]
-    return next((form for form in forms if form in _VERBS), None)
+    return next((form for form in forms if form in VERBS), None)
 
 
 def _sentence(told: str, name: list[str], method: str) -> tuple[str, str] | None:
@@ -180,7 +180,7 @@ def _sentence(told: str, name: list[str], method: str) -> tuple[str, str] | None
     plain = _MARKUP.sub(lambda m: m[1] or " ", told[:500])
     plain = re.sub(r"\s+", " ", plain).strip()
     first = _END.split(plain, maxsplit=1)[0].strip(" .")
-    first = _LEAD.sub("", first).strip()
+    first = _OPERATION.sub("", _LEAD.sub("", first)).strip()
     words = first.split()
     if not words or any(len(word) > 30 for word in words) or not re.search(r"[a-z]{3}", first):
         return None
@@ -191,13 +191,17 @@ def _sentence(told: str, name: list[str], method: str) -> tuple[str, str] | None
         verb = None if verb in _NO_VERBS else verb
     if verb is None and name and words[0].lower() == name[0] and len(words) > 1 and not _NOUNISH.search(name[0]):
         verb = name[0]
-    if verb is None or (nominal and verb not in ("search", "look", "list")):
+    if verb is None or (nominal and verb in _NOUNS_TOO):
         verb, target = ("get" if method in ("GET", "HEAD") else ""), first
-        if not verb or nominal is False and words[0].lower() in ("if", "when", "note", "returns", "deprecated", "there"):
+        if not verb or (
+            nominal is False and words[0].lower() in ("if", "when", "note", "returns", "deprecated", "there")
+        ):
             return None
         target = target if target[1:2].isupper() else target[:1].lower() + target[1:]
     else:
         target = " ".join(words[1:])
+    if verb in _PHRASAL and words[1:2] and words[1].lower() in ("in", "out", "off", "on", "down"):
+        verb, target = f"{verb} {words[1].lower()}", " ".join(words[2:])
     if verb == "look" and target.startswith("up "):
         verb, target = "get", target[3:]
     if verb == "search" and target.startswith("for "):
@@ -210,13 +214,17 @@ def _shortened(target: str) -> str:
     said = _VAGUE.sub("", _TAIL.sub("", said))
     words = said.split()
     titled = [word for word in words if word[:1].isupper() and word[1:].islower()]
-    if len(words) > 1 and len(titled) >= 0.6 * len(words) or len(words) == 1 == len(titled):
+    if (len(words) > 1 and len(titled) >= 0.6 * len(words)) or len(words) == 1 == len(titled):
         said = " ".join(word.lower() if word in titled else word for word in words)
+    said = re.sub(r",?\s+(?:sorted|ordered|filtered|in order of)\b.*", "", said)
     if len(said.split()) > 7:
         said = _CUT.sub("", said)
     if len(said.split()) > MAX_OBJECT_WORDS or re.search(r"[{}<>\[\]|=\\]", said):
         return ""
     said = re.sub(r"\ba (?=[aeio])(?!one|eu)", "an ", said)
+    said = re.sub(
+        r"\s+(?:identified|specified|provided|requested|and (?:tell|get|see|return|show))$", "", _BY.sub("", said)
+    )
     said = re.sub(r"\b(?:up|out|of|for|in|the|a|an|and|or|to|with|by|from|on)$", "", said.strip()).strip(" .,;:")
     return _TAIL.sub("", said)
 
@@ -232,10 +240,16 @@ def _from_name(name: list[str], method: str) -> tuple[str, str] | None:
         return None
     noun = re.sub(r" (?:by|for|with|to|from) .*$", "", " ".join(rest))
     rest = noun.split()
-    if {"id", "get", "post", "put", "list", "v", "a", "or"} & set(rest) or not rest:
+    if not rest or set(rest) & _NOT_IN_NAMES or rest[0] in _NO_VERBS:
         return None
-    creates = _SAME.get(verb, verb) in ("create", "add", "book", "schedule", "design", "generate", "register")
-    article = ("an " if rest[0][0] in "aeio" else "a ") if creates and not rest[-1].endswith("s") else "" if rest[-1].endswith("s") or rest[-1] in ("information", "info", "data", "weather") else "the "
+    creates = SAME.get(verb, verb) in ("create", "add", "book", "schedule", "design", "generate", "register")
+    article = (
+        ("an " if rest[0][0] in "aeio" else "a ")
+        if creates and not rest[-1].endswith("s")
+        else ""
+        if rest[-1].endswith("s") or rest[-1] in ("information", "info", "data", "weather")
+        else "the "
+    )
     return verb, article + (label_of(noun) if len(rest) <= 5 else noun)
 
 
@@ -245,7 +259,18 @@ def _hooks(target: str, slots: tuple[Slot, ...]) -> dict[str, Hook]:
     for slot in slots:
         meant = about(slot)
         nouns = [meant.noun, *meant.noun.split()[-1:]] if meant.noun else []
-        if meant.sense in ("place", "person", "named", "text", "message", "language", "currency", "date", "year", "topic"):
+        if meant.sense in (
+            "place",
+            "person",
+            "named",
+            "text",
+            "message",
+            "language",
+            "currency",
+            "date",
+            "year",
+            "topic",
+        ):
             nouns.append(" ".join(meant.words))
         for noun in dict.fromkeys(filter(None, nouns)):
             hook = _hook(target, noun)
@@ -256,24 +281,23 @@ def _hooks(target: str, slots: tuple[Slot, ...]) -> dict[str, Hook]:
 
 
 def _hook(target: str, noun: str) -> Hook | None:
-    matches = list(
-        re.finditer(
-            rf"(?:\b(?P<det>a|an|the|any|my|one|each|this|every)\s+(?P<adj>(?!of |for |in |to |from |with |or |and |on |at )[a-z-]+\s+){{0,2}})?"
-            rf"(?P<noun>\b{re.escape(noun)})\b(?P<more>\s+(?!of|for|in|to|from|with|by|at|on|and|or|using|based|under|as|is|into|via|over|during|within|near)[a-z]+)?",
-            target,
-            re.IGNORECASE,
-        )
-    )
-    for match in reversed(matches):
-        if match["more"] is None and match["det"]:
-            whole = target[match.start() : match.end("noun")]
-            return Hook(match.start(), match.end("noun"), re.sub(r"^\w+\s+", "", whole))
+    if noun.lower() not in target.lower():
+        return None
+    phrase = rf"\b(?:a|an|the|any|my|one|each|this|every)\s+(?:(?!{_JOINTS}\b)[a-z-]+\s+){{0,2}}{re.escape(noun)}\b"
+    for match in reversed(list(re.finditer(phrase, target, re.IGNORECASE))):
+        if not re.match(rf"\s+(?!{_JOINTS}\b)[a-z]", target[match.end() :], re.IGNORECASE):
+            return Hook(match.start(), match.end(), re.sub(r"^\w+\s+", "", match[0]))
+    bare = re.search(rf"(?:^|(?<=\s)){re.escape(noun)}$", target, re.IGNORECASE)
+    if bare is not None and len(target.split()) <= 3 and not target.lower().startswith(("the ", "all ", "my ")):
+        return Hook(bare.start(), bare.end(), noun)
     return None
 
 
 def _thing(target: str) -> str:
     """The noun that the target is about: "order" of "an existing order for a customer"."""
-    head = re.split(r"\s+(?:of|for|in|to|from|with|by|at|on|about|using|based|into|between|related|within|and|or|as)\b", target)[0]
+    head = re.split(
+        r"\s+(?:of|for|in|to|from|with|by|at|on|about|using|based|into|between|related|within|and|or|as)\b", target
+    )[0]
     words = [w for w in re.sub(r"^(?:a|an|the|my|all|any|new|existing)\s+", "", head).split() if w.isascii()]
     words = [w for w in words if w.lower() not in ("new", "existing", "list", "all", "the")]
     if not words:
@@ -289,4 +313,6 @@ def sayable(profile: Profile) -> tuple[Slot, ...]:
 def is_plural(said: str) -> bool:
     """Whether a noun phrase speaks of several things, by its first noun."""
     head = re.split(r"\s+(?:of|for|in|to|from|with|by|at|on|about|between|during)\b", said)[0].split()
+    if len(head) > 1 and head[-1].lower().endswith(("ed", "found", "sold", "made", "nearest")):
+        head = head[:-1]
     return bool(head) and _PLURAL.search(head[-1]) is not None and head[-1].lower() not in _SINGULAR

@@ -17,9 +17,11 @@ from planner_svc.backends.compact.text import stem
 NO_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
 """Stands in where an example has no clock: only dates that say their year are read for certain then."""
 
-ORDINALS = {
-    word: number for number, word in enumerate("first second third fourth fifth sixth seventh eighth ninth tenth".split(), 1)
-} | {"once": 1, "twice": 2, "single": 1, "couple": 2, "both": 2, "half": 0.5, "quarter": 0.25}  # fmt: skip
+ORDINALS: dict[str, float] = {
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
+    "tenth": 10, "once": 1, "twice": 2, "single": 1, "couple": 2, "both": 2, "half": 0.5, "quarter": 0.25,
+}  # fmt: skip
+"""Words that are numbers but not in the way that numbers are counted."""
 _COUNTED = re.compile(
     rf"[$€£¥]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL
 )
@@ -131,9 +133,11 @@ def _candidates(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
 
 def _as_text(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
     moment = moment_of(text, now) if slot.temporal or any(c.isdigit() for c in text) else None
-    if moment is not None and slot.temporal:
-        yield from (value for value, _ in renderings(moment, now.tzinfo or UTC, last=slot.role == "to"))
-    yield text
+    forms: list[str] = []
+    if moment is not None:
+        forms = [value for value, _ in renderings(moment, now.tzinfo or UTC, last=slot.role == "to")]
+        forms += [value.replace("T", " ") for value in forms if "T" in value]
+    yield from (*forms, text) if slot.temporal else (text, *forms)
     counted = number_in(text)
     if counted is not None:
         yield str(counted)
