@@ -132,7 +132,7 @@ class Example:
         calls: in an order in which each comes after those it refers to; none where nothing offered fits.
         answer: the outputs asked for; None where that is not known, empty where none is asked for by name.
         now: the clock that "tomorrow" refers to; None where it is not known.
-        scores: what the retriever says of each candidate (see ``backends.compact.inputs``); None where it was not asked.
+        scores: what the retriever says of each candidate (see ``backends.compact.inputs``); None: it was not asked.
     """
 
     id: str

@@ -22,8 +22,15 @@ Ints = NDArray[np.int64]
 class Tokens(Protocol):
     """A tokenised request, as ``tokenizers`` gives it."""
 
-    ids: list[int]
-    offsets: list[tuple[int, int]]
+    @property
+    def ids(self) -> list[int]:
+        """Of the vocabulary."""
+        ...
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        """Characters, start and end; the same for special tokens."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
