@@ -104,8 +104,8 @@ class OnnxEncoder:
             if not path.is_file():
                 raise EncoderError(f"the encoder directory {directory} has no {path.name}")
         self._name = f"{directory.name}@{_hash(model.read_bytes(), tokenizer.read_bytes(), str(MAX_TOKENS).encode())}"
-        self._tokenizer = _load_tokenizer(tokenizer)
-        self._session = _load_session(model)
+        self._tokenizer = load_tokenizer(tokenizer)
+        self._session = load_session(model)
         self._threads = threads
         self._inputs = frozenset(node.name for node in self._session.get_inputs())
         shapes = {node.name: node.shape for node in self._session.get_outputs()}
@@ -267,7 +267,8 @@ def _hash(*parts: bytes) -> str:
     return digest.hexdigest()[:12]
 
 
-def _load_tokenizer(path: Path) -> Tokenizer:
+def load_tokenizer(path: Path) -> Tokenizer:
+    """A tokenizer that cuts off at ``MAX_TOKENS`` and does not pad. Raises EncoderError where the file holds none."""
     from tokenizers import Tokenizer
 
     try:
@@ -279,7 +280,8 @@ def _load_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def _load_session(path: Path) -> Any:
+def load_session(path: Path) -> Any:
+    """An ONNX Runtime session that takes one thread a run. Raises EncoderError where the file holds no model."""
     # Or it would send usage data to its makers and keep a device id on disk. It reads this before its first session.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime

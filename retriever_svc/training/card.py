@@ -15,9 +15,10 @@ from typing import Protocol
 
 import onnx
 
-from retriever_svc.training.export_encoder import export_fp32, save_tokenizer, to_int8_dynamic
+from retriever_svc.training.export_encoder import export_fp32, save_tokenizer
 from retriever_svc.training.recipe import Recipe
 from retriever_svc.training.towers import Towers
+from services.quantisation import to_int8_dynamic
 
 _LIBRARIES = ("torch", "sentence-transformers", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
 _FILES = ("model.onnx", "tokenizer.json")

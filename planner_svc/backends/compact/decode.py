@@ -1,0 +1,300 @@
+"""From what the network says to calls with arguments: values normalised, references resolved, repeats told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.inputs import Floats
+from planner_svc.backends.compact.items import Encoded, Item, Kind
+from planner_svc.backends.compact.profile import Field, Profile, Slot
+from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.readings import readings
+from planner_svc.compiler.assign import mismatch
+
+CALLED: Final = 0.5
+IMPLIED: Final = 0.15
+"""An API that answers with what a call needs is called itself where it is at least so likely."""
+REPEATED: Final = 0.3
+"""Of several values those count that are at least so likely as the likeliest."""
+MAX_SPAN: Final = 40
+"""Tokens of a value."""
+ABSENT, SPAN, OPTION, TRUE, FALSE, REFERENCE = range(6)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A value, where the request says it (None: nowhere), and how sure that is."""
+
+    value: JsonValue
+    start: int | None
+    sure: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A field of another call's answer."""
+
+    api: int
+    field: Field
+    sure: float
+
+
+@dataclass(slots=True)
+class Drafted:
+    """A call: which candidate, how sure, and its arguments; ``missing`` are required and nobody says them."""
+
+    api: int
+    sure: float
+    arguments: dict[str, Said | Fed] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    place: float = 1e9
+
+    def fed_by(self) -> set[int]:
+        """The candidates whose answers it needs."""
+        return {argument.api for argument in self.arguments.values() if isinstance(argument, Fed)}
+
+
+class Decoder:
+    """Decodes one reading.
+
+    Args:
+        query: the request.
+        apis: the candidates, in the order in which they were read.
+        reading: what the network says.
+        now: the request's clock.
+        given: values that the application knows, by argument name.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        apis: Sequence[Encoded],
+        reading: Reading,
+        now: datetime,
+        given: Mapping[str, JsonValue],
+    ) -> None:
+        self._query, self._apis, self._reading, self._now, self._given = query, apis, reading, now, given
+        logits = reading.logits
+        first = np.asarray(reading.inputs.first)
+        self.called: Floats = _sigmoid(logits["call"][first])
+        self._sources: Floats = _softmax(logits["source"])
+        self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
+        self._answers: Floats = _sigmoid(logits["answer"])
+
+    def calls(self) -> list[Drafted]:
+        """The calls, each after those it needs; none where nothing is called."""
+        chosen = [number for number, sure in enumerate(self.called) if sure >= CALLED]
+        drafted: dict[int, list[Drafted]] = {}
+        waiting = list(chosen)
+        while waiting:
+            number = waiting.pop(0)
+            if number in drafted:
+                continue
+            drafted[number] = self._of(number, chosen)
+            waiting += [need for call in drafted[number] for need in call.fed_by() if need not in drafted]
+        return _ordered(drafted)
+
+    def answers(self, number: int) -> list[Field]:
+        """The fields of an API's answer that the request asks for, surest first."""
+        profile = self._apis[number].profile
+        places = [(place, item) for place, item in self._items(number) if item.kind is Kind.OUTPUT]
+        found = [(self._answers[place], profile.fields[item.field]) for place, item in places]
+        return [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= CALLED]
+
+    def _items(self, number: int) -> Iterator[tuple[int, Item]]:
+        first = self._reading.inputs.first[number]
+        yield from enumerate(self._apis[number].items, first)
+
+    def _of(self, number: int, chosen: Sequence[int]) -> list[Drafted]:
+        """The calls of one API: as many as values say, where it is called more than once."""
+        profile = self._apis[number].profile
+        first = self._reading.inputs.first[number]
+        times = 1 + int(self._reading.logits["count"][first].argmax())
+        calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
+        for place, item in self._items(number):
+            if item.kind is not Kind.PARAMETER:
+                continue
+            slot = profile.slots[item.slot]
+            values = self._values(number, profile, slot, place, times, chosen)
+            for index, call in enumerate(calls):
+                if values:
+                    self._put(call, slot, values[min(index, len(values) - 1)])
+                elif slot.required:
+                    call.missing.append(slot.name)
+        return _distinct(calls)
+
+    @staticmethod
+    def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:
+        call.arguments[slot.name] = value
+        if isinstance(value, Said) and value.start is not None:
+            call.place = min(call.place, value.start)
+
+    def _values(
+        self, number: int, profile: Profile, slot: Slot, place: int, times: int, chosen: Sequence[int]
+    ) -> list[Said | Fed]:
+        """What a parameter is given: one value for each call that has its own, or one for all."""
+        for source in np.argsort(-self._sources[place]):
+            sure = float(self._sources[place, source])
+            if source == ABSENT and not slot.required:
+                return []
+            if source == ABSENT or sure < 0.02:
+                continue
+            found = list(self._from(int(source), number, profile, slot, place, times, chosen, sure))
+            if found:
+                return found
+        known = self._given.get(slot.name)
+        if slot.required and known is not None and profile.schemas.problem(slot.node, known) is None:
+            return [Said(known, None, 1.0)]
+        return []
+
+    def _from(
+        self,
+        source: int,
+        number: int,
+        profile: Profile,
+        slot: Slot,
+        place: int,
+        times: int,
+        chosen: Sequence[int],
+        sure: float,
+    ) -> Iterator[Said | Fed]:
+        if source == SPAN:
+            yield from self._spans(profile, slot, place, times, sure)
+        elif source == OPTION:
+            yield from self._options(number, profile, slot, place, times, sure)
+        elif source in (TRUE, FALSE) and slot.kinds == {"boolean"}:
+            yield Said(source == TRUE, None, sure)
+        elif source == REFERENCE:
+            yield from self._references(number, profile, slot, place, chosen, sure)
+
+    def _spans(self, profile: Profile, slot: Slot, place: int, times: int, sure: float) -> Iterator[Said]:
+        listed = slot.kinds == {"array"}
+        said: list[Said] = []
+        for first, last, likely in self._ranges(place, several=listed or times > 1):
+            start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
+            meant = readings(profile, slot, self._query[start:end], self._now)
+            if meant:
+                said.append(Said(meant[0], start, sure * likely))
+        if listed and said:
+            values = list(dict.fromkeys(str(one.value) for one in said))
+            unique = [next(one.value for one in said if str(one.value) == value) for value in values]
+            if profile.schemas.problem(slot.node, unique) is None:
+                yield Said(unique, said[0].start, min(one.sure for one in said))
+        elif not listed:
+            yield from said
+
+    def _ranges(self, place: int, *, several: bool) -> list[tuple[int, int, float]]:
+        """First and last tokens of values, in order: the likeliest start with its end, and rivals where wanted."""
+        starts, ends = self._starts[place], self._ends[place]
+        bound = float(starts.max()) * (REPEATED if several else 1.0)
+        places = [token for token in np.flatnonzero(starts >= bound) if self._reading.offsets[token][1] > 0]
+        found = []
+        for index, first in enumerate(places):
+            limit = places[index + 1] if index + 1 < len(places) else len(ends)
+            window = ends[first : min(limit, first + MAX_SPAN)]
+            last = int(first) + int(window.argmax())
+            if self._reading.offsets[last][1] > self._reading.offsets[first][0]:
+                found.append((int(first), last, float(starts[first])))
+        return found
+
+    def _options(
+        self, number: int, profile: Profile, slot: Slot, place: int, times: int, sure: float
+    ) -> Iterator[Said]:
+        logits = self._reading.logits["option"]
+        offered = [
+            (float(logits[at]), slot.choices[item.option])
+            for at, item in self._items(number)
+            if item.kind is Kind.OPTION and self._reading.inputs.parent[at] == place
+        ]
+        ranked = sorted(offered, key=lambda one: -one[0])
+        if slot.kinds == {"array"}:
+            meant = [value for likely, value in ranked if likely > 0] or [value for _, value in ranked[:1]]
+            if meant and profile.schemas.problem(slot.node, meant) is None:
+                yield Said(meant, None, sure)
+            return
+        several = [value for likely, value in ranked if likely > 0] if times > 1 else []
+        for value in several or [value for _, value in ranked[:1]]:
+            if profile.schemas.problem(slot.node, value) is None:
+                yield Said(value, None, sure)
+
+    def _references(
+        self, number: int, profile: Profile, slot: Slot, place: int, chosen: Sequence[int], sure: float
+    ) -> Iterator[Fed]:
+        """The likeliest output of another API that is called, or may be, and whose type allows it."""
+        logits = self._reading.logits["reference"][place]
+        offered: list[tuple[float, int, Field]] = []
+        for other, api in enumerate(self._apis):
+            if other == number or (other not in chosen and self.called[other] < IMPLIED):
+                continue
+            offered += [
+                (float(logits[at]), other, api.profile.fields[item.field])
+                for at, item in self._items(other)
+                if item.kind is Kind.OUTPUT
+            ]
+        for _, other, output in sorted(offered, key=lambda one: -one[0])[:20]:
+            found = mismatch(profile.schemas, output.node, slot.node, as_text=slot.as_text)
+            if found is None or not found.certain:
+                yield Fed(other, output, sure)
+                return
+
+
+def _distinct(calls: list[Drafted]) -> list[Drafted]:
+    """Without those that say the same as one before."""
+    kept: list[Drafted] = []
+    for call in calls:
+        if not any(_same(call, other) for other in kept):
+            kept.append(call)
+    return kept
+
+
+def _same(one: Drafted, other: Drafted) -> bool:
+    def plain(call: Drafted) -> dict[str, object]:
+        return {
+            name: repr(value.value) if isinstance(value, Said) else (value.api, value.field.path)
+            for name, value in call.arguments.items()
+        }
+
+    return plain(one) == plain(other)
+
+
+def _ordered(drafted: dict[int, list[Drafted]]) -> list[Drafted]:
+    """Each after those it needs, else in the order of the request; a circle is cut where it is least sure."""
+    waiting = sorted(drafted, key=lambda number: (min(call.place for call in drafted[number]), number))
+    done: list[int] = []
+    while waiting:
+        free = next((n for n in waiting if _needs(drafted[n]) <= {*done, n} | (_needs(drafted[n]) - {*waiting})), None)
+        if free is None:
+            free = max(waiting, key=lambda n: min(call.sure for call in drafted[n]))
+            _forget(drafted[free], {*waiting} - {free})
+        waiting.remove(free)
+        done.append(free)
+    return [call for number in done for call in drafted[number]]
+
+
+def _needs(calls: Sequence[Drafted]) -> set[int]:
+    return {number for call in calls for number in call.fed_by()}
+
+
+def _forget(calls: Sequence[Drafted], apis: set[int]) -> None:
+    """Drop the arguments that these would feed."""
+    for call in calls:
+        for name in [name for name, one in call.arguments.items() if isinstance(one, Fed) and one.api in apis]:
+            del call.arguments[name]
+            call.missing.append(name)
+
+
+def _sigmoid(logits: Floats) -> Floats:
+    result: Floats = (1 / (1 + np.exp(-logits))).astype(np.float32)
+    return result
+
+
+def _softmax(logits: Floats) -> Floats:
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    result: Floats = raised / raised.sum(axis=-1, keepdims=True)
+    return result

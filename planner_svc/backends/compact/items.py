@@ -1,0 +1,178 @@
+"""What an API offers a request, item by item: itself, its parameters, their options, the fields of its answer.
+
+An API is read by the encoder once, as one text (more where it is long), and each item is the mean of its own tokens
+there, so that it knows its surroundings. That happens when the API is first seen; requests meet vectors (late
+interaction, see docs/planning.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner_svc.backends.compact.profile import Field, Profile, Slot
+from planner_svc.backends.compact.text import split_name, stems
+from services.encoder import Encoder, TokenEncoding
+
+MAX_SLOTS: Final = 24
+MAX_OPTIONS: Final = 16
+MAX_FIELDS: Final = 24
+_ABOUT: Final = 240
+_SAID: Final = 90
+_CHUNK: Final = 900
+"""Characters of a text: about 200 tokens, which is short of what the encoder cuts off."""
+_LISTED: Final = 12
+"""Options that a parameter's own text names."""
+
+
+class Kind(IntEnum):
+    """What an item is."""
+
+    API = 0
+    PARAMETER = 1
+    OPTION = 2
+    OUTPUT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something of an API that a request can mean.
+
+    Attributes:
+        kind: what it is.
+        text: as the encoder reads it.
+        words: stems that name it, to be found in a request word for word.
+        slot: of a parameter or an option, the index of the profile's slot.
+        option: of an option, the index of the slot's choice.
+        field: of an output, the index of the profile's field.
+        shape: of a parameter, what can fill it (see :func:`shape_of`); 0 otherwise.
+    """
+
+    kind: Kind
+    text: str
+    words: frozenset[str]
+    slot: int = -1
+    option: int = -1
+    field: int = -1
+    shape: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """An API's items with their vectors: (m, d), float16."""
+
+    profile: Profile
+    items: tuple[Item, ...]
+    vectors: NDArray[np.float16]
+
+
+def items_of(profile: Profile) -> tuple[Item, ...]:
+    """The API itself first, then each parameter with its options, then the fields of its answer."""
+    return tuple(_items(profile))
+
+
+def encode(profile: Profile, encoder: Encoder) -> Encoded:
+    """Read an API."""
+    items = items_of(profile)
+    vectors = np.zeros((len(items), encoder.dimension), np.float16)
+    for text, places in _texts(items):
+        read = encoder.encode_tokens(text)
+        for index, start, end in places:
+            vectors[index] = _mean(read, start, end)
+    return Encoded(profile, items, vectors)
+
+
+def shape_of(slot: Slot) -> int:
+    """What can fill a parameter, as bits, in the order below."""
+    flags = (
+        slot.required,
+        "array" in slot.kinds,
+        bool(slot.kinds & {"integer", "number"}),
+        "boolean" in slot.kinds,
+        "string" in slot.kinds,
+        bool(slot.choices),
+        slot.temporal,
+        "default" in slot.parameter.json_schema,
+        "object" in slot.kinds,
+        slot.paging,
+    )
+    return sum(1 << bit for bit, flag in enumerate(flags) if flag)
+
+
+SHAPES: Final = 10
+"""Bits of a shape."""
+
+
+def _items(profile: Profile) -> Iterator[Item]:
+    api = profile.api
+    about = " ".join(part for part in (api.summary, api.description[:_ABOUT]) if part)
+    name = " ".join(split_name(api.name))
+    yield Item(Kind.API, f"{name}: {about}", frozenset(stems(f"{name} {api.summary or api.description[:_SAID]}")))
+    for number, slot in _chosen(profile.slots):
+        options = [str(choice) for choice in slot.choices[:_LISTED]]
+        listed = f" ({', '.join(options)})" if options else ""
+        spoken = " ".join(split_name(slot.name))
+        described = slot.parameter.description[:_SAID]
+        yield Item(
+            Kind.PARAMETER,
+            f"{spoken}: {described}{listed}",
+            frozenset(stems(spoken)),
+            slot=number,
+            shape=shape_of(slot),
+        )
+        for index, choice in enumerate(slot.choices[:MAX_OPTIONS]):
+            said = " ".join(split_name(str(choice)[:60]))
+            yield Item(Kind.OPTION, f"{spoken} {said}", frozenset(stems(said)), slot=number, option=index)
+    for number, field in enumerate(profile.fields[:MAX_FIELDS]):
+        yield Item(Kind.OUTPUT, _field_text(field), frozenset(field.words), field=number)
+
+
+def _chosen(slots: Sequence[Slot]) -> list[tuple[int, Slot]]:
+    """As many as are looked at, the required ones before the others, in their order."""
+    numbered = sorted(enumerate(slots), key=lambda one: not one[1].required)[:MAX_SLOTS]
+    return sorted(numbered, key=lambda one: one[0])
+
+
+def _field_text(field: Field) -> str:
+    return f"gives {field.text}"[:_SAID]
+
+
+def _texts(items: Sequence[Item]) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
+    """Texts with the characters of each item in them; each text begins with the API itself."""
+    head = items[0].text
+    text, places = head, [(0, 0, len(head))]
+    for index, item in enumerate(items[1:], 1):
+        if len(text) + len(item.text) > _CHUNK:
+            yield text, places
+            text, places = head[:_ABOUT], []
+        start = len(text) + 2
+        text += f"; {item.text}"
+        places.append((index, start, len(text)))
+    yield text, places
+
+
+def _mean(read: TokenEncoding, start: int, end: int) -> NDArray[np.float32]:
+    """The mean of the tokens in a range of characters, of length 1; of all where none is left of the range."""
+    inside = [number for number, (first, last) in enumerate(read.offsets) if first < end and last > start]
+    total = read.vectors[inside].sum(axis=0) if inside else read.pooled
+    mean: NDArray[np.float32] = total / max(float(np.linalg.norm(total)), 1e-9)
+    return mean
+
+
+def matches(items: Iterable[Item], tokens: Sequence[str]) -> NDArray[np.float32]:
+    """(m, t): 1 where a token belongs to a word whose stem is one of an item's words."""
+    places: dict[str, list[int]] = {}
+    for place, token in enumerate(tokens):
+        if token:
+            places.setdefault(token, []).append(place)
+    listed = list(items)
+    found = np.zeros((len(listed), len(tokens)), np.float32)
+    for row, item in enumerate(listed):
+        for word in item.words & places.keys():
+            found[row, places[word]] = 1
+    return found

@@ -1,0 +1,69 @@
+"""Runs the trained network: a request and its candidates in, logits out. ONNX Runtime, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
+from planner_svc.backends.compact.items import Encoded
+from services.encoder import EncoderError, load_session, load_tokenizer
+
+OUTPUTS: Final = ("call", "count", "source", "start", "end", "option", "reference", "answer")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What the network says of one request of t tokens with m items; see ``training.network.Outputs``.
+
+    Attributes:
+        offsets: (start, end) of each token in the request.
+        inputs: what it was asked.
+        logits: by name.
+    """
+
+    offsets: tuple[tuple[int, int], ...]
+    inputs: Inputs
+    logits: Mapping[str, Floats]
+
+
+class Reader:
+    """The network in a directory: ``planner.onnx`` and ``tokenizer.json``.
+
+    Raises:
+        EncoderError: they are not there, or are something else.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        for name in ("planner.onnx", "tokenizer.json"):
+            if not (directory / name).is_file():
+                raise EncoderError(f"the planner's directory {directory} has no {name}")
+        self._session: Any = load_session(directory / "planner.onnx")
+        self._tokenizer = load_tokenizer(directory / "tokenizer.json")
+        given = {node.name for node in self._session.get_outputs()}
+        if given != set(OUTPUTS):
+            raise EncoderError(f"{directory / 'planner.onnx'} answers {sorted(given)}: it is no planner")
+
+    def read(self, query: str, apis: Sequence[Encoded], features: Sequence[Sequence[float]]) -> Reading:
+        """Read a request beside its candidates; blocks, run it on a pool."""
+        tokens = self._tokenizer.encode(query)
+        inputs = arrange(query, tokens, apis, features)
+        feed: dict[str, NDArray[Any]] = {
+            "ids": inputs.ids,
+            "mask": np.ones_like(inputs.ids),
+            "vectors": inputs.vectors,
+            "kind": inputs.kind,
+            "shape": inputs.shape,
+            "owner": inputs.owner,
+            "parent": inputs.parent,
+            "features": inputs.features,
+            "matches": inputs.matches,
+        }
+        found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items()})
+        logits = {name: array[0] for name, array in zip(OUTPUTS, found, strict=True)}
+        return Reading(tuple(tokens.offsets), inputs, logits)

@@ -1,0 +1,170 @@
+"""What words may mean as a parameter's value, and whether two ways of writing a value are one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.dates import DateReader, Duration, Found, Moment
+from planner_svc.backends.compact.fit import renderings
+from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.backends.compact.profile import Profile, Slot
+from planner_svc.backends.compact.text import stem
+
+NO_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
+"""Stands in where an example has no clock: only dates that say their year are read for certain then."""
+
+ORDINALS: dict[str, float] = {
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
+    "tenth": 10, "once": 1, "twice": 2, "single": 1, "couple": 2, "both": 2, "half": 0.5, "quarter": 0.25,
+}  # fmt: skip
+"""Words that are numbers but not in the way that numbers are counted."""
+_COUNTED = re.compile(
+    rf"[$€£¥]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL
+)
+_WORDED = re.compile(rf"(?P<n>{NUMBER_WORD})\b(?P<after>.*)", re.IGNORECASE | re.DOTALL)
+_UNIT = re.compile(r"\s?(?:%|percent|°\s?[CF]?|-?[^\W\d_]{1,14}|[€£$])?\.?")
+_YES = frozenset({"yes", "true", "on", "enabled"})
+_NO = frozenset({"no", "false", "off", "disabled"})
+MAX_TEXT = 300
+
+
+def readings(profile: Profile, slot: Slot, text: str, now: datetime | None = None) -> list[JsonValue]:
+    """Values that the text may be for an argument, likeliest first; each is one that the schema allows.
+
+    Args:
+        profile: of the API, for its schemas.
+        slot: the argument, or for an item of a list the list argument itself.
+        text: the words, without quotes.
+        now: the clock that relative dates refer to.
+    """
+    found: list[JsonValue] = []
+    for value in _candidates(slot, text, now or NO_CLOCK):
+        allowed = profile.schemas.problem(slot.node, [value] if slot.kinds == {"array"} else value) is None
+        if allowed and value not in found:
+            found.append(value)
+    return found
+
+
+def same(left: JsonValue, right: JsonValue) -> bool:
+    """Whether two values mean the same: 5 and "5.0", "Paris" and "paris ", a list and its items in any form."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return str(left).lower() == str(right).lower()
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, list | dict) or isinstance(right, list | dict):
+        return left == right
+    if _plain(str(left)) == _plain(str(right)):
+        return True
+    numbers = number_in(str(left)), number_in(str(right))
+    return None not in numbers and numbers[0] == numbers[1]
+
+
+def number_in(text: str) -> int | float | None:
+    """The number that a text is, perhaps with a sign of money or a unit: "$1,000", "5%", "two", "90 minutes"."""
+    if len(text) > MAX_TEXT:
+        return None
+    if text.strip().lower() in ORDINALS:
+        return ORDINALS[text.strip().lower()]
+    for pattern in (_COUNTED, _WORDED):
+        match = pattern.fullmatch(text.strip())
+        if match is not None and _UNIT.fullmatch(match["after"]):
+            return number(match["n"])
+    return None
+
+
+def moments_in(text: str, now: datetime, *, month_first: bool = True) -> list[Found]:
+    """The moments a text names, the parts of one that is a day with a time also by themselves."""
+    reader = DateReader(now, month_first=month_first)
+    found: list[Found] = []
+    for one in _found(reader, text):
+        if not isinstance(one.value, Moment):
+            continue
+        found.append(one)
+        if one.value.day is not None and one.value.clock is not None and not one.part:
+            found += _halves(reader, text, one)
+    return found
+
+
+def moment_of(text: str, now: datetime, *, month_first: bool = True) -> Moment | None:
+    """The moment that the whole text is, if it is one."""
+    if len(text) > 60:
+        return None
+    plain = text.strip()
+    for one in _found(DateReader(now, month_first=month_first), plain):
+        if isinstance(one.value, Moment) and (one.start, one.end) == (0, len(plain)):
+            return one.value
+    return None
+
+
+def _halves(reader: DateReader, text: str, whole: Found) -> Iterator[Found]:
+    """Its day and its time, each where it stands."""
+    said = text[whole.start : whole.end]
+    edges = [match.start() for match in re.finditer(r"\b\w", said)] + [len(said)]
+    for start, end in ((0, edge) for edge in edges[1:-1]):
+        yield from _half(reader, said[start:end], whole.start + start)
+    for start in edges[1:-1]:
+        yield from _half(reader, said[start:], whole.start + start)
+
+
+def _half(reader: DateReader, part: str, offset: int) -> Iterator[Found]:
+    bare = part.rstrip(" ,") if not part.endswith((" at ", " on ", " by ", " from ")) else ""
+    for one in _found(reader, bare):
+        value = one.value
+        if isinstance(value, Moment) and (one.start, one.end) == (0, len(bare)) and not (value.day and value.clock):
+            yield Found(offset, offset + len(bare), value)
+
+
+def _candidates(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
+    kinds = slot.kinds
+    for choice in slot.choices:
+        if same(choice, text):
+            yield choice
+    if kinds & {"string", "array"} or not kinds:
+        yield from _as_text(slot, text, now)
+    if kinds & {"integer", "number", "array"}:
+        yield from _as_number(slot, text, now)
+    if kinds & {"boolean", "array"} and text.lower() in _YES | _NO:
+        yield text.lower() in _YES
+
+
+def _as_text(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
+    moment = moment_of(text, now) if slot.temporal or any(c.isdigit() for c in text) else None
+    forms: list[str] = []
+    if moment is not None:
+        forms = [value for value, _ in renderings(moment, now.tzinfo or UTC, last=slot.role == "to")]
+        forms += [value.replace("T", " ") for value in forms if "T" in value]
+    yield from (*forms, text) if slot.temporal else (text, *forms)
+    counted = number_in(text)
+    if counted is not None:
+        yield str(counted)
+
+
+def _as_number(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
+    counted = number_in(text)
+    if counted is not None:
+        yield counted
+        if isinstance(counted, float) and counted.is_integer():
+            yield int(counted)
+        if "%" in text or "percent" in text:
+            yield counted / 100
+    moment = moment_of(text, now)
+    if moment is not None and moment.day is not None:
+        yield moment.day.year if "year" in slot.words else moment.day.month if "month" in slot.words else moment.day.day
+    for one in _found(DateReader(now), text):
+        if isinstance(one.value, Duration) and (one.start, one.end) == (0, len(text)):
+            yield abs(one.value.amount)
+
+
+def _found(reader: DateReader, text: str) -> list[Found]:
+    try:
+        return reader.find(text)
+    except ValueError:  # it reads "30 in the morning" as an hour
+        return []
+
+
+def _plain(text: str) -> str:
+    return " ".join(stem(word) for word in re.findall(r"\w+", text.lower()))

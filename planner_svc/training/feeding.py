@@ -1,0 +1,89 @@
+"""From examples to batches: candidates drawn, requests tokenised, items looked up, padding kept small."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final
+
+from planner_svc.backends.compact.inputs import FEATURES, Inputs, arrange
+from planner_svc.training.examples import Example
+from planner_svc.training.learning import Batch, collate
+from planner_svc.training.recipe import Recipe
+from planner_svc.training.shelf import Shelf
+from planner_svc.training.targets import Layout, Targets, targets
+
+_BUCKET: Final = 16
+"""Batches that are drawn together and sorted by size, so that like is padded with like."""
+_MOST_ITEMS: Final = 400
+_UNSCORED: Final = (0.0,) * FEATURES
+
+
+class Feed:
+    """Batches drawn from recorded and made-up examples. The same recipe and examples give the same batches.
+
+    Args:
+        recorded: examples of people's requests.
+        made: examples made up.
+        shelf: the APIs, read.
+        tokenizer: of the network's encoder; truncates by itself.
+        recipe: how they are mixed.
+    """
+
+    def __init__(
+        self, recorded: Sequence[Example], made: Sequence[Example], shelf: Shelf, tokenizer: Any, recipe: Recipe
+    ) -> None:
+        self._sources = [source for source in (recorded, made) if source]
+        self._share = recipe.recorded if recorded and made else 1.0
+        self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """Endless, from that step on."""
+        for bucket in count(first // _BUCKET):
+            rng = random.Random(f"{self._recipe.seed} {bucket}")  # noqa: S311 - a repeatable order, not a secret
+            prepared = [self.prepare(self._draw(rng), rng) for _ in range(_BUCKET * self._recipe.batch)]
+            prepared.sort(key=lambda one: len(one[0].kind))
+            size = self._recipe.batch
+            chunks = [prepared[start : start + size] for start in range(0, len(prepared), size)]
+            rng.shuffle(chunks)
+            yield from map(collate, chunks[max(0, first - bucket * _BUCKET) :])
+
+    def all(self, examples: Sequence[Example]) -> Iterator[Batch]:
+        """These in batches, each once, with the scores they have."""
+        rng = random.Random(self._recipe.seed)  # noqa: S311
+        size = self._recipe.batch
+        for start in range(0, len(examples), size):
+            yield collate([self.prepare(one, rng, keep=True) for one in examples[start : start + size]])
+
+    def prepare(self, example: Example, rng: random.Random, *, keep: bool = False) -> tuple[Inputs, Targets]:
+        """One example as arrays; unless it is to be kept as it is, with candidates and scores drawn."""
+        chosen = list(range(len(example.candidates))) if keep else self._candidates(example, rng)
+        apis = [example.candidates[index] for index in chosen]
+        scores = example.scores if keep or rng.random() >= self._recipe.unscored else None
+        features = [_UNSCORED if scores is None else scores[index] for index in chosen]
+        encoded = [self._shelf.of(api) for api in apis]
+        tokens = self._tokenizer.encode(example.query)
+        layout = Layout([one.profile for one in encoded], [one.items for one in encoded])
+        shown = replace(example, candidates=tuple(apis))
+        return arrange(example.query, tokens, encoded, features), targets(shown, layout, tokens)
+
+    def _draw(self, rng: random.Random) -> Example:
+        source = self._sources[0] if rng.random() < self._share else self._sources[-1]
+        return rng.choice(source)
+
+    def _candidates(self, example: Example, rng: random.Random) -> list[int]:
+        """The right ones, and others in a random order until there are enough."""
+        needed = {call.api for call in example.calls}
+        right = [index for index, api in enumerate(example.candidates) if api.id in needed]
+        others = [index for index, api in enumerate(example.candidates) if api.id not in needed]
+        rng.shuffle(others)
+        items = sum(len(self._shelf.of(example.candidates[index]).items) for index in right)
+        for index in others[: max(0, self._recipe.candidates - len(right))]:
+            items += len(self._shelf.of(example.candidates[index]).items)
+            if items > _MOST_ITEMS:
+                break
+            right.append(index)
+        rng.shuffle(right)
+        return right

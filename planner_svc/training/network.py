@@ -1,0 +1,214 @@
+"""The network of the compact planner: a request read once, met by the items of its candidate APIs.
+
+One pass of the sentence encoder gives the request's tokens; it is trained. Items (APIs, parameters, options, output
+fields; see ``backends.compact.items``) come as vectors that are made once for each API by the encoder that ships, which
+is not. Two layers let every item attend to the request's tokens, and to the other items of its API; APIs attend to each
+other, so that of two that do the same only one is called. What is asked of the outcome:
+
+- of an API, whether it is called and how often;
+- of a parameter, where its value comes from: nowhere, characters of the request, an option, true, false, another call;
+- of a parameter and each token, whether its value starts and ends there;
+- of an option, whether it is the one; of an output, whether it answers the request;
+- of a parameter and an output, whether the one gets its value from the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.items import SHAPES, Kind
+
+COUNTS = 4
+"""A call is made once, twice, three times, or more often."""
+SOURCES = ("absent", "span", "option", "true", "false", "reference")
+"""Where a parameter's value comes from."""
+
+
+class Inputs(NamedTuple):
+    """B requests of T tokens with M items, padded.
+
+    Attributes:
+        ids: (B, T) token ids.
+        mask: (B, T) 1 where there is a token.
+        vectors: (B, M, d) the items.
+        kind: (B, M) :class:`Kind`; -1 where there is no item.
+        shape: (B, M, SHAPES) bits.
+        owner: (B, M) number of the API among the candidates; -1 where there is no item.
+        parent: (B, M) of an option the place of its parameter, else its own place.
+        features: (B, M, FEATURES) of APIs, else 0.
+        matches: (B, M, T) 1 where a token is one of an item's own words.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    vectors: Tensor
+    kind: Tensor
+    shape: Tensor
+    owner: Tensor
+    parent: Tensor
+    features: Tensor
+    matches: Tensor
+
+
+class Outputs(NamedTuple):
+    """Logits: see the module.
+
+    ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source`` (B, M, SOURCES); ``start`` and
+    ``end`` (B, M, T); ``reference`` (B, M, M), from parameter to output.
+    """
+
+    call: Tensor
+    count: Tensor
+    source: Tensor
+    start: Tensor
+    end: Tensor
+    option: Tensor
+    reference: Tensor
+    answer: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Width of the layers over items, their number, heads, and the width of their feed-forward parts."""
+
+    width: int = 256
+    layers: int = 2
+    heads: int = 4
+    inner: int = 512
+
+
+class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
+    """See the module.
+
+    Args:
+        encoder: a transformer that takes ``input_ids`` and ``attention_mask`` and gives ``last_hidden_state``.
+        dimension: of its tokens, and of the items.
+        sizes: of what is on top.
+    """
+
+    def __init__(self, encoder: nn.Module, dimension: int, sizes: Sizes) -> None:
+        super().__init__()
+        width = sizes.width
+        self.encoder = encoder
+        self.tokens = nn.Linear(dimension, width)
+        self.items = nn.Linear(dimension, width)
+        self.kinds = nn.Embedding(len(Kind), width)
+        self.shapes = nn.Linear(SHAPES, width, bias=False)
+        self.features = nn.Linear(FEATURES, width, bias=False)
+        self.layers = nn.ModuleList([Layer(sizes) for _ in range(sizes.layers)])
+        self.back = Attention(sizes)
+        self.norm = nn.LayerNorm(width)
+        self.call = _head(width, 1)
+        self.count = _head(width, COUNTS)
+        self.source = _head(width, len(SOURCES))
+        self.answer = _head(width, 1)
+        self.option = _head(2 * width, 1)
+        self.start, self.end = Pointer(width), Pointer(width)
+        self.consumer, self.producer = nn.Linear(width, width), nn.Linear(width, width)
+        self.same_words = nn.Parameter(torch.zeros(1))
+
+    def forward(self, *inputs: Tensor) -> Outputs:
+        """The logits of :class:`Inputs`."""
+        given = Inputs(*inputs)
+        read = self.encoder(input_ids=given.ids, attention_mask=given.mask).last_hidden_state
+        tokens = self.tokens(read)
+        items = self.items(given.vectors) + self.kinds(given.kind.clamp(min=0)) + self.shapes(given.shape)
+        items = items + self.features(given.features)
+        there = (given.mask > 0)[:, None, :]
+        related = _related(given)
+        for number, layer in enumerate(self.layers):
+            items = layer(items, tokens, there, given.matches, related)
+            if not number:
+                tokens = self.norm(tokens + self.back(tokens, items, (given.kind >= 0)[:, None, :], None))
+        return self._asked(items, tokens, given)
+
+    def _asked(self, items: Tensor, tokens: Tensor, given: Inputs) -> Outputs:
+        parents = torch.gather(items, 1, given.parent[:, :, None].expand_as(items))
+        said = given.matches.amax(dim=2)
+        reference = self.consumer(items) @ self.producer(items).transpose(1, 2) / items.shape[-1] ** 0.5
+        alike = torch.nn.functional.normalize(given.vectors, dim=2)
+        return Outputs(
+            call=self.call(items).squeeze(-1),
+            count=self.count(items),
+            source=self.source(items),
+            start=self.start(items, tokens, given),
+            end=self.end(items, tokens, given),
+            option=self.option(torch.cat([items, parents], dim=2)).squeeze(-1) + self.same_words * said,
+            reference=reference + 4 * alike @ alike.transpose(1, 2),
+            answer=self.answer(items).squeeze(-1),
+        )
+
+
+class Layer(nn.Module):  # type: ignore[misc]
+    """Items attend to the request's tokens, then to each other."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.request, self.others = Attention(sizes, matched=True), Attention(sizes)
+        self.inner = nn.Sequential(nn.Linear(sizes.width, sizes.inner), nn.GELU(), nn.Linear(sizes.inner, sizes.width))
+        self.norms = nn.ModuleList([nn.LayerNorm(sizes.width) for _ in range(3)])
+
+    def forward(self, items: Tensor, tokens: Tensor, there: Tensor, matches: Tensor, related: Tensor) -> Tensor:
+        """(B, M, w) items that have read (B, T, w) tokens and the items related."""
+        items = self.norms[0](items + self.request(items, tokens, there, matches))
+        items = self.norms[1](items + self.others(items, items, related, None))
+        result: Tensor = self.norms[2](items + self.inner(items))
+        return result
+
+
+class Attention(nn.Module):  # type: ignore[misc]
+    """Multi-head attention; where ``matched``, each head has its own liking for the words that items have."""
+
+    def __init__(self, sizes: Sizes, matched: bool = False) -> None:
+        super().__init__()
+        self.heads = sizes.heads
+        self.query = nn.Linear(sizes.width, sizes.width)
+        self.key_value = nn.Linear(sizes.width, 2 * sizes.width)
+        self.out = nn.Linear(sizes.width, sizes.width)
+        self.liking = nn.Parameter(torch.linspace(0, 3, sizes.heads)) if matched else None
+
+    def forward(self, asking: Tensor, asked: Tensor, allowed: Tensor, matches: Tensor | None) -> Tensor:
+        """(B, q, w) from (B, q, w) and (B, k, w), where ``allowed`` (B, 1 or q, k)."""
+        batch, length, width = asking.shape
+        query = self.query(asking).view(batch, length, self.heads, -1).transpose(1, 2)
+        key, value = self.key_value(asked).view(batch, asked.shape[1], 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        logits = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
+        if matches is not None and self.liking is not None:
+            logits = logits + self.liking[None, :, None, None] * matches[:, None]
+        logits = logits.masked_fill(~allowed[:, None], -1e4)
+        read = (logits.softmax(dim=-1) @ value).transpose(1, 2).reshape(batch, length, width)
+        result: Tensor = self.out(read)
+        return result
+
+
+class Pointer(nn.Module):  # type: ignore[misc]
+    """How much an item points at each token."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.item, self.token = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, items: Tensor, tokens: Tensor, given: Inputs) -> Tensor:
+        """(B, M, T)."""
+        logits = self.item(items) @ self.token(tokens).transpose(1, 2) / items.shape[-1] ** 0.5
+        return logits.masked_fill((given.mask == 0)[:, None, :], -1e4)
+
+
+def _related(given: Inputs) -> Tensor:
+    """(B, M, M) whose items look at each other: those of one API, and APIs among themselves."""
+    owner, there = given.owner, given.kind >= 0
+    same = owner[:, :, None] == owner[:, None, :]
+    apis = given.kind == Kind.API
+    both = same | (apis[:, :, None] & apis[:, None, :])
+    # A place without an item looks at itself, lest its row be empty.
+    empty = ~there[:, :, None] & ~there[:, None, :]
+    return (both & there[:, :, None] & there[:, None, :]) | empty
+
+
+def _head(width: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, outputs))

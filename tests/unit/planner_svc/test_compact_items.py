@@ -1,0 +1,79 @@
+"""What an API offers a request: its items, their vectors, and the words they share with a request."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from planner_svc.backends.compact.inputs import FEATURES, arrange, token_stems
+from planner_svc.backends.compact.items import SHAPES, Kind, encode, items_of, matches, shape_of
+from planner_svc.backends.compact.profile import read_profile
+from services.contracts.api import Api
+from services.encoder import Encoder, load_encoder
+from tests.unit.planner_svc.training.worlds import GET_WEATHER, HOSTILE, SHOP, api, param
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return load_encoder()
+
+
+def test_an_api_comes_first_then_its_parameters_with_their_options_then_its_answers() -> None:
+    items = items_of(read_profile(GET_WEATHER))
+    kinds = [item.kind for item in items]
+    assert kinds == [Kind.API, *[Kind.PARAMETER] * 3, Kind.OPTION, Kind.OPTION, Kind.OUTPUT, Kind.OUTPUT]
+    assert [item.text for item in items if item.kind is Kind.OPTION] == ["units metric", "units imperial"]
+    assert "wind" in items[-1].words
+
+
+def test_required_parameters_are_read_where_there_are_too_many() -> None:
+    wide = api("wide", "Get wide things.", *(param(f"p{n}", required=n == 149) for n in range(150)))
+    profile = read_profile(wide)
+    read = [profile.slots[item.slot].name for item in items_of(profile) if item.kind is Kind.PARAMETER]
+    assert len(read) < 150
+    assert read[-1] == "p149"
+
+
+def test_every_item_has_a_direction_of_its_own(encoder: Encoder) -> None:
+    read = encode(read_profile(GET_WEATHER), encoder)
+    assert read.vectors.shape == (len(read.items), encoder.dimension)
+    assert np.allclose(np.linalg.norm(read.vectors.astype(np.float32), axis=1), 1, atol=1e-2)
+    assert len(np.unique(read.vectors, axis=0)) == len(read.items)
+
+
+@pytest.mark.parametrize("one", HOSTILE, ids=lambda one: one.id[:20])
+def test_hostile_apis_are_read_too(one: Api, encoder: Encoder) -> None:
+    read = encode(read_profile(one), encoder)
+    assert np.isfinite(read.vectors).all()
+    assert (np.abs(read.vectors).max(axis=1) > 0).all()
+
+
+def test_shapes_tell_what_can_fill_a_parameter() -> None:
+    slots = {slot.name: shape_of(slot) for one in SHOP for slot in read_profile(one).slots}
+    assert slots["products"] != slots["reason"]
+    assert slots["express"] != slots["budget"]
+    assert all(0 <= shape < 1 << SHAPES for shape in slots.values())
+
+
+def test_words_are_matched_whatever_their_form() -> None:
+    query = "Prices of products?"
+    tokens = token_stems(query, [(0, 0), (0, 6), (7, 9), (10, 13), (13, 18), (18, 19), (0, 0)])
+    items = items_of(read_profile(SHOP[5]))
+    found = matches(items, tokens)
+    product = next(n for n, item in enumerate(items) if item.kind is Kind.PARAMETER)
+    assert found[product].tolist() == [0, 0, 0, 1, 1, 0, 0]  # both pieces of the word
+
+
+def test_a_request_without_matching_words_is_arranged(encoder: Encoder) -> None:
+    class Tokens:
+        ids: ClassVar = [101, 1029, 102]
+        offsets: ClassVar = [(0, 0), (0, 1), (0, 0)]
+
+    read = [encode(read_profile(one), encoder) for one in SHOP[:2]]
+    inputs = arrange("?", Tokens(), read, [[0.5] * FEATURES, [0.0] * FEATURES])
+    assert not inputs.matches.any()
+    assert inputs.first == (0, len(read[0].items))
+    assert inputs.features[0].tolist() == [0.5] * FEATURES
+    assert inputs.features[1:].sum() == 0
+    options = np.flatnonzero(inputs.kind == Kind.OPTION)
+    assert (inputs.kind[inputs.parent[options]] == Kind.PARAMETER).all()
