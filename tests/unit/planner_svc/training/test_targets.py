@@ -15,7 +15,7 @@ from planner_svc.backends.compact.inputs import FEATURES, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
 from planner_svc.backends.compact.profile import read_profile
 from planner_svc.backends.compact.reader import Reading
-from planner_svc.training.examples import Example, LabelledCall, Many, Option, Ref, Span, Unsaid, items
+from planner_svc.training.examples import Example, Label, LabelledCall, Many, Option, Ref, Span, Unsaid, items
 from planner_svc.training.synthesis import synthesise
 from planner_svc.training.targets import OPTION, REFERENCE, SPAN, UNKNOWN, Layout, Targets, targets
 from services.contracts.api import Api
@@ -140,7 +140,10 @@ def test_targets_of_a_chain(tokenizer: Tokenizer) -> None:
 def test_an_api_that_is_called_twice(tokenizer: Tokenizer) -> None:
     query = "Weather in Paris and Rome on 2027-05-01 in metric units"
     paris, rome, day, metric = (query.index(word) for word in ("Paris", "Rome", "2027", "metric"))
-    shared = {"date": Span(day, day + 10, "2027-05-01"), "units": Option("metric", metric, metric + 6)}
+    shared: dict[str, Label] = {
+        "date": Span(day, day + 10, "2027-05-01"),
+        "units": Option("metric", metric, metric + 6),
+    }
     example = Example(
         id="2",
         source="test",
