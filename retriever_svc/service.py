@@ -273,11 +273,11 @@ class CatalogueService:
 
     async def _documents(self, entries: Sequence[Entry]) -> list[bytes] | None:
         """The entries' APIs as JSON, or None where one of them has changed since it was indexed."""
-        unknown = [entry.id for entry in entries if self._cached.get(entry) is None]
+        unknown = [entry.number for entry in entries if self._cached.get(entry) is None]
         loaded = await self._storage.documents(unknown) if unknown else {}
         documents = []
         for entry in entries:
-            document = self._cached.get(entry) or loaded.get((entry.id, entry.content_hash))
+            document = self._cached.get(entry) or loaded.get((entry.number, entry.content_hash))
             if document is None:
                 return None
             self._cached.keep(entry, document)

@@ -170,16 +170,16 @@ class CatalogueStorage:
                         found[row.id] = row.document, row.tenants if tenant is None else ()
         return {key: _api(*stored) for key, stored in found.items()}
 
-    async def documents(self, ids: Sequence[str]) -> dict[tuple[str, str], bytes]:
-        """Those of the APIs that exist, as JSON, by id and content hash."""
-        columns = (APIS.c.id, APIS.c.content_hash, APIS.c.document)
+    async def documents(self, numbers: Sequence[int]) -> dict[tuple[int, str], bytes]:
+        """Those of the APIs that exist, as JSON, by number and content hash."""
+        columns = (APIS.c.number, APIS.c.content_hash, APIS.c.document)
 
-        def find(connection: Connection) -> dict[tuple[str, str], bytes]:
-            queries = [select(*columns).where(APIS.c.id.in_(chunk)) for chunk in chunks(ids)]
+        def find(connection: Connection) -> dict[tuple[int, str], bytes]:
+            queries = [select(*columns).where(APIS.c.number.in_(chunk)) for chunk in chunks(numbers)]
             rows = [row for query in queries for row in connection.execute(query)]
-            return {(row.id, row.content_hash): row.document.encode() for row in rows}
+            return {(row.number, row.content_hash): row.document.encode() for row in rows}
 
-        return await self._reads.run(find)  # every search asks
+        return await self._reads.run(find)  # every search asks: by number, which is where SQLite keeps its rows
 
     async def vectors(self, encoder: str, hashes: Sequence[str]) -> dict[str, Vectors]:
         """The stored vectors of these texts, each (d,) float32, by hash."""
