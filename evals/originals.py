@@ -83,14 +83,18 @@ def _read_seal_tools(folder: Path) -> Dataset:
 def _seal_instances(file: Path, apis: Mapping[str, Api]) -> Iterator[Instance]:
     for number, line in read_lines(file, _SealLine):
         where = f"{file.name}, line {number}"
-        if isinstance(line.root, _SealInstance):
-            name, query, calls = line.root.id, line.root.query, line.root.calling
-        else:
-            name, query = f"{file.stem}-{number}", line.root[-1] if line.root else None
-            calls = [call for call in line.root if isinstance(call, _SealCall)]
-            if not isinstance(query, str) or len(calls) != len(line.root) - 1:
-                raise DataError(f"{where}: a list must hold calls, and the request at its end")
-        yield _instance(where, name, file.stem, query, _seal_calls(calls, apis))
+        row = line.root if isinstance(line.root, _SealInstance) else _from_list(line.root, f"{file.stem}-{number}")
+        if row is None:
+            raise DataError(f"{where}: a list must hold calls, and the request at its end")
+        yield _instance(where, row.id, file.stem, row.query, _seal_calls(row.calling, apis))
+
+
+def _from_list(line: Sequence[_SealCall | str], name: str) -> _SealInstance | None:
+    query = line[-1] if line else None
+    calls = [call for call in line if isinstance(call, _SealCall)]
+    if not isinstance(query, str) or len(calls) != len(line) - 1:
+        return None
+    return _SealInstance(id=name, query=query, calling=calls)
 
 
 def _seal_calls(calls: Sequence[_SealCall], apis: Mapping[str, Api]) -> list[Call]:

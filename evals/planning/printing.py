@@ -1,0 +1,39 @@
+"""The report of a measurement for people."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from evals.planning.evaluate import PlanReport
+from evals.planning.summary import Scores
+
+
+def print_report(report: PlanReport, console: Console) -> None:
+    """A table of the main figures, whole and by subset, and some lines below it."""
+    console.print(_table(report))
+    told = report.answers
+    split = f" of {report.split}" if report.split else ""
+    shown = "no demos" if report.demos is None else f"{report.demos} demos to choose from"
+    console.print(f"{report.n} requests{split}; {report.catalogue} APIs; {report.candidates} candidates; {shown}")
+    console.print(f"planner {report.planner}; {report.encoder}")
+    console.print(
+        f"planned {told['planned']:.1f} %, asks for input {told['needs_input']:.1f} %, no plan {told['no_plan']:.1f} %,"
+        f" failed {told['failed']:.1f} %; well-formed {report.format_acc:.1f} %"
+    )
+    console.print(
+        f"confidence is off by {report.calibration_error:.1f} points; of the surer half of the plans "
+        f"{report.confident_half:.1f} % match in full"
+    )
+    console.print(f"candidates and plan: p50 {report.latency_ms['p50']:.0f} ms, p95 {report.latency_ms['p95']:.0f} ms")
+
+
+def _table(report: PlanReport) -> Table:
+    columns = ("n", "tool F1", "param F1", "reference F1", "partial", "full", "any order", "passed")
+    drawn = Table(Column(""), *(Column(name, justify="right") for name in columns), box=None)
+    rows: dict[str, PlanReport | Scores] = {"all": report, **report.subsets}
+    for name, one in rows.items():
+        values = (one.tool.f1, one.param.f1, one.reference.f1, one.partial_match, one.full_match)
+        shown = (*values, one.full_match_any_order, one.pass_rate)
+        drawn.add_row(name, str(one.n), *(f"{value:.1f}" for value in shown))
+    return drawn
