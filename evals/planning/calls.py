@@ -20,6 +20,7 @@ from services.contracts.base import JsonPath
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Value
 
 _BY_POSITION = re.compile(r"var_?([1-9][0-9]{0,5})")
+_NOWHERE = "nowhere"
 EACH = "*"
 """In a path: every item of the list that a loop runs over."""
 
@@ -80,9 +81,14 @@ def bare_label(label: str) -> str:
     return label.removeprefix("$").removesuffix("$")
 
 
+def step_id(place: int) -> str:
+    """What references of a graph call the call at this place."""
+    return f"c{place}"
+
+
 def link_of(reference: Reference) -> Link:
     """What a reference of a graph points at."""
-    return Link(int(reference.step[1:]) if reference.step != _NOWHERE else None, reference.path)
+    return Link(None if reference.step == _NOWHERE else int(reference.step[1:]), reference.path)
 
 
 def links_of(node: Node) -> Iterator[tuple[JsonPath, Link]]:
@@ -102,9 +108,6 @@ def _links(value: Value, place: JsonPath) -> Iterator[tuple[JsonPath, Link]]:
             yield from _links(field, (*place, name))
 
 
-_NOWHERE = "nowhere"
-
-
 def _read(value: JsonValue, labels: Mapping[str, int]) -> Value:
     """An argument of the data, its references by place; the whole as a literal where it cannot be read otherwise."""
     try:
@@ -117,7 +120,7 @@ def _known(value: Value, labels: Mapping[str, int]) -> Value:
     if isinstance(value, Reference):
         if value.step not in labels:
             raise CodecError("no call has this label")
-        return Reference(step=f"c{labels[value.step]}", path=value.path)
+        return Reference(step=step_id(labels[value.step]), path=value.path)
     if isinstance(value, ItemReference):
         raise CodecError("the data has no loops")
     if isinstance(value, ListValue):
@@ -134,7 +137,7 @@ def _placed(value: Value, places: Mapping[str, int], items: Value | None) -> Val
         return _placed(Reference(step=items.step, path=(*items.path, EACH, *value.path)), places, None)
     if isinstance(value, Reference):
         place = places.get(value.step)
-        return Reference(step=_NOWHERE if place is None else f"c{place}", path=value.path)
+        return Reference(step=_NOWHERE if place is None else step_id(place), path=value.path)
     if isinstance(value, ListValue):
         return ListValue(items=tuple(_placed(item, places, items) for item in value.items))
     if isinstance(value, ObjectValue):

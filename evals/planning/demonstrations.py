@@ -22,11 +22,11 @@ from demo_svc.service import DemoService
 from demo_svc.settings import DemoSettings
 from demo_svc.storage import DemoStorage
 from evals.data import DataError, Instance, read_all, read_lines
-from evals.planning.calls import graph_of_calls
+from evals.planning.calls import graph_of_calls, links_of, step_id
 from services.compute import ComputePool
 from services.contracts.api import Candidate
 from services.contracts.demo import Demo, SelectedDemo
-from services.contracts.plan import MAX_STEPS, Plan, Step
+from services.contracts.plan import MAX_STEPS, AnswerOutput, Plan, Reference, Step
 from services.contracts.run import SolveOptions
 from services.encoder import Encoder
 from services.errors import ServiceError
@@ -57,15 +57,19 @@ def read_demos(source: Path) -> list[Solved]:
 
 
 def plan_of(instance: Instance) -> Plan | None:
-    """The reference solution as a plan; None where it calls nothing, or is no plan (an odd name, too many steps)."""
+    """The reference solution as a plan; None where it calls nothing, or is no plan (an odd name, too many steps).
+
+    Its answer is what the calls give that no other call takes anything from: the data says no more.
+    """
     graph = graph_of_calls(instance.calls)
     if not 0 < len(graph.nodes) <= MAX_STEPS:
         return None
+    used = {link.place for node in graph.nodes for _, link in links_of(node)}
+    last = [place for place in range(len(graph.nodes)) if place not in used]
     try:
-        # The graph names steps by their places, which is as good a label as the data's own.
-        return Plan(
-            steps=tuple(Step(id=f"c{n}", api=one.api, arguments=one.arguments) for n, one in enumerate(graph.nodes))
-        )
+        steps = tuple(Step(id=step_id(n), api=one.api, arguments=one.arguments) for n, one in enumerate(graph.nodes))
+        answer = tuple(AnswerOutput(name=f"result{n}", value=Reference(step=step_id(n))) for n in last)
+        return Plan(steps=steps, answer=answer)
     except ValidationError:
         return None
 
