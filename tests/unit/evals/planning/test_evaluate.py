@@ -1,0 +1,131 @@
+"""The whole road with backends whose answers are known: what is offered, asked, run and counted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evals.data import DataError
+from evals.planning.demonstrations import read_demos
+from evals.planning.evaluate import line_of
+from evals.planning.offers import Source, check_lists
+from planner_svc.models import MissingValue, PlanDraft
+from services.codecs import nestful
+from services.contracts.planning import PlanRequest
+from services.errors import ServiceUnavailable
+from tests.unit.evals.folders import folder
+from tests.unit.evals.planning.worlds import ROWS, TOOLS, Known, dataset, examine, offers
+
+
+def test_the_reference_solutions_score_what_they_must(tmp_path: Path) -> None:
+    asked, told = examine(tmp_path, Source.OWN)
+    # Three of four are solved; the fourth needs an API that nobody describes, and nothing is planned.
+    assert (told.n, told.unknown_gold, told.format_acc) == (4, 1, 100.0)
+    assert (told.tool.p, told.tool.right, told.tool.gold) == (100.0, 5, 6)
+    assert (told.param.p, told.param.right, told.param.gold) == (100.0, 7, 8)
+    assert (told.reference.f1, told.reference.gold) == (100.0, 1)
+    assert told.partial_match == told.full_match == told.full_match_any_order == told.pass_rate == 75.0
+    assert told.answers == {"planned": 75.0, "needs_input": 0.0, "no_plan": 25.0, "failed": 0.0}
+    assert {name: one.n for name, one in told.subsets.items()} == {"single": 2, "multi": 2, "nested": 1}
+    assert (told.subsets["nested"].full_match, told.subsets["nested"].pass_rate) == (100.0, 100.0)
+    assert told.subsets["single"].tool.r == 50.0
+    assert told.calibration_error == pytest.approx(10.0)  # 0.9 for three that are right
+    assert told.confident_half == 100.0
+    assert 0 < told.latency_ms["p50"] <= told.latency_ms["p95"]
+    assert [one.run_problem for one in asked] == ["", "", "", "no proved plan"]
+    assert told.as_published.tool.f1 == told.tool.f1
+    assert told.data == "data"
+
+
+def test_a_draft_that_lacks_something_is_scored_and_not_run(tmp_path: Path) -> None:
+    def forgetful(request: PlanRequest) -> PlanDraft:
+        calls: list[Any] = [{"name": "bookHotel", "arguments": {"nights": 2}}]
+        other: list[Any] = [{"name": "bookHotel", "arguments": {"nights": 3}}]
+        calls.append({"name": "var_result", "arguments": {"x": "$var1$"}})
+        other.append({"name": "var_result", "arguments": {"x": "$var1$"}})
+        missing = (MissingValue("var1", "hotel_id", "Which hotel?"),)
+        return PlanDraft(nestful.decode(calls), 0.7, missing, alternatives=(nestful.decode(other),))
+
+    # The compiler would find the hotel by a call of its own; without `findHotel` it cannot.
+    (asked,), told = examine(tmp_path, Source.GIVEN, Known(forgetful), [ROWS[2] | {"tools": ["bookHotel"]}])
+    assert (asked.answer.status, asked.answer.reason) == ("needs_input", "Which hotel?")
+    assert asked.answer.compiled is None
+    assert (told.tool.right, told.tool.predicted, told.tool.gold) == (1, 1, 2)
+    assert (told.param.right, told.param.predicted, told.param.gold) == (1, 1, 3)
+    assert (told.pass_rate, told.answers["needs_input"], told.format_acc) == (0.0, 100.0, 100.0)
+    assert line_of(asked)["predicted"][0]["arguments"] == {"nights": 2}
+    assert line_of(asked)["missing_candidates"] == ["findHotel"]
+
+
+def test_a_plan_that_cannot_be_proved_is_no_plan(tmp_path: Path) -> None:
+    def wrong(request: PlanRequest) -> PlanDraft:
+        return PlanDraft(nestful.decode([{"name": "nowhere", "arguments": {}}]), 0.99)
+
+    (asked,), told = examine(tmp_path, Source.GOLD, Known(wrong), ROWS[:1])
+    assert asked.answer.status == "no_plan"
+    assert (told.tool.predicted, told.full_match, told.calibration_error) == (0, 0.0, 0.0)
+
+
+def test_an_error_is_no_form(tmp_path: Path) -> None:
+    def broken(request: PlanRequest) -> PlanDraft:
+        raise ServiceUnavailable("the model is away", service="model")
+
+    (asked, _), told = examine(tmp_path, Source.GOLD, Known(broken), ROWS[:2])
+    assert (asked.answer.status, told.format_acc, told.answers["failed"]) == ("failed", 0.0, 100.0)
+    assert "the model is away" in asked.answer.reason
+
+
+def test_demos_reach_the_planner(tmp_path: Path) -> None:
+    seen: dict[str, list[str]] = {}
+
+    def looking(request: PlanRequest) -> PlanDraft:
+        seen[request.query] = [one.demo.query for one in request.demos]
+        return PlanDraft(None, 0.5)
+
+    rows = [row | {"query": f"{row['query']} Please."} for row in ROWS[:3]]
+    solved = read_demos(folder(tmp_path / "solved", TOOLS, [row | {"id": f"s-{row['id']}"} for row in ROWS]))
+    examine(tmp_path, Source.OWN, Known(looking), [*ROWS[:1], *rows], solved)
+    assert ROWS[0]["query"] not in seen[ROWS[0]["query"]]  # its own
+    assert [row["query"].removesuffix(" Please.") in seen[row["query"]] for row in rows] == [True] * 3
+
+
+def test_own_candidates_are_the_retrievers(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    found = offers(data, Source.OWN).offer(data.instances[1])
+    assert {one.api.id for one in found.candidates} == {"findHotel", "bookHotel", "getWeather"}
+    assert found.clauses[-1].text == ROWS[1]["query"]
+    assert len(found.clauses) == 3
+    assert all(len(one.clause_scores) == 3 for one in found.candidates)
+    first = found.candidates[0]
+    assert first.score == max(first.clause_scores)
+    assert first.signals.dense is not None
+
+
+def test_given_and_gold_candidates_are_those_and_no_others(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    given = [offers(data, Source.GIVEN).offer(one) for one in data.instances]
+    assert [sorted(one.api.id for one in offer.candidates) for offer in given] == [
+        ["findHotel", "getWeather"], ["findHotel", "getWeather"], ["bookHotel", "findHotel"], ["getWeather"]
+    ]  # fmt: skip
+    assert given[0].candidates[0].api.id == "getWeather"
+    assert given[0].candidates[0].score > given[0].candidates[1].score
+    gold = [offers(data, Source.GOLD).offer(one) for one in data.instances]
+    assert [sorted(one.api.id for one in offer.candidates) for offer in gold] == [
+        ["getWeather"], ["findHotel", "getWeather"], ["bookHotel", "findHotel"], []
+    ]  # fmt: skip
+
+
+def test_lists_are_asked_for_only_where_there_are_any(tmp_path: Path) -> None:
+    rows = [ROWS[0], ROWS[1] | {"tools": None}]
+    with pytest.raises(DataError, match=r"1 of 2 requests have no `tools` of their own \(both is the first\)"):
+        check_lists(dataset(tmp_path, rows).instances)
+
+
+def test_a_line_tells_all_there_is_to_analyse(tmp_path: Path) -> None:
+    asked, _ = examine(tmp_path, Source.OWN)
+    line = json.loads(json.dumps(line_of(asked[2])))
+    assert (line["id"], line["subsets"], line["status"]) == ("nested", ["multi", "nested"], "planned")
+    assert line["gold"][1]["arguments"]["hotel_id"] == "$var_1.hotel_id$"
+    assert line["predicted"][1]["name"] == "bookHotel"
+    assert (line["tool"], line["reference"], line["full_match"], line["passed"]) == ([2, 2, 2], [1, 1, 1], True, True)
