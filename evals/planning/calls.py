@@ -19,7 +19,7 @@ from services.codecs.text import CodecError, canonical
 from services.contracts.base import JsonPath
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Value
 
-_BY_POSITION = re.compile(r"var_?([1-9][0-9]{0,5})")
+_MENTION = re.compile(r"\$(\w+)(?:[.\[][^$]*)?\$")
 _NOWHERE = "nowhere"
 EACH = "*"
 """In a path: every item of the list that a loop runs over."""
@@ -47,19 +47,19 @@ class CallGraph:
 
     nodes: tuple[Node, ...] = ()
 
-    @property
-    def nested(self) -> bool:
-        """Whether a call takes what another one answers."""
-        return any(True for node in self.nodes for _ in links_of(node))
-
 
 def graph_of_calls(calls: Sequence[Call]) -> CallGraph:
     """The data's solution of a request."""
-    labels = {f"var_{number}": number - 1 for number in range(1, len(calls) + 1)}
-    labels |= {f"var{number}": number - 1 for number in range(1, len(calls) + 1)}
-    labels |= {bare_label(call.label): place for place, call in enumerate(calls) if call.label}
+    labels = _labels(calls)
     nodes = (Node(call.api, {name: _read(value, labels) for name, value in call.args.items()}) for call in calls)
     return CallGraph(tuple(nodes))
+
+
+def is_nested(calls: Sequence[Call]) -> bool:
+    """Whether a call of the data's takes what another one answers, be it in the middle of a text."""
+    labels = _labels(calls)
+    texts = (text for call in calls for value in call.args.values() for text in _texts(value))
+    return any(match[1] in labels for text in texts for match in _MENTION.finditer(text))
 
 
 def graph_of_plan(plan: Plan | None) -> CallGraph:
@@ -106,6 +106,21 @@ def _links(value: Value, place: JsonPath) -> Iterator[tuple[JsonPath, Link]]:
     elif isinstance(value, ObjectValue):
         for name, field in value.fields.items():
             yield from _links(field, (*place, name))
+
+
+def _labels(calls: Sequence[Call]) -> dict[str, int]:
+    """The places of the calls by every label that may name them; an own label wins over a position."""
+    labels = {f"var_{number}": number - 1 for number in range(1, len(calls) + 1)}
+    labels |= {f"var{number}": number - 1 for number in range(1, len(calls) + 1)}
+    return labels | {bare_label(call.label): place for place, call in enumerate(calls) if call.label}
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for item in value if isinstance(value, list) else value.values():
+            yield from _texts(item)
 
 
 def _read(value: JsonValue, labels: Mapping[str, int]) -> Value:

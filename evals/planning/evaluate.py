@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from evals.data import Dataset, Instance
 from evals.planning.asking import Answer, Planner
-from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan
+from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan, is_nested
 from evals.planning.demonstrations import DemoBook
 from evals.planning.offers import Offer, Offers
 from evals.planning.running import World
@@ -105,7 +105,7 @@ class Asked:
             yield "single"
         if len(self.gold.nodes) > 1:
             yield "multi"
-        if self.gold.nested:
+        if is_nested(self.instance.calls):
             yield "nested"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evals.data import DataError, read_dataset
-from evals.planning.calls import graph_of_calls
+from evals.planning.calls import is_nested
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -92,7 +92,7 @@ def test_seal_tools(tmp_path: Path) -> None:
     assert (one.id, one.split, dataset.split) == ("dev-1", "dev", "dev")
     assert [call.api for call in one.calls] == [find.id, book.id]
     assert one.calls[1].args == {"room": "$var_1.room_id$", "nights": "2"}
-    assert graph_of_calls(one.calls).nested
+    assert is_nested(one.calls)
 
 
 def test_seal_tools_older_form_counts_its_slots_itself(tmp_path: Path) -> None:

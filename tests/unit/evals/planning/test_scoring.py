@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evals.data import Call
-from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan
+from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan, is_nested
 from evals.planning.matching import match_calls
 from evals.planning.scoring import Counts, Score, score
 from services.codecs import nestful
@@ -55,10 +55,27 @@ def test_labels_of_the_data_in_all_their_forms() -> None:
 
 def test_what_names_no_call_is_text() -> None:
     gold = solution(("pay", {"note": "$var_7.id$", "sum": "$20-$30", "rate": "5 * $var_1.id$"}))
-    assert not gold.nested
     found = judged(gold, plan(("pay", {"note": "x", "sum": "$20-$30", "rate": "5"})))
     assert found.param == Counts(1, 3, 3)
     assert found.reference == Counts(0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "nested"),
+    [
+        ("$var_1.id$", True),
+        ("$var1$", True),
+        ("$own.id$", True),
+        ("Meeting ID: $var_1.event id$", True),  # no plan can say this, but the request is nested all the same
+        (["x", {"y": "$var_1[0].id$"}], True),
+        ("$var_7.id$", False),
+        ("$20-$30", False),
+        ("$5 or $6", False),
+        (5, False),
+    ],
+)
+def test_nested_requests(value: Any, nested: bool) -> None:
+    assert is_nested([Call(api="find", label="own"), Call(api="pay", args={"v": value})]) is nested
 
 
 def test_wrong_missing_and_surplus() -> None:
@@ -220,21 +237,26 @@ def test_a_loop_is_a_reference_to_every_item() -> None:
     assert node.arguments["hotel"].path == ("items", "*", "id")  # type: ignore[union-attr]
 
 
-_VALUES = st.one_of(st.integers(0, 3), st.text("ab", max_size=2), st.lists(st.integers(0, 2), max_size=2))
+_VALUES = st.sampled_from([0, 1, "a", "b", [1], [1, 2]])
+_CALLS = st.tuples(
+    st.sampled_from(["find", "book"]), st.sampled_from(["x", "y"]), _VALUES, st.integers(0, 5)
+)  # fmt: skip
 
 
-@st.composite
-def _solutions(draw: st.DrawFn) -> tuple[Row, ...]:
+def _chained(calls: list[tuple[str, str, Any, int]]) -> tuple[Row, ...]:
+    """Every call but the first takes something of one before it."""
     rows: list[Row] = []
-    for number in range(draw(st.integers(0, 5))):
-        arguments: dict[str, Any] = draw(st.dictionaries(st.sampled_from("xyz"), _VALUES, max_size=2))
-        if number:
-            arguments["from"] = f"$var_{draw(st.integers(1, number))}.id$"
-        rows.append((draw(st.sampled_from(("find", "book"))), arguments))
+    for number, (api, name, value, before) in enumerate(calls):
+        link = {"from": f"$var_{1 + before % number}.id$"} if number else {}
+        rows.append((api, {name: value} | link))
     return tuple(rows)
 
 
-@given(_solutions(), _solutions())
+_SOLUTIONS = st.lists(_CALLS, max_size=5).map(_chained)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(_SOLUTIONS, _SOLUTIONS)
 def test_bounds(gold: tuple[Row, ...], predicted: tuple[Row, ...]) -> None:
     found = judged(solution(*gold), plan(*_renamed(predicted)) if predicted else graph_of_plan(None))
     for counts in (found.tool, found.param, found.reference):
