@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from services.contracts.api import Api, ApiResponse, Location, Parameter
@@ -258,9 +259,13 @@ def read_lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
                 if len(line) > _MAX_LINE:
                     raise DataError(f"{file.name}, line {number}: longer than {_MAX_LINE} bytes")
                 if line.strip():
-                    yield number, kind.model_validate_json(line)
+                    found = kind.model_validate_json(line)
+                    orjson.loads(line)  # which takes no number that is none, or too large: no plan can hold one
+                    yield number, found
     except ValidationError as error:
         raise DataError(f"{file.name}, line {number}: {explain(error)}") from None
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{file.name}, line {number}: Invalid JSON: {error}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file.name} cannot be read after line {number}: {error}") from None
 

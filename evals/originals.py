@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import orjson
 from pydantic import BaseModel, JsonValue, RootModel, TypeAdapter, ValidationError
 
 from evals.data import Call, DataError, Dataset, Instance, explain, read_lines
@@ -143,9 +144,13 @@ def _read_nestful(specs: Sequence[Path]) -> Dataset:
 
 def _nestful_instances(file: Path, split: str, apis: Mapping[str, Api]) -> Iterator[Instance]:
     try:
-        rows = _NESTFUL.validate_json(_text(file))
+        text = _text(file)
+        rows = _NESTFUL.validate_json(text)
+        orjson.loads(text)  # as for lines: numbers that are none
     except ValidationError as error:
         raise DataError(f"{file.name}: {explain(error)}") from None
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{file.name}: Invalid JSON: {error}") from None
     for number, row in enumerate(rows, start=1):
         calls = [
             Call(api=_id(call.name, apis), args=call.arguments, label=call.label)

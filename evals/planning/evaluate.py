@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-import orjson
 from pydantic import BaseModel
 
 from evals.data import Dataset, Instance
@@ -192,7 +192,7 @@ def report(
 
 def write_line(file: TextIO, asked: Asked) -> None:
     """A line about one request: what was asked for, what was planned, and where they differ."""
-    file.write(orjson.dumps(line_of(asked)).decode() + "\n")
+    file.write(json.dumps(line_of(asked), ensure_ascii=False) + "\n")
 
 
 def line_of(asked: Asked) -> dict[str, Any]:

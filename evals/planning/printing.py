@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from evals.planning.evaluate import PlanReport
-from evals.planning.summary import Scores
+from evals.planning.summary import Ratio, Scores
 
 
 def print_report(report: PlanReport, console: Console) -> None:
@@ -33,7 +33,11 @@ def _table(report: PlanReport) -> Table:
     drawn = Table(Column(""), *(Column(name, justify="right") for name in columns), box=None)
     rows: dict[str, PlanReport | Scores] = {"all": report, **report.subsets}
     for name, one in rows.items():
-        values = (one.tool.f1, one.param.f1, one.reference.f1, one.partial_match, one.full_match)
-        shown = (*values, one.full_match_any_order, one.pass_rate)
-        drawn.add_row(name, str(one.n), *(f"{value:.1f}" for value in shown))
+        shares = (one.partial_match, one.full_match, one.full_match_any_order, one.pass_rate)
+        ratios = (_f1(ratio) for ratio in (one.tool, one.param, one.reference))
+        drawn.add_row(name, str(one.n), *ratios, *(f"{share:.1f}" if one.n else "-" for share in shares))
     return drawn
+
+
+def _f1(ratio: Ratio) -> str:
+    return f"{ratio.f1:.1f}" if ratio.gold or ratio.predicted else "-"

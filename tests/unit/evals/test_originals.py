@@ -144,6 +144,11 @@ def test_bad_lines_of_seal_tools(tmp_path: Path, row: Any, says: str) -> None:
         ("executable-data.json", '[{"input": "x"}]', r"executable-data\.json: 0\.output: Field required"),
         ("executable-data.json", '[{"input": "", "output": []}]', r"executable-data\.json, request 1: query: "),
         ("executable-data.json", b"\xff\xfe", "cannot be read"),
+        (
+            "executable-data.json",
+            '[{"input": "x", "output": [{"name": "y", "arguments": {"z": NaN}}]}]',
+            "Invalid JSON",
+        ),
         ("executable-spec.json", "[{]", "is not JSON"),
         ("executable-spec.json", "[" * 100_000, "is not JSON|deep"),
         ("executable-spec.json", "{}", r"executable-spec\.json: "),
