@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from evals.data import DataError
 from evals.planning.demonstrations import read_demos
 from evals.planning.evaluate import line_of
-from evals.planning.offers import Source, check_lists
+from evals.planning.offers import Source
 from planner_svc.models import MissingValue, PlanDraft
 from services.codecs import nestful
 from services.contracts.planning import PlanRequest
 from services.errors import ServiceUnavailable
 from tests.unit.evals.folders import folder
-from tests.unit.evals.planning.worlds import ROWS, TOOLS, Known, dataset, examine, offers
+from tests.unit.evals.planning.worlds import ROWS, TOOLS, Known, examine
 
 
 def test_the_reference_solutions_score_what_they_must(tmp_path: Path) -> None:
@@ -88,38 +87,6 @@ def test_demos_reach_the_planner(tmp_path: Path) -> None:
     examine(tmp_path, Source.OWN, Known(looking), [*ROWS[:1], *rows], solved)
     assert ROWS[0]["query"] not in seen[ROWS[0]["query"]]  # its own
     assert [row["query"].removesuffix(" Please.") in seen[row["query"]] for row in rows] == [True] * 3
-
-
-def test_own_candidates_are_the_retrievers(tmp_path: Path) -> None:
-    data = dataset(tmp_path)
-    found = offers(data, Source.OWN).offer(data.instances[1])
-    assert {one.api.id for one in found.candidates} == {"findHotel", "bookHotel", "getWeather"}
-    assert found.clauses[-1].text == ROWS[1]["query"]
-    assert len(found.clauses) == 3
-    assert all(len(one.clause_scores) == 3 for one in found.candidates)
-    first = found.candidates[0]
-    assert first.score == max(first.clause_scores)
-    assert first.signals.dense is not None
-
-
-def test_given_and_gold_candidates_are_those_and_no_others(tmp_path: Path) -> None:
-    data = dataset(tmp_path)
-    given = [offers(data, Source.GIVEN).offer(one) for one in data.instances]
-    assert [sorted(one.api.id for one in offer.candidates) for offer in given] == [
-        ["findHotel", "getWeather"], ["findHotel", "getWeather"], ["bookHotel", "findHotel"], ["getWeather"]
-    ]  # fmt: skip
-    assert given[0].candidates[0].api.id == "getWeather"
-    assert given[0].candidates[0].score > given[0].candidates[1].score
-    gold = [offers(data, Source.GOLD).offer(one) for one in data.instances]
-    assert [sorted(one.api.id for one in offer.candidates) for offer in gold] == [
-        ["getWeather"], ["findHotel", "getWeather"], ["bookHotel", "findHotel"], []
-    ]  # fmt: skip
-
-
-def test_lists_are_asked_for_only_where_there_are_any(tmp_path: Path) -> None:
-    rows = [ROWS[0], ROWS[1] | {"tools": None}]
-    with pytest.raises(DataError, match=r"1 of 2 requests have no `tools` of their own \(both is the first\)"):
-        check_lists(dataset(tmp_path, rows).instances)
 
 
 def test_a_line_tells_all_there_is_to_analyse(tmp_path: Path) -> None:
