@@ -168,7 +168,7 @@ def _name(report: PlanReport) -> str:
     if report.limit is not None:
         parts.append(f"sample of {report.limit}")
     if report.demos is not None:
-        parts.append("with demos")
+        parts.append(f"{report.demos_shown / max(report.n, 1):.1f} demos each")
     return ", ".join(parts)
 
 

@@ -18,8 +18,9 @@ REPEAT = """
 
 The folders are public data in the form that `evals/data.py` describes, here `DATA/NAME`. The papers' own files are
 read, too: a folder with Seal-Tools' `tool.jsonl` and `dev.jsonl`, or with NESTFUL's `NAME-spec.json` and
-`NAME-data.json`. `python -m evals.results --commands DATA` prints these lines. Those with `test` in their file names
-are for reporting; nothing may be chosen by them.
+`NAME-data.json`. `python -m evals.results --commands DATA` prints these lines. Those of test splits are for reporting;
+nothing may be chosen by them. With `--out FILE` a command also writes a line about each request, to see what went
+wrong: both solutions, the counts, why a plan did not run, which of the needed APIs were no candidates.
 """
 
 COUNTED = """

@@ -34,6 +34,7 @@ from evals.planning.summary import (
 from services.codecs.nestful import encode
 from services.codecs.seal import response_fields
 from services.codecs.text import CodecError
+from services.contracts.demo import SelectedDemo
 
 
 class PlanReport(BaseModel):
@@ -56,6 +57,7 @@ class PlanReport(BaseModel):
         encoder: of the retriever.
         catalogue: APIs in the folder.
         demos: solved requests to choose from; None: none were shown.
+        demos_shown: how many were, to all requests together.
         unknown_gold: requests whose solution names an API that the folder does not describe; they count as any other.
     """
 
@@ -83,6 +85,7 @@ class PlanReport(BaseModel):
     encoder: str
     catalogue: int
     demos: int | None
+    demos_shown: int = 0
     unknown_gold: int
 
 
@@ -93,6 +96,7 @@ class Asked:
     instance: Instance
     gold: CallGraph
     offer: Offer
+    demos: tuple[SelectedDemo, ...]
     answer: Answer
     judged: Judged
     seconds: float
@@ -140,7 +144,7 @@ class Examiner:
             passed=not problem,
             confidence=answer.confidence if answer.plan is not None else None,
         )
-        return Asked(instance, gold, offer, answer, judged, seconds, problem)
+        return Asked(instance, gold, offer, demos, answer, judged, seconds, problem)
 
 
 def report(
@@ -186,6 +190,7 @@ def report(
         encoder=encoder,
         catalogue=len(dataset.apis),
         demos=demos,
+        demos_shown=sum(len(one.demos) for one in asked),
         unknown_gold=sum(not one.instance.apis <= known for one in asked),
     )
 
@@ -217,6 +222,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "passed": asked.judged.passed,
         "run_problem": asked.run_problem,
         "missing_candidates": sorted(asked.instance.apis - {one.api.id for one in asked.offer.candidates}),
+        "demos": [one.demo.query for one in asked.demos],
         "ms": round(asked.seconds * 1e3, 2),
     }
 

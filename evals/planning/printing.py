@@ -14,7 +14,7 @@ def print_report(report: PlanReport, console: Console) -> None:
     console.print(_table(report))
     told = report.answers
     split = f" of {report.split}" if report.split else ""
-    shown = "no demos" if report.demos is None else f"{report.demos} demos to choose from"
+    shown = "no demos" if report.demos is None else f"{report.demos_shown} demos shown, of {report.demos}"
     console.print(f"{report.n} requests{split}; {report.catalogue} APIs; {report.candidates} candidates; {shown}")
     console.print(f"planner {report.planner}; {report.encoder}")
     console.print(

@@ -35,14 +35,14 @@ def test_the_page_in_docs_is_made_of_the_outputs_beside_it() -> None:
 def test_rows(tmp_path: Path, output: dict[str, Any]) -> None:
     files = [
         write(tmp_path, output, "b.json", data="seal_tools", split="dev", candidates="gold"),
-        write(tmp_path, output, "a.json", data="seal_tools", split="dev", limit=4, demos=9),
+        write(tmp_path, output, "a.json", data="seal_tools", split="dev", limit=4, demos=9, demos_shown=6),
         write(tmp_path, output, "c.json", data="other|folder"),
     ]
     text = page(read_reports(files))
     rows = [line for line in text.splitlines() if line.startswith("| known")]
-    assert rows[0].startswith("| known, dev, own, sample of 4, with demos | 4 | 90.9 (")  # 5 of 5, and of 6
+    assert rows[0].startswith("| known, dev, own, sample of 4, 1.5 demos each | 4 | 90.9 (")  # 5 of 5, and of 6
     assert rows[1].startswith("| known, dev, gold | 4 | 90.9 (")
-    assert rows[2].startswith("| known, dev, own, sample of 4, with demos: single | 2 | 100.0 / 50.0 / 66.7 |")
+    assert rows[2].startswith("| known, dev, own, sample of 4, 1.5 demos each: single | 2 | 100.0 / 50.0 / 66.7 |")
     single = next(row for row in rows if row.startswith("| known, dev, gold: single"))
     assert "| - |" in single  # no reference is asked for, and none was planned
     assert "| paper: GPT-4 | - | - | - | 81.65 | 73.48 |" in text

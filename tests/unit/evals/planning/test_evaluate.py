@@ -84,7 +84,9 @@ def test_demos_reach_the_planner(tmp_path: Path) -> None:
 
     rows = [row | {"query": f"{row['query']} Please."} for row in ROWS[:3]]
     solved = read_demos(folder(tmp_path / "solved", TOOLS, [row | {"id": f"s-{row['id']}"} for row in ROWS]))
-    examine(tmp_path, Source.OWN, Known(looking), [*ROWS[:1], *rows], solved)
+    asked, told = examine(tmp_path, Source.OWN, Known(looking), [*ROWS[:1], *rows], solved)
+    assert [line_of(one)["demos"] for one in asked] == list(seen.values())
+    assert told.demos_shown == sum(map(len, seen.values())) > 3
     assert ROWS[0]["query"] not in seen[ROWS[0]["query"]]  # its own
     assert [row["query"].removesuffix(" Please.") in seen[row["query"]] for row in rows] == [True] * 3
 
