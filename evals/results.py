@@ -153,13 +153,24 @@ def _section(data: str, reports: Sequence[PlanReport]) -> Iterator[str]:
 def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
     yield "## What the planner answers, how sure it is, how long it takes\n"
     yield from _header(
-        ["", "planned", "asks", "no plan", "failed", "format", "calibration error", "surer half", "p50 / p95 ms"]
+        [
+            "",
+            "planned",
+            "asks",
+            "no plan",
+            "failed",
+            "format",
+            "calibration error",
+            "surer half",
+            "p50 / p95 ms",
+            "late",
+        ]
     )
     for one in reports:
         shares = [one.answers[name] for name in ("planned", "needs_input", "no_plan", "failed")]
         figures = [*shares, one.format_acc, one.calibration_error, one.confident_half]
         latency = f"{one.latency_ms['p50']:.0f} / {one.latency_ms['p95']:.0f}"
-        yield _row([f"{one.data} {_name(one)}", *(f"{figure:.1f}" for figure in figures), latency])
+        yield _row([f"{one.data} {_name(one)}", *(f"{figure:.1f}" for figure in figures), latency, f"{one.late:.1f}"])
     yield ""
 
 

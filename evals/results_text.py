@@ -79,6 +79,8 @@ asked. An API without an address in the data is a POST to its name there.
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
+*Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
+scored, so that no figure but this one depends on how busy the machine is.
 
 *single*: requests solved by one call; *multi*: by several, nested ones among them, as in Seal-Tools; *nested*: where a
 call takes what another one answers.

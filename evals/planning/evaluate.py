@@ -31,6 +31,7 @@ from evals.planning.summary import (
     published,
     summed,
 )
+from planner_svc.settings import PlannerSettings
 from services.codecs.nestful import encode
 from services.codecs.seal import response_fields
 from services.codecs.text import CodecError
@@ -48,6 +49,8 @@ class PlanReport(BaseModel):
         confident_half: percent of full matches among the half of the proposed plans that the planner is surest of.
         latency_ms: of candidates (found, where they are its own), demos and plan together, one request at a time.
         answers: percent planned, needing input, without a plan, and failed.
+        late: percent that took longer than the planner's service waits for its backend (``backend_timeout_s``): there
+            they would have failed. Beyond what a busy machine explains, there should be none.
         intervals: 95 %, by bootstrap over the requests.
         as_published: the same counts as Seal-Tools' own script makes them.
         data: name of the folder.
@@ -75,6 +78,7 @@ class PlanReport(BaseModel):
     confident_half: float
     latency_ms: dict[str, float]
     answers: dict[str, float]
+    late: float = 0.0
     intervals: dict[str, tuple[float, float]]
     as_published: Published
     data: str
@@ -166,6 +170,7 @@ def report(
     judged = [one.judged for one in asked]
     known = {api.id for api in dataset.apis}
     statuses = Counter(one.answer.status for one in asked)
+    limit_s = PlannerSettings().backend_timeout_s
     whole = summed(judged)
     subsets = {
         name: summed([one.judged for one in asked if name in one.subsets]) for name in ("single", "multi", "nested")
@@ -180,6 +185,7 @@ def report(
             name: round(100 * statuses[name] / len(asked), 2) if asked else 0.0
             for name in ("planned", "needs_input", "no_plan", "failed")
         },
+        late=round(100 * sum(one.seconds > limit_s for one in asked) / len(asked), 2) if asked else 0.0,
         intervals=intervals(judged),
         as_published=published(judged),
         data=data.resolve().name,

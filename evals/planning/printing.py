@@ -25,7 +25,8 @@ def print_report(report: PlanReport, console: Console) -> None:
         f"confidence is off by {report.calibration_error:.1f} points; of the surer half of the plans "
         f"{report.confident_half:.1f} % match in full"
     )
-    console.print(f"candidates and plan: p50 {report.latency_ms['p50']:.0f} ms, p95 {report.latency_ms['p95']:.0f} ms")
+    times = f"p50 {report.latency_ms['p50']:.0f} ms, p95 {report.latency_ms['p95']:.0f} ms"
+    console.print(f"candidates and plan: {times}; later than the service would wait: {report.late:.1f} %")
 
 
 def _table(report: PlanReport) -> Table:

@@ -98,3 +98,12 @@ def test_a_line_tells_all_there_is_to_analyse(tmp_path: Path) -> None:
     assert line["gold"][1]["arguments"]["hotel_id"] == "$var_1.hotel_id$"
     assert line["predicted"][1]["name"] == "bookHotel"
     assert (line["tool"], line["reference"], line["full_match"], line["passed"]) == ([2, 2, 2], [1, 1, 1], True, True)
+
+
+def test_what_the_service_would_not_wait_for_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NESTOR_PLANNER_BACKEND_TIMEOUT_S", "0.000001")
+    _, told = examine(tmp_path, Source.OWN)
+    assert (told.late, told.answers["failed"], told.full_match) == (100.0, 0.0, 75.0)
+    monkeypatch.delenv("NESTOR_PLANNER_BACKEND_TIMEOUT_S")
+    _, told = examine(tmp_path, Source.OWN)
+    assert told.late == 0.0
