@@ -8,7 +8,7 @@ the backend is listened to, not asked a second time.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -118,8 +118,12 @@ class Planner:
 
 
 def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:
-    """The draft that the questions are about: the first that has their steps, without the arguments they ask for."""
-    return next((plan for plan in _plans(draft) if all(_lacks(plan, question) for question in questions)), None)
+    """The draft that the questions are about: the first that has their steps, without the arguments they ask for.
+
+    Where none has (the compiler may have mended it), it is the best one.
+    """
+    plans = [plan for plan in (draft.plan, *draft.alternatives) if plan is not None]
+    return next((plan for plan in plans if all(_lacks(plan, question) for question in questions)), draft.plan)
 
 
 @asynccontextmanager
@@ -157,12 +161,6 @@ async def open_planner(
         yield Planner(service, listening)
     finally:
         await pool.close()
-
-
-def _plans(draft: PlanDraft) -> Iterator[Plan]:
-    if draft.plan is not None:
-        yield draft.plan
-    yield from draft.alternatives
 
 
 def _lacks(plan: Plan, question: Question) -> bool:

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from evals.planning.asking import asked_about
 from evals.planning.demonstrations import read_demos
 from evals.planning.evaluate import line_of
 from evals.planning.offers import Source
 from planner_svc.models import MissingValue, PlanDraft
 from services.codecs import nestful
-from services.contracts.planning import PlanRequest
+from services.contracts.plan import Plan
+from services.contracts.planning import PlanRequest, Question
 from services.errors import ServiceUnavailable
 from tests.unit.evals.folders import folder
 from tests.unit.evals.planning.worlds import ROWS, TOOLS, Known, examine
@@ -55,6 +57,21 @@ def test_a_draft_that_lacks_something_is_scored_and_not_run(tmp_path: Path) -> N
     assert (told.pass_rate, told.answers["needs_input"], told.format_acc) == (0.0, 100.0, 100.0)
     assert line_of(asked)["predicted"][0]["arguments"] == {"nights": 2}
     assert line_of(asked)["missing_candidates"] == ["findHotel"]
+
+
+def test_the_draft_that_is_asked_about() -> None:
+    def draft(name: str, **arguments: Any) -> Plan:
+        return nestful.decode([{"name": name, "arguments": arguments, "label": "a"}])
+
+    def question(api: str, argument: str) -> Question:
+        return Question(step="a", api=api, argument=argument, text="?")
+
+    whole, lacking, other = draft("book", hotel=1, nights=2), draft("book", nights=2), draft("find")
+    drafted = PlanDraft(whole, alternatives=(other, lacking))
+    assert asked_about(drafted, (question("book", "hotel"),)) == lacking
+    assert asked_about(drafted, (question("find", "city"), question("find", "stars"))) == other
+    assert asked_about(drafted, (question("book", "hotel"), question("book", "nights"))) == whole  # none lacks both
+    assert asked_about(PlanDraft(None), (question("book", "hotel"),)) is None
 
 
 def test_a_plan_that_cannot_be_proved_is_no_plan(tmp_path: Path) -> None:
