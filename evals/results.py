@@ -47,6 +47,7 @@ _HEADS = {
     "any_order": "full, any order",
     "passed": "pass rate",
 }
+_SHOWN = ("tool", "param", "reference", "partial", "full", "any_order", "passed")
 _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
     "seal_tools": (
         "Seal-Tools",
@@ -58,8 +59,8 @@ _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
         NESTFUL,
         ("partial", "full", "any_order", "passed", "tool", "param", "reference"),
     ),
+    "nestools": ("NesTools", (), _SHOWN),
 }
-_OTHER = ("tool", "param", "reference", "partial", "full", "any_order", "passed")
 
 
 def page(reports: Sequence[PlanReport]) -> str:
@@ -131,7 +132,7 @@ def _key(report: PlanReport) -> tuple[str, str, int, str, int]:
 
 
 def _section(data: str, reports: Sequence[PlanReport]) -> Iterator[str]:
-    title, rows, columns = _SECTIONS.get(data, (data, (), _OTHER))
+    title, rows, columns = _SECTIONS.get(data, (data, (), _SHOWN))
     yield f"## {title}\n"
     yield from _header(["", "n", *(_HEADS[column] for column in columns)])
     for one in reports:
