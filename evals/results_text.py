@@ -50,7 +50,7 @@ same call. Where an API is called several times, the calls with the most equal a
 
 **As published** is what Seal-Tools' own script would print for the same plans. It compares every planned call with the
 *first* call of that API in the solution, again and again: calling an API twice that is needed once is right twice,
-recall can exceed 100, and where a solution itself calls an API twice a perfect plan is half wrong. References are
+recall and F1 can exceed 100, and where a solution calls an API twice a perfect plan is half wrong. References are
 texts there (`API_call_N`, N counting response slots), so that one call too many shifts all that follow. The paper's
 rows stand in these columns, since that script is what its authors publish; the other columns tell more of a planner
 that repeats itself.
