@@ -7,8 +7,9 @@ The form is one object a line, gzipped where the name ends in ``.gz``:
 - ``instances.jsonl``: ``{id, split, query, tools?: [name], calls: [{api, args, label}]}``.
 
 A folder may hold ``tools_dev.jsonl`` and ``workflows_dev.jsonl`` instead: the same form, where a tool's ``spec``, the
-path of the document it comes from, tells the vendor's name from the operation's. Files are outside input: whatever is
-wrong with one is a ``DataError`` that says where.
+path of the document it comes from, tells the vendor's name from the operation's. Or it holds the files that Seal-Tools
+or NESTFUL publish (:mod:`evals.originals`). Files are outside input: whatever is wrong with one is a ``DataError`` that
+says where.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from services.contracts.api import Api, ApiResponse, Location, Parameter
@@ -116,7 +118,7 @@ def read_dataset(folder: Path, split: str | None = None, limit: int | None = Non
         DataError: a file is missing or malformed, or the split is not there or not clear.
     """
     whole = read_all(folder)
-    chosen = _choose_split(whole.instances, split, _find(folder, _INSTANCES).name)
+    chosen = _choose_split(whole.instances, split, folder)
     kept = [one for one in whole.instances if one.split == chosen]
     return Dataset(whole.apis, tuple(kept if limit is None else sample(kept, limit)), chosen)
 
@@ -127,9 +129,14 @@ def read_all(folder: Path) -> Dataset:
     Raises:
         DataError: a file is missing or malformed.
     """
+    if not any((folder / name).is_file() for name in _names(_TOOLS)):
+        from evals.originals import read_originals  # which are read into what this module defines
+
+        if (published := read_originals(folder)) is not None:
+            return published
     tools_file, instances_file = _find(folder, _TOOLS), _find(folder, _INSTANCES)
     apis = _read_tools(tools_file)
-    instances = tuple(_with_ids(one, apis) for _, one in _lines(instances_file, Instance))
+    instances = tuple(_with_ids(one, apis) for _, one in read_lines(instances_file, Instance))
     return Dataset(tuple(apis.values()), instances, None)
 
 
@@ -141,14 +148,18 @@ def sample(instances: Sequence[Instance], limit: int) -> list[Instance]:
 
 
 def _find(folder: Path, stems: tuple[str, ...]) -> Path:
-    names = [f"{stem}.jsonl{ending}" for stem in stems for ending in ("", ".gz")]
-    for name in names:
+    for name in _names(stems):
         if (folder / name).is_file():
             return folder / name
-    raise DataError(f"{folder} has none of {', '.join(names)}")
+    raise DataError(f"{folder} has none of {', '.join(_names(stems))}")
 
 
-def _choose_split(instances: Sequence[Instance], wanted: str | None, file: str) -> str | None:
+def _names(stems: tuple[str, ...]) -> list[str]:
+    return [f"{stem}.jsonl{ending}" for stem in stems for ending in ("", ".gz")]
+
+
+def _choose_split(instances: Sequence[Instance], wanted: str | None, folder: Path) -> str | None:
+    file = next((name for name in _names(_INSTANCES) if (folder / name).is_file()), folder.name)
     found = sorted({one.split for one in instances if one.split is not None})
     if wanted is None and len(found) > 1 and "dev" not in found:
         raise DataError(f"{file} has several splits: choose one of {', '.join(found)}")
@@ -163,11 +174,11 @@ def _read_tools(file: Path) -> dict[str, Api]:
     """The APIs by the names that instances call them by."""
     apis: dict[str, Api] = {}
     ids: set[str] = set()
-    for number, tool in _lines(file, _Tool):
+    for number, tool in read_lines(file, _Tool):
         try:
             api = _api(tool)
         except ValidationError as error:
-            raise DataError(f"{file.name}, line {number}: {_explain(error)}") from None
+            raise DataError(f"{file.name}, line {number}: {explain(error)}") from None
         if tool.name in apis or api.id in ids:
             raise DataError(f"{file.name}, line {number}: there is a tool {tool.name!r} already")
         apis[tool.name] = api
@@ -234,8 +245,12 @@ def _schema(declared: dict[str, JsonValue]) -> JsonSchema:
     return {key: value for key, value in declared.items() if key != "type" or str(value) in _TYPES}
 
 
-def _lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
-    """The objects of a file with the numbers of their lines; blank lines are passed over."""
+def read_lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
+    """The objects of a file with the numbers of their lines; blank lines are passed over.
+
+    Raises:
+        DataError: the file cannot be read, or a line is no such object.
+    """
     number = 0
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as lines:
@@ -244,14 +259,19 @@ def _lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
                 if len(line) > _MAX_LINE:
                     raise DataError(f"{file.name}, line {number}: longer than {_MAX_LINE} bytes")
                 if line.strip():
-                    yield number, kind.model_validate_json(line)
+                    found = kind.model_validate_json(line)
+                    orjson.loads(line)  # which takes no number that is none, or too large: no plan can hold one
+                    yield number, found
     except ValidationError as error:
-        raise DataError(f"{file.name}, line {number}: {_explain(error)}") from None
+        raise DataError(f"{file.name}, line {number}: {explain(error)}") from None
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{file.name}, line {number}: Invalid JSON: {error}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file.name} cannot be read after line {number}: {error}") from None
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
+    """Where the first thing is that is wrong, and what."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where}: {first['msg']}" if where else first["msg"]

@@ -9,6 +9,7 @@ from rich.console import Console
 from deploy.cli.catalogue import apis, demos
 from deploy.cli.gateway import Json
 from deploy.cli.importing import import_apis
+from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
 from deploy.cli.training import trains
@@ -98,6 +99,7 @@ def eval_absence(
     raise typer.Exit(measure_refusals(data, split, limit, encoder, cache, as_json=json))
 
 
+measures.command("plan")(eval_plan)
 app.command()(solve)
 app.command("import")(import_apis)
 app.add_typer(apis, name="apis")

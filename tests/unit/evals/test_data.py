@@ -101,6 +101,8 @@ def test_a_sample_is_the_same_every_time(tmp_path: Path) -> None:
         (b'{"id": "4", "query": "' + b"x" * 10_001 + b'"}', "query: "),
         (b'{"id": "4", "query": "x", "calls": [{"api": 1}]}', "calls.0.api"),
         (b'{"id": "4", "query": "x", "calls": ' + b"[" * 100_000, "Invalid JSON"),
+        (b'{"id": "4", "query": "x", "calls": [{"api": "a", "args": {"x": NaN}}]}', "Invalid JSON"),
+        (b'{"id": "4", "query": "x", "calls": [{"api": "a", "args": {"x": 1e400}}]}', "Invalid JSON"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: bytes, says: str) -> None:

@@ -1,0 +1,49 @@
+"""``nestor eval plan``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.cli.gateway import Json
+
+
+class Candidates(StrEnum):
+    """Where the planner's candidates come from."""
+
+    OWN = "own"
+    GIVEN = "given"
+    GOLD = "gold"
+
+
+def eval_plan(
+    data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl, or with the papers' files.")],
+    split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="A sample of so many requests, always the same.")] = None,
+    candidates: Annotated[
+        Candidates,
+        typer.Option(help="`own`: found in the whole folder; `given`: each request's own tools; `gold`: those needed."),
+    ] = Candidates.OWN,
+    planner: Annotated[str | None, typer.Option(help="Planner backend. [the one that serves]")] = None,
+    demos: Annotated[
+        Path | None,
+        typer.Option(help="Solved requests to show: a folder like DATA, or a file as `nestor demos import` takes."),
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Another encoder for the retriever.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a line about each request to this file.", dir_okay=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure plans: the right calls, arguments and references, and whether they run.
+
+    Prints Seal-Tools' tool and parameter scores, NESTFUL's sequence match and pass rate, and reference scores, in
+    percent; docs/planning-results.md says what each does and does not mean. Plans are run against a stand-in.
+    """
+    from evals.planning.command import Measurement, measure_planning  # services are loaded by those who measure only
+    from evals.planning.offers import Source
+
+    wanted = Measurement(data, split, limit, Source(candidates.value), planner, demos, encoder, cache, out)
+    raise typer.Exit(measure_planning(wanted, as_json=json))

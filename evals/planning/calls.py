@@ -1,0 +1,160 @@
+"""Solutions in one form: the data's calls and a planner's plan, both as a graph whose labels have no meaning.
+
+References are ``$label.field$`` in the data. A label is the call's own, or ``var_N`` or ``varN`` with N counting calls
+from 1; what names no call is a text like any other. A reference inside a longer text (``"5 * $var1.rate$"``) is text,
+too: the notation has no such thing (NESTFUL, section 3), and neither has a plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from evals.data import Call
+from services.codecs.calls import decode_argument
+from services.codecs.text import CodecError, canonical
+from services.contracts.base import JsonPath
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Value
+
+_MENTION = re.compile(r"\$(\w+)(?:[.\[][^$]*)?\$")
+_NOWHERE = "nowhere"
+EACH = "*"
+"""In a path: every item of the list that a loop runs over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A reference: which call's output, by its place in the graph from 0, and where in it. No place: to no call."""
+
+    place: int | None
+    path: JsonPath
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One call: the API's id and its arguments. Inside them a reference's step is the place of the call, as text."""
+
+    api: str
+    arguments: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class CallGraph:
+    """Calls in the order in which they are written down."""
+
+    nodes: tuple[Node, ...] = ()
+
+
+def graph_of_calls(calls: Sequence[Call]) -> CallGraph:
+    """The data's solution of a request."""
+    labels = _labels(calls)
+    nodes = (Node(call.api, {name: _read(value, labels) for name, value in call.args.items()}) for call in calls)
+    return CallGraph(tuple(nodes))
+
+
+def is_nested(calls: Sequence[Call]) -> bool:
+    """Whether a call of the data's takes what another one answers, be it in the middle of a text."""
+    labels = _labels(calls)
+    texts = (text for call in calls for value in call.args.values() for text in _texts(value))
+    return any(match[1] in labels for text in texts for match in _MENTION.finditer(text))
+
+
+def graph_of_plan(plan: Plan | None) -> CallGraph:
+    """A planner's plan; no calls where there is none. The item of a loop is every item of its list."""
+    if plan is None:
+        return CallGraph()
+    steps = canonical(plan).steps
+    places = {step.id: place for place, step in enumerate(steps)}
+    nodes = []
+    for step in steps:
+        items = step.foreach.items if step.foreach is not None else None
+        arguments = {name: _placed(value, places, items) for name, value in step.arguments.items()}
+        nodes.append(Node(step.api, arguments))
+    return CallGraph(tuple(nodes))
+
+
+def bare_label(label: str) -> str:
+    """``$var_1$``, as NESTFUL's second version writes labels, without its signs."""
+    return label.removeprefix("$").removesuffix("$")
+
+
+def step_id(place: int) -> str:
+    """What references of a graph call the call at this place."""
+    return f"c{place}"
+
+
+def link_of(reference: Reference) -> Link:
+    """What a reference of a graph points at."""
+    return Link(None if reference.step == _NOWHERE else int(reference.step[1:]), reference.path)
+
+
+def links_of(node: Node) -> Iterator[tuple[JsonPath, Link]]:
+    """Every reference of a call with where it stands: the argument's name, then the way into its value."""
+    for name, value in node.arguments.items():
+        yield from _links(value, (name,))
+
+
+def _links(value: Value, place: JsonPath) -> Iterator[tuple[JsonPath, Link]]:
+    if isinstance(value, Reference):
+        yield place, link_of(value)
+    elif isinstance(value, ListValue):
+        for index, item in enumerate(value.items):
+            yield from _links(item, (*place, index))
+    elif isinstance(value, ObjectValue):
+        for name, field in value.fields.items():
+            yield from _links(field, (*place, name))
+
+
+def _labels(calls: Sequence[Call]) -> dict[str, int]:
+    """The places of the calls by every label that may name them; an own label wins over a position."""
+    labels = {f"var_{number}": number - 1 for number in range(1, len(calls) + 1)}
+    labels |= {f"var{number}": number - 1 for number in range(1, len(calls) + 1)}
+    return labels | {bare_label(call.label): place for place, call in enumerate(calls) if call.label}
+
+
+def _texts(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for item in value if isinstance(value, list) else value.values():
+            yield from _texts(item)
+
+
+def _read(value: JsonValue, labels: Mapping[str, int]) -> Value:
+    """An argument of the data, its references by place; the whole as a literal where it cannot be read otherwise."""
+    try:
+        return _known(decode_argument(value), labels)
+    except CodecError:
+        return LiteralValue(value=value)
+
+
+def _known(value: Value, labels: Mapping[str, int]) -> Value:
+    if isinstance(value, Reference):
+        if value.step not in labels:
+            raise CodecError("no call has this label")
+        return Reference(step=step_id(labels[value.step]), path=value.path)
+    if isinstance(value, ItemReference):
+        raise CodecError("the data has no loops")
+    if isinstance(value, ListValue):
+        return ListValue(items=tuple(_known(item, labels) for item in value.items))
+    if isinstance(value, ObjectValue):
+        return ObjectValue(fields={name: _known(field, labels) for name, field in value.fields.items()})
+    return value
+
+
+def _placed(value: Value, places: Mapping[str, int], items: Value | None) -> Value:
+    if isinstance(value, ItemReference):
+        if not isinstance(items, Reference):
+            return Reference(step=_NOWHERE, path=value.path)
+        return _placed(Reference(step=items.step, path=(*items.path, EACH, *value.path)), places, None)
+    if isinstance(value, Reference):
+        place = places.get(value.step)
+        return Reference(step=_NOWHERE if place is None else step_id(place), path=value.path)
+    if isinstance(value, ListValue):
+        return ListValue(items=tuple(_placed(item, places, items) for item in value.items))
+    if isinstance(value, ObjectValue):
+        return ObjectValue(fields={name: _placed(field, places, items) for name, field in value.fields.items()})
+    return value

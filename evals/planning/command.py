@@ -1,0 +1,169 @@
+"""What ``nestor eval plan`` does once its options are read: load, ask, judge, print."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import structlog
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from demo_svc.settings import DemoSettings
+from evals.data import DataError, Dataset, read_dataset
+from evals.planning.asking import open_planner
+from evals.planning.demonstrations import Solved, open_book, read_demos
+from evals.planning.evaluate import Asked, Examiner, PlanReport, report, write_line
+from evals.planning.offers import Offers, Source, check_lists
+from evals.planning.printing import print_report
+from evals.planning.running import open_world
+from evals.retrieve import build_snapshot
+from planner_svc.settings import PlannerSettings
+from retriever_svc.engine.ranking import shipped_options
+from retriever_svc.engine.relevance import RelevanceError
+from retriever_svc.settings import RetrieverSettings
+from services.encoder import EncoderError, load_encoder
+
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What to measure.
+
+    Attributes:
+        data: folder of tools and requests.
+        split: whose requests; None: ``dev``, or the only one.
+        limit: a sample of so many, always the same.
+        candidates: where the planner's candidates come from.
+        planner: name of the backend; None: the service's default.
+        demos: folder or file of solved requests to show; None: none are.
+        encoder: another one for the retriever.
+        cache: file that keeps the catalogue's vectors.
+        out: file to write a line about each request to.
+    """
+
+    data: Path
+    split: str | None = None
+    limit: int | None = None
+    candidates: Source = Source.OWN
+    planner: str | None = None
+    demos: Path | None = None
+    encoder: str | None = None
+    cache: Path | None = None
+    out: Path | None = None
+
+
+def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
+    """Measure planning and print the report. Progress goes to standard error.
+
+    The services' settings, ``NESTOR_RETRIEVER_...`` and so on, count as they do for the services.
+
+    Returns:
+        The exit status: 0, or 1 where the data, the planner or an encoder is not usable.
+    """
+    err = Console(stderr=True)
+    try:
+        with _errors_only(), Progress(*_COLUMNS, console=err, transient=True) as progress:
+            measured = measure(wanted, progress)
+    except (DataError, EncoderError, RelevanceError) as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        return 1
+    if as_json:
+        print(measured.model_dump_json(indent=2))
+    else:
+        print_report(measured, Console())
+    return 0
+
+
+def measure(wanted: Measurement, progress: Progress) -> PlanReport:
+    """Measure; see :func:`measure_planning`.
+
+    Raises:
+        DataError: the data, the planner's name or a file is not usable.
+        EncoderError: an encoder cannot be loaded.
+        RelevanceError: the retriever's relevance model cannot be used.
+    """
+    dataset = read_dataset(wanted.data, wanted.split, wanted.limit)
+    if not dataset.instances:
+        raise DataError(f"{wanted.data} holds no requests")
+    if wanted.candidates is Source.GIVEN:
+        check_lists(dataset.instances)
+    solved = read_demos(wanted.demos) if wanted.demos is not None else None
+    with tempfile.TemporaryDirectory(prefix="nestor-eval-") as folder, _opened(wanted.out) as out:
+        return asyncio.run(_measure(wanted, dataset, solved, Path(folder), out, progress))
+
+
+async def _measure(
+    wanted: Measurement,
+    dataset: Dataset,
+    solved: Sequence[Solved] | None,
+    folder: Path,
+    out: TextIO | None,
+    progress: Progress,
+) -> PlanReport:
+    async with AsyncExitStack() as stack:
+        settings, demo_settings = PlannerSettings(), DemoSettings()
+        reader = load_encoder(settings.encoder, settings.encoder_threads)
+        planner = await stack.enter_async_context(open_planner(wanted.planner, reader))
+        offers = _offers(wanted, dataset, progress)  # after a planner's name that is none is seen: it takes minutes
+        book = None
+        if solved is not None:
+            shared = demo_settings.encoder == settings.encoder
+            encoder = reader if shared else load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
+            book = await stack.enter_async_context(open_book(solved, encoder, folder))
+        world = await stack.enter_async_context(open_world(dataset.apis, folder))
+        examiner = Examiner(dataset, offers, planner, world, book)
+        asked: list[Asked] = []
+        for instance in progress.track(dataset.instances, description="planning"):
+            asked.append(await examiner.ask(instance))
+            if out is not None:
+                write_line(out, asked[-1])
+        return report(
+            asked,
+            dataset,
+            data=wanted.data,
+            limit=wanted.limit,
+            candidates=wanted.candidates.value,
+            planner=planner.name,
+            encoder=offers.encoder.name,
+            demos=len(solved) if solved is not None else None,
+        )
+
+
+def _offers(wanted: Measurement, dataset: Dataset, progress: Progress) -> Offers:
+    settings = RetrieverSettings()
+    model = wanted.encoder or settings.encoder
+    served, embedding = load_encoder(model, settings.encoder_threads), load_encoder(model, os.cpu_count() or 1)
+    options = shipped_options(settings, served.name)
+    snapshot = build_snapshot(dataset.apis, embedding, progress, wanted.cache)
+    return Offers(snapshot, {api.id: api for api in dataset.apis}, served, options, wanted.candidates)
+
+
+def _opened(file: Path | None) -> TextIO | nullcontext[None]:
+    try:
+        return nullcontext() if file is None else file.open("w", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"{file} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Keep the services' everyday logs from standard output, which is the report's."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

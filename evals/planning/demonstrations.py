@@ -1,0 +1,147 @@
+"""Solved requests for the planner to look at, chosen by the Demo Selector itself (TPTU-v2, section 3.4).
+
+They come from a folder in the form of the data, or from a file as ``nestor demos import`` takes it. Of a folder, a
+request solved by one call shows that API in use (API level), one solved by several is shown as a whole (task level).
+
+No request is shown its own solution: a demo of the same request, or from data with the same id, is passed over. To that
+end the selector is asked for as many demos more as could be passed over, and the first of the rest are taken.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from demo_svc.models import demo_id
+from demo_svc.service import DemoService
+from demo_svc.settings import DemoSettings
+from demo_svc.storage import DemoStorage
+from evals.data import DataError, Instance, read_all, read_lines
+from evals.planning.calls import graph_of_calls, links_of, step_id
+from services.compute import ComputePool
+from services.contracts.api import Candidate
+from services.contracts.demo import Demo, SelectedDemo
+from services.contracts.plan import MAX_STEPS, AnswerOutput, Plan, Reference, Step
+from services.contracts.run import SolveOptions
+from services.encoder import Encoder
+from services.errors import ServiceError
+from services.storage.engine import create_engine
+from services.storage.migrate import migrate
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A demo, and the id of the request that it was made from; none where it comes from a file of demos."""
+
+    demo: Demo
+    instance: str | None = None
+
+
+def read_demos(source: Path) -> list[Solved]:
+    """The demos of a folder (of all its splits) or of a file.
+
+    Raises:
+        DataError: it cannot be read, a line is no demo, or there are none.
+    """
+    found = list(_of_folder(source) if source.is_dir() else map(Solved, _of_file(source)))
+    if not found:
+        raise DataError(f"{source} holds no solved request that could be shown")
+    return found
+
+
+def plan_of(instance: Instance) -> Plan | None:
+    """The reference solution as a plan; None where it calls nothing, or is no plan (an odd name, too many steps).
+
+    Its answer is what the calls give that no other call takes anything from: the data says no more.
+    """
+    graph = graph_of_calls(instance.calls)
+    if not 0 < len(graph.nodes) <= MAX_STEPS:
+        return None
+    used = {link.place for node in graph.nodes for _, link in links_of(node)}
+    last = [place for place in range(len(graph.nodes)) if place not in used]
+    try:
+        steps = tuple(Step(id=step_id(n), api=one.api, arguments=one.arguments) for n, one in enumerate(graph.nodes))
+        answer = tuple(AnswerOutput(name=f"result{n}", value=Reference(step=step_id(n))) for n in last)
+        return Plan(steps=steps, answer=answer)
+    except ValidationError:
+        return None
+
+
+class DemoBook:
+    """The knowledge base of one measurement.
+
+    Args:
+        service: holds the demos and selects among them.
+        solved: what it holds.
+    """
+
+    def __init__(self, service: DemoService, solved: Sequence[Solved]) -> None:
+        self._service = service
+        self._of_query: dict[str, set[str]] = defaultdict(set)
+        self._of_instance: dict[str, set[str]] = defaultdict(set)
+        for one in solved:
+            key = demo_id(one.demo)
+            self._of_query[_plain(one.demo.query)].add(key)
+            if one.instance is not None:
+                self._of_instance[one.instance].add(key)
+
+    async def select(self, instance: Instance, candidates: Sequence[Candidate]) -> tuple[SelectedDemo, ...]:
+        """The demos for a request with these candidates, as the gateway asks for them, save its own."""
+        k = SolveOptions().demos
+        own = self._of_query.get(_plain(instance.query), set()) | self._of_instance.get(instance.id, set())
+        if not candidates:
+            return ()
+        chosen = await self._service.select(instance.query, [one.api.id for one in candidates], k + len(own))
+        others = [(demo, match) for demo, match in chosen if demo.id not in own]
+        return tuple(SelectedDemo(demo=d, similarity=m.similarity, level=m.level) for d, m in others[:k])
+
+
+@asynccontextmanager
+async def open_book(solved: Sequence[Solved], encoder: Encoder, folder: Path) -> AsyncIterator[DemoBook]:
+    """A knowledge base of these demos, its database in a folder.
+
+    Raises:
+        DataError: a demo is refused.
+    """
+    settings = DemoSettings()
+    engine = create_engine(f"sqlite+aiosqlite:///{folder / 'demos.db'}")
+    pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="demo-encoder")
+    try:
+        await migrate(engine, "demo_svc")
+        service = DemoService(DemoStorage(engine), encoder, pool, settings.similarity_threshold)
+        await _fill(service, [one.demo for one in solved])
+        yield DemoBook(service, solved)
+    finally:
+        await pool.close()
+        await engine.dispose()
+
+
+async def _fill(service: DemoService, demos: Sequence[Demo]) -> None:
+    try:
+        for start in range(0, len(demos), _BATCH):
+            await service.add(demos[start : start + _BATCH])
+    except ServiceError as error:
+        raise DataError(f"the demos cannot be used: {error.detail}") from None
+
+
+def _of_folder(folder: Path) -> Iterator[Solved]:
+    for instance in read_all(folder).instances:
+        plan = plan_of(instance)
+        if plan is not None:
+            level = "api" if len(plan.steps) == 1 else "task"
+            yield Solved(Demo(level=level, query=instance.query, plan=plan), instance.id)
+
+
+def _of_file(file: Path) -> Iterator[Demo]:
+    return (demo for _, demo in read_lines(file, Demo))
+
+
+def _plain(query: str) -> str:
+    return " ".join(query.casefold().split())

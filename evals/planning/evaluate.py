@@ -1,0 +1,242 @@
+"""Goes through the requests of a folder, one after the other: candidates, demos, plan, run, score."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from pydantic import BaseModel
+
+from evals.data import Dataset, Instance
+from evals.planning.asking import Answer, Planner
+from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan, is_nested
+from evals.planning.demonstrations import DemoBook
+from evals.planning.offers import Offer, Offers
+from evals.planning.running import World
+from evals.planning.scoring import score
+from evals.planning.summary import (
+    Judged,
+    Published,
+    Ratio,
+    Scores,
+    calibration_error,
+    confident_half,
+    intervals,
+    percentiles,
+    published,
+    summed,
+)
+from planner_svc.settings import PlannerSettings
+from services.codecs.nestful import encode
+from services.codecs.seal import response_fields
+from services.codecs.text import CodecError
+from services.contracts.demo import SelectedDemo
+
+
+class PlanReport(BaseModel):
+    """What was measured. Percentages are 0 to 100; :mod:`evals.planning.scoring` defines the metrics.
+
+    Attributes:
+        n: requests asked, all of those there are.
+        subsets: ``single``: solved by one call; ``multi``: by more, nested ones among them; ``nested``: where a call
+            takes what another one answers.
+        calibration_error: of the confidence in proposed plans, against their full match.
+        confident_half: percent of full matches among the half of the proposed plans that the planner is surest of.
+        latency_ms: of candidates (found, where they are its own), demos and plan together, one request at a time.
+        answers: percent planned, needing input, without a plan, and failed.
+        late: percent that took longer than the planner's service waits for its backend (``backend_timeout_s``): there
+            they would have failed. Beyond what a busy machine explains, there should be none.
+        intervals: 95 %, by bootstrap over the requests.
+        as_published: the same counts as Seal-Tools' own script makes them.
+        data: name of the folder.
+        limit: how many requests were drawn; None: all.
+        candidates: where they come from.
+        planner: name of the backend.
+        encoder: of the retriever.
+        catalogue: APIs in the folder.
+        demos: solved requests to choose from; None: none were shown.
+        demos_shown: how many were, to all requests together.
+        unknown_gold: requests whose solution names an API that the folder does not describe; they count as any other.
+    """
+
+    n: int
+    format_acc: float
+    tool: Ratio
+    param: Ratio
+    reference: Ratio
+    partial_match: float
+    full_match: float
+    full_match_any_order: float
+    pass_rate: float
+    subsets: dict[str, Scores]
+    calibration_error: float
+    confident_half: float
+    latency_ms: dict[str, float]
+    answers: dict[str, float]
+    late: float = 0.0
+    intervals: dict[str, tuple[float, float]]
+    as_published: Published
+    data: str
+    split: str | None
+    limit: int | None
+    candidates: str
+    planner: str
+    encoder: str
+    catalogue: int
+    demos: int | None
+    demos_shown: int = 0
+    unknown_gold: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, answered and judged."""
+
+    instance: Instance
+    gold: CallGraph
+    offer: Offer
+    demos: tuple[SelectedDemo, ...]
+    answer: Answer
+    judged: Judged
+    seconds: float
+    run_problem: str
+
+    @property
+    def subsets(self) -> Iterator[str]:
+        """The names of those it belongs to."""
+        if len(self.gold.nodes) == 1:
+            yield "single"
+        if len(self.gold.nodes) > 1:
+            yield "multi"
+        if is_nested(self.instance.calls):
+            yield "nested"
+
+
+class Examiner:
+    """Asks and judges one request at a time.
+
+    Args:
+        dataset: the catalogue that slots are counted by.
+        offers: makes the candidates.
+        planner: is asked.
+        world: runs the plans.
+        book: chooses demos, if any are shown.
+    """
+
+    def __init__(self, dataset: Dataset, offers: Offers, planner: Planner, world: World, book: DemoBook | None) -> None:
+        self._outputs = {api.id: response_fields(api) for api in dataset.apis}
+        self._offers, self._planner, self._world, self._book = offers, planner, world, book
+
+    async def ask(self, instance: Instance) -> Asked:
+        """Ask and judge; only the asking is timed."""
+        start = time.perf_counter()
+        offer = self._offers.offer(instance)
+        demos = await self._book.select(instance, offer.candidates) if self._book is not None else ()
+        answer = await self._planner.ask(instance.query, offer, demos)
+        seconds = time.perf_counter() - start
+        problem = await self._world.run(answer.compiled) if answer.compiled is not None else "no proved plan"
+        gold = graph_of_calls(instance.calls)
+        judged = Judged(
+            score=score(gold, graph_of_plan(answer.plan), self._outputs),
+            well_formed=answer.status != "failed",
+            needs_call=bool(gold.nodes),
+            passed=not problem,
+            confidence=answer.confidence if answer.plan is not None else None,
+        )
+        return Asked(instance, gold, offer, demos, answer, judged, seconds, problem)
+
+
+def report(
+    asked: Sequence[Asked], dataset: Dataset, *, data: Path, limit: int | None, candidates: str, planner: str,
+    encoder: str, demos: int | None,
+) -> PlanReport:  # fmt: skip
+    """Sum up.
+
+    Args:
+        asked: all requests.
+        dataset: they and the catalogue.
+        data: the folder; only its name is told.
+        limit: how many requests were drawn.
+        candidates: where they come from.
+        planner: name of the backend.
+        encoder: name of the retriever's encoder.
+        demos: solved requests to choose from.
+    """
+    judged = [one.judged for one in asked]
+    known = {api.id for api in dataset.apis}
+    statuses = Counter(one.answer.status for one in asked)
+    limit_s = PlannerSettings().backend_timeout_s
+    whole = summed(judged)
+    subsets = {
+        name: summed([one.judged for one in asked if name in one.subsets]) for name in ("single", "multi", "nested")
+    }
+    return PlanReport(
+        **{name: getattr(whole, name) for name in Scores.model_fields if name != "runnable"},
+        subsets=subsets,
+        calibration_error=calibration_error(judged),
+        confident_half=confident_half(judged),
+        latency_ms=percentiles([one.seconds for one in asked]),
+        answers={
+            name: round(100 * statuses[name] / len(asked), 2) if asked else 0.0
+            for name in ("planned", "needs_input", "no_plan", "failed")
+        },
+        late=round(100 * sum(one.seconds > limit_s for one in asked) / len(asked), 2) if asked else 0.0,
+        intervals=intervals(judged),
+        as_published=published(judged),
+        data=data.resolve().name,
+        split=dataset.split,
+        limit=limit,
+        candidates=candidates,
+        planner=planner,
+        encoder=encoder,
+        catalogue=len(dataset.apis),
+        demos=demos,
+        demos_shown=sum(len(one.demos) for one in asked),
+        unknown_gold=sum(not one.instance.apis <= known for one in asked),
+    )
+
+
+def write_line(file: TextIO, asked: Asked) -> None:
+    """A line about one request: what was asked for, what was planned, and where they differ."""
+    file.write(json.dumps(line_of(asked), ensure_ascii=False) + "\n")
+
+
+def line_of(asked: Asked) -> dict[str, Any]:
+    """One request for error analysis; calls in NESTFUL's notation."""
+    score = asked.judged.score
+    return {
+        "id": asked.instance.id,
+        "query": asked.instance.query,
+        "subsets": list(asked.subsets),
+        "gold": [{"name": call.api, "arguments": call.args, "label": call.label} for call in asked.instance.calls],
+        "predicted": _calls(asked.answer),
+        "status": asked.answer.status,
+        "confidence": asked.answer.confidence,
+        "reason": asked.answer.reason,
+        "full_match": score.full,
+        "full_match_any_order": score.any_order,
+        "partial_match": round(score.partial, 4),
+        **{
+            name: [counts.right, counts.predicted, counts.gold]
+            for name, counts in (("tool", score.tool), ("param", score.param), ("reference", score.reference))
+        },
+        "passed": asked.judged.passed,
+        "run_problem": asked.run_problem,
+        "missing_candidates": sorted(asked.instance.apis - {one.api.id for one in asked.offer.candidates}),
+        "demos": [one.demo.query for one in asked.demos],
+        "ms": round(asked.seconds * 1e3, 2),
+    }
+
+
+def _calls(answer: Answer) -> Any:
+    if answer.plan is None:
+        return []
+    try:
+        return encode(answer.plan)
+    except CodecError:  # what the notation cannot say
+        return answer.plan.model_dump(mode="json")["steps"]

@@ -1,0 +1,116 @@
+"""Which predicted call stands for which call of the reference solution, and when two values are the same.
+
+Calls are matched one to one, and only calls of the same API. Where an API is called several times, the pairs with the
+most equal arguments are matched first; of equal ones those with the fewest unequal arguments, then the first ones. A
+reference counts as equal where it takes the same field of the call that stands for the same call: since that depends on
+the match, it is made with "of the same API" first and made again until it stays.
+
+Values are compared as Seal-Tools' published evaluation does: as Python's ``str`` writes them, exactly. So ``5`` equals
+``"5"``, and neither ``5.0`` nor ``"5 "``; members of objects may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pydantic import JsonValue
+
+from evals.planning.calls import CallGraph, Link, Node, link_of
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference, Value
+
+_ROUNDS = 5
+
+SameCall = Callable[[int, int], bool]
+"""Whether the gold call at the first place and the predicted one at the second are the same call."""
+Matches = Mapping[int, int]
+"""Places of predicted calls, and of the gold calls that they stand for."""
+
+
+def match_calls(gold: CallGraph, predicted: CallGraph) -> dict[int, int]:
+    """Match the calls of a plan with those of the reference solution; calls left over are in no pair."""
+
+    def same_api(place: int, other: int) -> bool:
+        return gold.nodes[place].api == predicted.nodes[other].api
+
+    matches = _matched(gold, predicted, same_api)
+    for _ in range(_ROUNDS):
+        again = _matched(gold, predicted, by_match(matches))
+        if again == matches:
+            break
+        matches = again
+    return matches
+
+
+def by_match(matches: Matches) -> SameCall:
+    """The same call is the one that it is matched with."""
+    return lambda place, other: matches.get(other) == place
+
+
+def equal_arguments(gold: Node, predicted: Node, same_call: SameCall) -> int:
+    """How many arguments both have with the same name and value."""
+    return sum(
+        name in gold.arguments and same_value(gold.arguments[name], value, same_call)
+        for name, value in predicted.arguments.items()
+    )
+
+
+def same_node(gold: Node, predicted: Node, same_call: SameCall) -> bool:
+    """Whether the API, the names of the arguments and all values are the same."""
+    return (
+        gold.api == predicted.api
+        and len(gold.arguments) == len(predicted.arguments)
+        and equal_arguments(gold, predicted, same_call) == len(gold.arguments)
+    )
+
+
+def same_value(gold: Value, predicted: Value, same_call: SameCall) -> bool:
+    """Whether two arguments are the same; see the head of this module."""
+    if isinstance(gold, LiteralValue) and isinstance(predicted, LiteralValue):
+        return text_of(gold.value) == text_of(predicted.value)
+    if isinstance(gold, Reference) and isinstance(predicted, Reference):
+        return same_link(link_of(gold), link_of(predicted), same_call)
+    if isinstance(gold, ListValue) and isinstance(predicted, ListValue):
+        pairs = zip(gold.items, predicted.items, strict=False)
+        return len(gold.items) == len(predicted.items) and all(same_value(g, p, same_call) for g, p in pairs)
+    if isinstance(gold, ObjectValue) and isinstance(predicted, ObjectValue):
+        if gold.fields.keys() != predicted.fields.keys():
+            return False
+        return all(same_value(field, predicted.fields[name], same_call) for name, field in gold.fields.items())
+    return False
+
+
+def same_link(gold: Link, predicted: Link, same_call: SameCall) -> bool:
+    """Whether two references take the same field of the same call."""
+    if gold.place is None or predicted.place is None or gold.path != predicted.path:
+        return False
+    return same_call(gold.place, predicted.place)
+
+
+def text_of(value: JsonValue) -> str:
+    """A literal as it is compared."""
+    return str(_sorted(value))
+
+
+def _sorted(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def _matched(gold: CallGraph, predicted: CallGraph, same_call: SameCall) -> dict[int, int]:
+    pairs = []
+    for other, node in enumerate(predicted.nodes):
+        for place, wanted in enumerate(gold.nodes):
+            if wanted.api == node.api:
+                equal = equal_arguments(wanted, node, same_call)
+                unequal = len(wanted.arguments) + len(node.arguments) - 2 * equal
+                pairs.append((-equal, unequal, other, place))
+    matches: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, _, other, place in sorted(pairs):
+        if other not in matches and place not in taken:
+            matches[other] = place
+            taken.add(place)
+    return dict(sorted(matches.items()))

@@ -1,0 +1,235 @@
+"""A service made from nothing but the APIs' descriptions, so that plans can run where the real service is out of reach.
+
+Every API gets an address of its own below the service. A call must bring the required arguments, and arguments of a
+JSON body must be of the JSON type that is declared; otherwise it is refused with 422. The answer is made from the
+response schema: the same every time, every declared field there and of its declared type, an example from the
+description (``e.g., Lisbon``) where there is one. A field of no declared type is a text. Nothing is looked up and
+nothing is remembered: that a plan runs here says that its calls fit together, not that the answers would be right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from pydantic import JsonValue
+from pydantic_core import to_json
+
+from services.contracts.api import Api, Location, Parameter, RequestBody
+from services.contracts.base import JsonSchema
+
+_DEPTH = 8
+_EXAMPLE = re.compile(r"e\.g\.?,?\s*:?\s*[\"'“]?([^,;)\"'”]{1,60})")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+_FORMATS: Mapping[str, str] = {
+    "date": "2024-05-17",
+    "date-time": "2024-05-17T10:30:00Z",
+    "time": "10:30:00",
+    "email": "someone@example.com",
+    "uri": "https://example.com/thing",
+    "uuid": "00000000-0000-4000-8000-000000000001",
+}
+
+
+def stand_in(api: Api, number: int, server: str) -> Api:
+    """The same API at the service's address, without credentials; it takes and gives what the original does.
+
+    Where the data gives it no address of its own it is a POST of a JSON body to its name.
+
+    Args:
+        api: the original.
+        number: what tells it from the service's other APIs.
+        server: base URL of the service.
+    """
+    is_bare = not api.server and api.path == "/" and api.body is None
+    method, path = ("POST", f"/{number}/{_named(api)}") if is_bare else (api.method, f"/{number}{api.path}")
+    has_body = method not in {"GET", "HEAD", "DELETE", "OPTIONS"}
+    parameters = tuple(_placed(one, path, has_body=has_body) for one in api.parameters)
+    in_path = {one.wire_name for one in parameters if one.location is Location.PATH}
+    body = api.body
+    if body is None and any(one.location is Location.BODY for one in parameters):
+        body = RequestBody()
+    return api.model_copy(
+        update={
+            "method": method,
+            "server": server,
+            "path": _PLACEHOLDER.sub(lambda m: m[0] if m[1] in in_path else m[1], path),
+            "parameters": parameters,
+            "body": body,
+            "response": api.response.model_copy(update={"status": 200, "media_type": "application/json"}),
+            "security": (),
+            "content_hash": "",
+        }
+    )
+
+
+@asynccontextmanager
+async def serving(apis: Iterable[Api]) -> AsyncIterator[str]:
+    """Serve these APIs on a free port of this machine; yields the base URL. An API's number is its place from 0."""
+    service = _Service(tuple(apis))
+    app = web.Application(client_max_size=16 * 1024 * 1024)
+    app.router.add_route("*", "/{number:[0-9]+}{rest:.*}", service.answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def example_of(schema: JsonValue, name: str, definitions: Mapping[str, JsonSchema], depth: int = 0) -> JsonValue:
+    """A value of this schema, always the same one; ``name`` is what the text in it is made of."""
+    declared = schema if isinstance(schema, dict) else {}
+    reference = declared.get("$ref")
+    if isinstance(reference, str):
+        declared = definitions.get(reference.rpartition("/")[2], {})
+    if depth > _DEPTH:
+        return None
+    for key in ("const", "default", "example"):
+        if declared.get(key) is not None:
+            return declared[key]
+    for key in ("enum", "examples"):
+        listed = declared.get(key)
+        if isinstance(listed, list) and listed:
+            return listed[0]
+    for key in ("allOf", "oneOf", "anyOf"):
+        branches = declared.get(key)
+        if isinstance(branches, list) and branches:
+            return _combined(branches if key == "allOf" else branches[:1], name, definitions, depth)
+    return _typed(declared, name, definitions, depth)
+
+
+def misfit(api: Api, body: JsonValue) -> str:
+    """Why a body is refused; empty where it is not."""
+    wanted = [one for one in api.parameters if one.location is Location.BODY]
+    if not wanted or api.body is None or api.body.whole:
+        return ""
+    if not isinstance(body, dict):
+        return "the body is not an object"
+    for one in wanted:
+        if one.wire_name not in body:
+            if one.required:
+                return f"{one.wire_name} is missing"
+        elif not _fits(body[one.wire_name], one.json_schema.get("type")):
+            return f"{one.wire_name} is not of type {one.json_schema.get('type')}"
+    return ""
+
+
+class _Service:
+    def __init__(self, apis: tuple[Api, ...]) -> None:
+        self._apis = apis
+        self._served: dict[int, Api] = {}
+
+    async def answer(self, request: web.Request) -> web.Response:
+        number = int(request.match_info["number"])
+        if number >= len(self._apis):
+            raise web.HTTPNotFound
+        if number not in self._served:
+            self._served[number] = stand_in(self._apis[number], number, "")
+        api = self._served[number]
+        if request.method != api.method:
+            raise web.HTTPMethodNotAllowed(request.method, [api.method])
+        problem = await self._problem(api, request)
+        if problem:
+            return web.json_response({"error": problem}, status=422)
+        value = example_of(api.response.json_schema, api.name, api.definitions)
+        return web.Response(body=to_json(value if value is not None else {}), content_type="application/json")
+
+    async def _problem(self, api: Api, request: web.Request) -> str:
+        for one in api.parameters:
+            plain = one.json_schema.get("type") not in ("array", "object")  # of these, none may be sent
+            if one.location is Location.QUERY and one.required and plain and one.wire_name not in request.query:
+                return f"{one.wire_name} is missing"
+        if not request.can_read_body:
+            return misfit(api, {})
+        if request.content_type != "application/json":
+            return ""
+        try:
+            return misfit(api, await request.json())
+        except ValueError:
+            return "the body is not JSON"
+
+
+def _named(api: Api) -> str:
+    return re.sub(r"[^\w.-]+", "_", api.id)
+
+
+def _placed(parameter: Parameter, path: str, *, has_body: bool) -> Parameter:
+    """The parameter where the request can carry it: the data often leaves out where that is."""
+    if parameter.location is not Location.BODY:
+        return parameter
+    if f"{{{parameter.wire_name}}}" in path:
+        return parameter.model_copy(update={"location": Location.PATH, "required": True})
+    return parameter if has_body else parameter.model_copy(update={"location": Location.QUERY})
+
+
+def _combined(branches: list[JsonValue], name: str, definitions: Mapping[str, JsonSchema], depth: int) -> JsonValue:
+    values = [example_of(branch, name, definitions, depth + 1) for branch in branches]
+    merged: dict[str, JsonValue] = {}
+    for value in values:
+        if not isinstance(value, dict):
+            return values[0]
+        merged |= value
+    return merged
+
+
+def _typed(declared: JsonSchema, name: str, definitions: Mapping[str, JsonSchema], depth: int) -> JsonValue:
+    kind = declared.get("type")
+    if isinstance(kind, list):
+        kind = next((one for one in kind if one != "null"), None)
+    properties = declared.get("properties")
+    if isinstance(properties, list):  # NESTFUL's executable APIs list names only
+        properties = {str(key): {} for key in properties}
+    if kind == "object" or isinstance(properties, dict):
+        fields = properties if isinstance(properties, dict) else {}
+        return {key: example_of(value, key, definitions, depth + 1) for key, value in fields.items()}
+    if kind == "array":
+        return [example_of(declared.get("items"), name, definitions, depth + 1)]
+    if kind == "null":
+        return None
+    shown = _EXAMPLE.search(str(declared.get("description") or ""))
+    text = shown[1].strip() if shown else ""
+    if kind == "boolean":
+        return text.lower() != "false"
+    if kind in ("integer", "number"):
+        return _number(declared, text)
+    return text or _FORMATS.get(str(declared.get("format")), f"{name} 1")
+
+
+def _number(declared: JsonSchema, text: str) -> int | float:
+    least = declared.get("minimum")
+    if isinstance(least, (int, float)) and not isinstance(least, bool):
+        return least
+    if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text):
+        return 1
+    return float(text) if declared.get("type") == "number" and "." in text else int(float(text))
+
+
+def _fits(value: JsonValue, kind: JsonValue) -> bool:
+    """Whether a value is of a declared JSON type; whatever is not declared fits."""
+    kinds = kind if isinstance(kind, list) else [kind]
+    known = [str(one) for one in kinds if str(one) in _KINDS]
+    if not known or value is None:
+        return True
+    return any(_is_of(value, one) for one in known)
+
+
+def _is_of(value: JsonValue, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if kind == "integer":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return isinstance(value, _KINDS[kind])

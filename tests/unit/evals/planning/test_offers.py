@@ -1,0 +1,74 @@
+"""Candidates: the same as the retriever service hands on, or those that the request names."""
+
+from pathlib import Path
+
+import pytest
+from rich.progress import Progress
+
+from evals.data import DataError
+from evals.planning.offers import Offer, Offers, Source, check_lists
+from evals.retrieve import build_snapshot
+from retriever_svc.engine.ranking import shipped_options
+from retriever_svc.main import create_app
+from retriever_svc.settings import RetrieverSettings
+from services.clients import InProcessTransport, RetrieverClient, open_http
+from services.contracts.api import Api, RetrieveRequest
+from services.contracts.run import SolveOptions
+from services.encoder import load_encoder
+from tests.unit.evals.planning.worlds import ROWS, dataset, offers
+
+
+async def test_own_candidates_are_what_the_service_answers(tmp_path: Path) -> None:
+    data = dataset(tmp_path / "data")
+    settings = RetrieverSettings(database_url=f"sqlite+aiosqlite:///{tmp_path / 'catalogue.db'}")
+    encoder = load_encoder(settings.encoder)
+    snapshot = build_snapshot(data.apis, encoder, Progress(disable=True))
+    options = shipped_options(settings, encoder.name)
+    made = Offers(snapshot, {api.id: api for api in data.apis}, encoder, options, Source.OWN)
+    app = create_app(settings, encoder=encoder)
+    async with app.router.lifespan_context(app), open_http("http://retriever", InProcessTransport(app)) as http:
+        service = RetrieverClient(http)
+        for api in data.apis:
+            await service.create(api)
+        for instance in data.instances:
+            answer = await service.retrieve(RetrieveRequest(query=instance.query, k=SolveOptions().top_k))
+            plain = [one.model_copy(update={"api": _unsealed(one.api)}) for one in answer.candidates]
+            assert made.offer(instance) == Offer(answer.clauses, tuple(plain))
+    assert made.offer(data.instances[2]).candidates
+
+
+def _unsealed(api: Api) -> Api:
+    """As the data has it: without the hash that the catalogue adds."""
+    return api.model_copy(update={"content_hash": ""})
+
+
+def test_own_candidates_are_the_retrievers(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    found = offers(data, Source.OWN).offer(data.instances[1])
+    assert {one.api.id for one in found.candidates} == {"findHotel", "bookHotel", "getWeather"}
+    assert found.clauses[-1].text == ROWS[1]["query"]
+    assert len(found.clauses) == 3
+    assert all(len(one.clause_scores) == 3 for one in found.candidates)
+    first = found.candidates[0]
+    assert first.score == max(first.clause_scores)
+    assert first.signals.dense is not None
+
+
+def test_given_and_gold_candidates_are_those_and_no_others(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    given = [offers(data, Source.GIVEN).offer(one) for one in data.instances]
+    assert [sorted(one.api.id for one in offer.candidates) for offer in given] == [
+        ["findHotel", "getWeather"], ["findHotel", "getWeather"], ["bookHotel", "findHotel"], ["getWeather"]
+    ]  # fmt: skip
+    assert given[0].candidates[0].api.id == "getWeather"
+    assert given[0].candidates[0].score > given[0].candidates[1].score
+    gold = [offers(data, Source.GOLD).offer(one) for one in data.instances]
+    assert [sorted(one.api.id for one in offer.candidates) for offer in gold] == [
+        ["getWeather"], ["findHotel", "getWeather"], ["bookHotel", "findHotel"], []
+    ]  # fmt: skip
+
+
+def test_lists_are_asked_for_only_where_there_are_any(tmp_path: Path) -> None:
+    rows = [ROWS[0], ROWS[1] | {"tools": None}]
+    with pytest.raises(DataError, match=r"1 of 2 requests have no `tools` of their own \(both is the first\)"):
+        check_lists(dataset(tmp_path, rows).instances)
