@@ -1,6 +1,9 @@
 """Fixtures every test may use."""
 
+from collections.abc import Iterator
+
 import pytest
+from schemathesis.core.errors import InvalidSchema
 
 from services.telemetry import configure_logging
 
@@ -11,3 +14,18 @@ pytest_plugins = ["tests.support.postgres", "tests.support.redis"]
 def _logs() -> None:
     """Bugs only, on standard error: what a test reads on standard output is the program's own."""
     configure_logging(level="ERROR", json=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skip, visibly, what schemathesis could make no requests of.
+
+    It happens once in dozens of runs that it takes a recursive schema for one that no value meets. The operation's
+    other runs test it; what a service answers is judged elsewhere and never skipped.
+    """
+    try:
+        yield
+    except InvalidSchema as error:
+        if not str(error).startswith("Cannot generate"):
+            raise
+        pytest.skip(f"schemathesis made no request: {error}")
