@@ -197,7 +197,7 @@ def test_mutated_documents_never_crash(chance: random.Random, junk: list[Any], o
         container, key = chance.choice(places(root))
         action = chance.randrange(3)
         if action == 0:
-            container[key] = value
+            container[key] = copy.deepcopy(value)  # drawn ones are shared, and may go into themselves
         elif action == 1 and isinstance(container, dict):
             container[str(value)[:50] or "k"] = container.pop(key)
         elif action == 2:
