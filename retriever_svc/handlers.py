@@ -14,7 +14,6 @@ from services.contracts.api import (
     Api,
     ApiSearchHit,
     ApiSearchPage,
-    Candidate,
     CatalogueStatus,
     DocumentPage,
     ImportRequest,
@@ -156,19 +155,7 @@ async def catalogue_status(service: Service) -> CatalogueStatus:
 
 def _answer(found: Found) -> bytes:
     """A ``RetrieveResponse`` as JSON; the documents are put in as they are stored, neither parsed nor written anew."""
-    candidates = tuple(
-        Candidate(
-            api=_STORED,
-            score=hit.score,
-            signals=Signals(dense=hit.dense, lexical=hit.lexical),
-            clause=hit.clause,
-            clause_scores=hit.clause_scores,
-            role=hit.role,
-            found_by=hit.found_by,
-            relevance=hit.relevance,
-        )
-        for hit, _ in found.ranked
-    )
+    candidates = tuple(hit.candidate(_STORED) for hit, _ in found.ranked)
     answer = RetrieveResponse(catalogue_version=found.version, clauses=found.clauses, candidates=candidates)
     content = answer.model_dump(mode="json", exclude={"candidates": {"__all__": {"api"}}})
     for candidate, (_, document) in zip(content["candidates"], found.ranked, strict=True):

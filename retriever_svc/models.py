@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Literal
 
-from services.contracts.api import Api, FoundBy
+from services.contracts.api import Api, Candidate, FoundBy, Signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +172,19 @@ class Hit:
     def supplier(cls, entry: Entry, clauses: int) -> Hit:
         """An API that is there for what it answers with."""
         return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier", found_by="supplier")
+
+    def candidate(self, api: Api) -> Candidate:
+        """The hit as it is answered, with its API."""
+        return Candidate(
+            api=api,
+            score=self.score,
+            signals=Signals(dense=self.dense, lexical=self.lexical),
+            clause=self.clause,
+            clause_scores=self.clause_scores,
+            role=self.role,
+            found_by=self.found_by,
+            relevance=self.relevance,
+        )
 
 
 def state_of(content_hash: str, tenants: tuple[str, ...]) -> str:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from pydantic import BaseModel
-
 from evals.data import Dataset, Instance
 from evals.planning.asking import Answer, Planner
 from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan, is_nested
@@ -21,8 +19,8 @@ from evals.planning.running import World
 from evals.planning.scoring import score
 from evals.planning.summary import (
     Judged,
+    Metrics,
     Published,
-    Ratio,
     Scores,
     calibration_error,
     confident_half,
@@ -38,11 +36,10 @@ from services.codecs.text import CodecError
 from services.contracts.demo import SelectedDemo
 
 
-class PlanReport(BaseModel):
-    """What was measured. Percentages are 0 to 100; :mod:`evals.planning.scoring` defines the metrics.
+class PlanReport(Metrics):
+    """What was measured, of all requests. Percentages are 0 to 100.
 
     Attributes:
-        n: requests asked, all of those there are.
         subsets: ``single``: solved by one call; ``multi``: by more, nested ones among them; ``nested``: where a call
             takes what another one answers.
         calibration_error: of the confidence in proposed plans, against their full match.
@@ -64,15 +61,6 @@ class PlanReport(BaseModel):
         unknown_gold: requests whose solution names an API that the folder does not describe; they count as any other.
     """
 
-    n: int
-    format_acc: float
-    tool: Ratio
-    param: Ratio
-    reference: Ratio
-    partial_match: float
-    full_match: float
-    full_match_any_order: float
-    pass_rate: float
     subsets: dict[str, Scores]
     calibration_error: float
     confident_half: float
@@ -176,7 +164,7 @@ def report(
         name: summed([one.judged for one in asked if name in one.subsets]) for name in ("single", "multi", "nested")
     }
     return PlanReport(
-        **{name: getattr(whole, name) for name in Scores.model_fields if name != "runnable"},
+        **{name: getattr(whole, name) for name in Metrics.model_fields},
         subsets=subsets,
         calibration_error=calibration_error(judged),
         confident_half=confident_half(judged),

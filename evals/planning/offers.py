@@ -24,7 +24,7 @@ from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.ranking import RankingOptions, find, rank
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.models import Hit
-from services.contracts.api import Api, Candidate, Clause, RetrieveRequest, Signals
+from services.contracts.api import Api, Candidate, Clause, RetrieveRequest
 from services.contracts.run import SolveOptions
 from services.encoder import Encoder
 
@@ -69,7 +69,7 @@ class Offers:
     def offer(self, instance: Instance) -> Offer:
         """The candidates of a request. Blocks while it is encoded and searched."""
         clauses, hits = self._found(instance.query) if self.source is Source.OWN else self._ranked(instance)
-        return Offer(clauses, tuple(self._candidate(hit) for hit in hits[:_MOST]))
+        return Offer(clauses, tuple(hit.candidate(self.apis[hit.entry.id]) for hit in hits[:_MOST]))
 
     def _found(self, query: str) -> tuple[tuple[Clause, ...], list[Hit]]:
         asked = RetrieveRequest(query=query, k=SolveOptions().top_k)
@@ -86,18 +86,6 @@ class Offers:
         entries = [self.snapshot.entries[int(place)] for place in allowed]
         none = (0.0,) * len(clauses)
         return clauses, hits + [Hit(one, 0.0, 0.0, 0.0, 0, none) for one in entries if one.id not in ranked]
-
-    def _candidate(self, hit: Hit) -> Candidate:
-        return Candidate(
-            api=self.apis[hit.entry.id],
-            score=hit.score,
-            signals=Signals(dense=hit.dense, lexical=hit.lexical),
-            clause=hit.clause,
-            clause_scores=hit.clause_scores,
-            role=hit.role,
-            found_by=hit.found_by,
-            relevance=hit.relevance,
-        )
 
 
 def check_lists(instances: Sequence[Instance]) -> None:

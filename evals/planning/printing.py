@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from evals.planning.evaluate import PlanReport
-from evals.planning.summary import Ratio, Scores
+from evals.planning.summary import Metrics, Ratio
 
 
 def print_report(report: PlanReport, console: Console) -> None:
@@ -32,7 +32,7 @@ def print_report(report: PlanReport, console: Console) -> None:
 def _table(report: PlanReport) -> Table:
     columns = ("n", "tool F1", "param F1", "reference F1", "partial", "full", "any order", "passed")
     drawn = Table(Column(""), *(Column(name, justify="right") for name in columns), box=None)
-    rows: dict[str, PlanReport | Scores] = {"all": report, **report.subsets}
+    rows: dict[str, Metrics] = {"all": report, **report.subsets}
     for name, one in rows.items():
         shares = (one.partial_match, one.full_match, one.full_match_any_order, one.pass_rate)
         ratios = (_f1(ratio) for ratio in (one.tool, one.param, one.reference))

@@ -33,14 +33,14 @@ class Ratio(BaseModel):
     gold: int
 
 
-class Scores(BaseModel):
+class Metrics(BaseModel):
     """The metrics over some requests; :mod:`evals.planning.scoring` defines them.
 
     Attributes:
         n: requests.
         format_acc: percent answered in the form that is asked for: a plan, a draft with what is missing, or that there
             is none. Not: an error, or nothing in time.
-        pass_rate: percent of those that need a call (``runnable``) whose plan ran without a failed step.
+        pass_rate: percent of those that need a call whose plan ran without a failed step.
     """
 
     n: int
@@ -52,6 +52,11 @@ class Scores(BaseModel):
     full_match: float
     full_match_any_order: float
     pass_rate: float
+
+
+class Scores(Metrics):
+    """The metrics over a subset; ``runnable`` requests of it need a call."""
+
     runnable: int
 
 

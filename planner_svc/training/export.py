@@ -11,8 +11,7 @@ import torch
 
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.items import SHAPES
-from planner_svc.backends.compact.reader import OUTPUTS
-from planner_svc.training.network import Inputs, Network
+from planner_svc.training.network import Inputs, Network, Outputs
 from services.quantisation import to_int8_dynamic, without_traces
 
 
@@ -52,7 +51,7 @@ def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
             tuple(_sample(dimension)),
             file.name,
             input_names=list(Inputs._fields),
-            output_names=list(OUTPUTS),
+            output_names=list(Outputs._fields),
             dynamic_shapes={"inputs": tuple(axes[name] for name in Inputs._fields)},
             external_data=False,
             dynamo=True,

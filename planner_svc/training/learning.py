@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from planner_svc.backends.compact.inputs import Inputs as Arranged
+from planner_svc.backends.compact.inputs import Origin
 from planner_svc.training.network import Inputs, Outputs
-from planner_svc.training.targets import REFERENCE, SPAN, UNKNOWN, Targets
+from planner_svc.training.targets import UNKNOWN, Targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ def collate(examples: Sequence[tuple[Arranged, Targets]]) -> Batch:
 
 def losses(said: Outputs, batch: Batch) -> dict[str, Tensor]:
     """The loss of each head, each a mean over what it is asked."""
-    spans = batch.source == SPAN
-    references = (batch.source == REFERENCE) & (batch.reference != UNKNOWN)
+    spans = batch.source == Origin.SPAN
+    references = (batch.source == Origin.REFERENCE) & (batch.reference != UNKNOWN)
     return {
         "call": _binary(said.call, batch.call),
         "count": _choice(said.count, batch.count),
@@ -90,7 +91,7 @@ class Tally:
         right = ((said.call > 0).long() == batch.call) | ~known
         self._note("calls", right.all(dim=1), torch.ones(len(right), dtype=torch.bool))
         self._note("source", said.source.argmax(dim=2) == batch.source, batch.source != UNKNOWN)
-        spans = batch.source == SPAN
+        spans = batch.source == Origin.SPAN
         whole = _at(batch.start, said.start) & _at(batch.end, said.end)
         self._note("span", whole, spans)
         self._note("option", (said.option > 0).long() == batch.option, batch.option != UNKNOWN)

@@ -20,13 +20,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.inputs import FEATURES, Origin
 from planner_svc.backends.compact.items import SHAPES, Kind
 
 COUNTS = 4
 """A call is made once, twice, three times, or more often."""
-SOURCES = ("absent", "span", "option", "true", "false", "reference")
-"""Where a parameter's value comes from."""
 
 
 class Inputs(NamedTuple):
@@ -58,7 +56,7 @@ class Inputs(NamedTuple):
 class Outputs(NamedTuple):
     """Logits: see the module.
 
-    ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source`` (B, M, SOURCES); ``start`` and
+    ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source`` (B, M, Origin); ``start`` and
     ``end`` (B, M, T); ``reference`` (B, M, M), from parameter to output.
     """
 
@@ -105,7 +103,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
         self.norm = nn.LayerNorm(width)
         self.call = _head(width, 1)
         self.count = _head(width, COUNTS)
-        self.source = _head(width, len(SOURCES))
+        self.source = _head(width, len(Origin))
         self.answer = _head(width, 1)
         self.option = _head(2 * width, 1)
         self.start, self.end = Pointer(width), Pointer(width)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner_svc.backends.compact.inputs import Ints, Tokens
+from planner_svc.backends.compact.inputs import Ints, Origin, Tokens
 from planner_svc.backends.compact.items import Item, Kind
 from planner_svc.backends.compact.profile import Profile
 from planner_svc.training.examples import Default, Example, Label, LabelledCall, Option, Ref, Span, Unsaid
@@ -20,8 +20,6 @@ from services.contracts.base import JsonPath
 
 UNKNOWN: Final = -1
 """A target that nothing is learnt from."""
-ABSENT, SPAN, OPTION, TRUE, FALSE, REFERENCE = range(6)
-"""Indices into ``network.SOURCES``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +29,7 @@ class Targets:
     Attributes:
         call: (m,) 1 where an API is called, 0 where not; UNKNOWN elsewhere.
         count: (m,) index of how often a called API is called.
-        source: (m,) index of where a called API's parameter has its value from.
+        source: (m,) :class:`Origin`, where a called API's parameter has its value from.
         start: (m, t) 1 where a value starts.
         end: (m, t) 1 where one ends.
         option: (m,) 1 for the option that is meant, 0 for its parameter's others; UNKNOWN elsewhere.
@@ -119,9 +117,9 @@ def _of_api(
         labels = [label for call in calls if (label := call.arguments.get(name)) is not None]
         made.source[place] = _source(labels)
         options = layout.options.get((owner, name), [])
-        if made.source[place] == SPAN:
+        if made.source[place] == Origin.SPAN:
             _mark(made, place, tokens, [one for label in labels for one in parts(label) if isinstance(one, Span)])
-        elif made.source[place] == OPTION:
+        elif made.source[place] == Origin.OPTION:
             meant = {str(one.value) for label in labels for one in parts(label) if isinstance(one, Option)}
             hits = [str(value) in meant for _, value in options]
             if any(hits):
@@ -129,30 +127,30 @@ def _of_api(
                     made.option[at] = int(hit)
             else:
                 made.source[place] = UNKNOWN
-        elif made.source[place] == REFERENCE:
+        elif made.source[place] == Origin.REFERENCE:
             made.reference[place] = next(_producers(labels, example, layout, numbers), UNKNOWN)
 
 
 def _source(labels: Sequence[Label]) -> int:
     """Where most of a parameter's values come from, over the calls of its API."""
     found = Counter(_source_of(one) for label in labels for one in parts(label))
-    return found.most_common(1)[0][0] if found else ABSENT
+    return found.most_common(1)[0][0] if found else Origin.ABSENT
 
 
 def _source_of(label: LabelItem) -> int:
     match label:
         case Span():
-            return SPAN
+            return Origin.SPAN
         case Option(value=True):
-            return TRUE
+            return Origin.TRUE
         case Option(value=False):
-            return FALSE
+            return Origin.FALSE
         case Option():
-            return OPTION
+            return Origin.OPTION
         case Ref():
-            return REFERENCE
+            return Origin.REFERENCE
         case Default():
-            return ABSENT
+            return Origin.ABSENT
         case Unsaid():
             return UNKNOWN
 

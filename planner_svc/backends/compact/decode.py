@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.inputs import Floats
+from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import Encoded, Item, Kind
 from planner_svc.backends.compact.profile import Field, Profile, Slot
 from planner_svc.backends.compact.reader import Reading
@@ -22,9 +22,12 @@ IMPLIED: Final = 0.15
 """An API that answers with what a call needs is called itself where it is at least so likely."""
 REPEATED: Final = 0.3
 """Of several values those count that are at least so likely as the likeliest."""
+UNLIKELY: Final = 0.02
+"""Where a value surely does not come from."""
 MAX_SPAN: Final = 40
 """Tokens of a value."""
-ABSENT, SPAN, OPTION, TRUE, FALSE, REFERENCE = range(6)
+MAX_OUTPUTS: Final = 20
+"""Fields that are tried for one parameter, likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Decoder:
             if item.kind is not Kind.PARAMETER:
                 continue
             slot = profile.slots[item.slot]
-            values = self._values(number, profile, slot, place, times, chosen)
+            values = self._values(_Gap(number, profile, slot, place, times, chosen))
             for index, call in enumerate(calls):
                 if values:
                     self._put(call, slot, values[min(index, len(values) - 1)])
@@ -135,59 +138,46 @@ class Decoder:
         if isinstance(value, Said) and value.start is not None:
             call.place = min(call.place, value.start)
 
-    def _values(
-        self, number: int, profile: Profile, slot: Slot, place: int, times: int, chosen: Sequence[int]
-    ) -> list[Said | Fed]:
+    def _values(self, gap: _Gap) -> list[Said | Fed]:
         """What a parameter is given: one value for each call that has its own, or one for all."""
-        for source in np.argsort(-self._sources[place]):
-            sure = float(self._sources[place, source])
-            if source == ABSENT and not slot.required:
+        slot, origins = gap.slot, self._sources[gap.place]
+        for origin in map(Origin, np.argsort(-origins)):
+            sure = float(origins[origin])
+            if origin is Origin.ABSENT and not slot.required:
                 return []
-            if source == ABSENT or sure < 0.02:
+            if origin is Origin.ABSENT or sure < UNLIKELY:
                 continue
-            found = list(self._from(int(source), number, profile, slot, place, times, chosen, sure))
+            found = list(self._from(origin, gap, sure))
             if found:
                 return found
         known = self._given.get(slot.name)
-        if slot.required and known is not None and profile.schemas.problem(slot.node, known) is None:
+        if slot.required and known is not None and gap.allows(known):
             return [Said(known, None, 1.0)]
         return []
 
-    def _from(
-        self,
-        source: int,
-        number: int,
-        profile: Profile,
-        slot: Slot,
-        place: int,
-        times: int,
-        chosen: Sequence[int],
-        sure: float,
-    ) -> Iterator[Said | Fed]:
-        if source == SPAN:
-            yield from self._spans(profile, slot, place, times, sure)
-        elif source == OPTION:
-            yield from self._options(number, profile, slot, place, times, sure)
-        elif source in (TRUE, FALSE) and slot.kinds == {"boolean"}:
-            yield Said(source == TRUE, None, sure)
-        elif source == REFERENCE:
-            yield from self._references(number, profile, slot, place, chosen, sure)
+    def _from(self, origin: Origin, gap: _Gap, sure: float) -> Iterator[Said | Fed]:
+        if origin is Origin.SPAN:
+            yield from self._spans(gap, sure)
+        elif origin is Origin.OPTION:
+            yield from self._options(gap, sure)
+        elif origin is Origin.REFERENCE:
+            yield from self._references(gap, sure)
+        elif gap.slot.kinds == {"boolean"}:
+            yield Said(origin is Origin.TRUE, None, sure)
 
-    def _spans(self, profile: Profile, slot: Slot, place: int, times: int, sure: float) -> Iterator[Said]:
-        listed = slot.kinds == {"array"}
+    def _spans(self, gap: _Gap, sure: float) -> Iterator[Said]:
         said: list[Said] = []
-        for first, last, likely in self._ranges(place, several=listed or times > 1):
+        for first, last, likely in self._ranges(gap.place, several=gap.listed or gap.times > 1):
             start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
-            meant = readings(profile, slot, self._query[start:end], self._now)
+            meant = readings(gap.profile, gap.slot, self._query[start:end], self._now)
             if meant:
                 said.append(Said(meant[0], start, sure * likely))
-        if listed and said:
-            values = list(dict.fromkeys(str(one.value) for one in said))
-            unique = [next(one.value for one in said if str(one.value) == value) for value in values]
-            if profile.schemas.problem(slot.node, unique) is None:
-                yield Said(unique, said[0].start, min(one.sure for one in said))
-        elif not listed:
+        if not gap.listed:
             yield from said
+            return
+        unique = list({str(one.value): one.value for one in said}.values())
+        if said and gap.allows(unique):
+            yield Said(unique, said[0].start, min(one.sure for one in said))
 
     def _ranges(self, place: int, *, several: bool) -> list[tuple[int, int, float]]:
         """First and last tokens of values, in order: the likeliest start with its end, and rivals where wanted."""
@@ -203,45 +193,61 @@ class Decoder:
                 found.append((int(first), last, float(starts[first])))
         return found
 
-    def _options(
-        self, number: int, profile: Profile, slot: Slot, place: int, times: int, sure: float
-    ) -> Iterator[Said]:
+    def _options(self, gap: _Gap, sure: float) -> Iterator[Said]:
         logits = self._reading.logits["option"]
         offered = [
-            (float(logits[at]), slot.choices[item.option])
-            for at, item in self._items(number)
-            if item.kind is Kind.OPTION and self._reading.inputs.parent[at] == place
+            (float(logits[at]), gap.slot.choices[item.option])
+            for at, item in self._items(gap.number)
+            if item.kind is Kind.OPTION and self._reading.inputs.parent[at] == gap.place
         ]
         ranked = sorted(offered, key=lambda one: -one[0])
-        if slot.kinds == {"array"}:
-            meant = [value for likely, value in ranked if likely > 0] or [value for _, value in ranked[:1]]
-            if meant and profile.schemas.problem(slot.node, meant) is None:
+        likely = [value for odds, value in ranked if odds > 0]
+        best = [value for _, value in ranked[:1]]
+        if gap.listed:
+            meant = likely or best
+            if meant and gap.allows(meant):
                 yield Said(meant, None, sure)
             return
-        several = [value for likely, value in ranked if likely > 0] if times > 1 else []
-        for value in several or [value for _, value in ranked[:1]]:
-            if profile.schemas.problem(slot.node, value) is None:
+        for value in (likely if gap.times > 1 else []) or best:
+            if gap.allows(value):
                 yield Said(value, None, sure)
 
-    def _references(
-        self, number: int, profile: Profile, slot: Slot, place: int, chosen: Sequence[int], sure: float
-    ) -> Iterator[Fed]:
+    def _references(self, gap: _Gap, sure: float) -> Iterator[Fed]:
         """The likeliest output of another API that is called, or may be, and whose type allows it."""
-        logits = self._reading.logits["reference"][place]
+        logits = self._reading.logits["reference"][gap.place]
         offered: list[tuple[float, int, Field]] = []
         for other, api in enumerate(self._apis):
-            if other == number or (other not in chosen and self.called[other] < IMPLIED):
+            if other == gap.number or (other not in gap.chosen and self.called[other] < IMPLIED):
                 continue
             offered += [
                 (float(logits[at]), other, api.profile.fields[item.field])
                 for at, item in self._items(other)
                 if item.kind is Kind.OUTPUT
             ]
-        for _, other, output in sorted(offered, key=lambda one: -one[0])[:20]:
-            found = mismatch(profile.schemas, output.node, slot.node, as_text=slot.as_text)
+        for _, other, output in sorted(offered, key=lambda one: -one[0])[:MAX_OUTPUTS]:
+            found = mismatch(gap.profile.schemas, output.node, gap.slot.node, as_text=gap.slot.as_text)
             if found is None or not found.certain:
                 yield Fed(other, output, sure)
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A parameter to fill: whose, its place among the items, for how many calls; ``chosen`` are called in any case."""
+
+    number: int
+    profile: Profile
+    slot: Slot
+    place: int
+    times: int
+    chosen: Sequence[int]
+
+    @property
+    def listed(self) -> bool:
+        return self.slot.kinds == {"array"}
+
+    def allows(self, value: JsonValue) -> bool:
+        return self.profile.schemas.problem(self.slot.node, value) is None
 
 
 def _distinct(calls: list[Drafted]) -> list[Drafted]:

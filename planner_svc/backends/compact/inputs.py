@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, Protocol
 
 import numpy as np
@@ -14,6 +15,18 @@ from planner_svc.backends.compact.text import WORD, stem
 
 FEATURES: Final = 5
 """What the retriever says of an API: score, best clause's score, relevance, one over its rank, supplier or not."""
+
+
+class Origin(IntEnum):
+    """Where a parameter's value comes from: nowhere, characters of the request, an option, ... another call."""
+
+    ABSENT = 0
+    SPAN = 1
+    OPTION = 2
+    TRUE = 3
+    FALSE = 4
+    REFERENCE = 5
+
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]

@@ -11,13 +11,13 @@ from tokenizers import Tokenizer
 
 import services
 from planner_svc.backends.compact.decode import Decoder, Fed
-from planner_svc.backends.compact.inputs import FEATURES, arrange
+from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
 from planner_svc.backends.compact.profile import read_profile
 from planner_svc.backends.compact.reader import Reading
-from planner_svc.training.examples import Example, Label, LabelledCall, Many, Option, Ref, Span, Unsaid, items
+from planner_svc.training.examples import Example, Label, LabelledCall, Many, Option, Output, Ref, Span, Unsaid, items
 from planner_svc.training.synthesis import synthesise
-from planner_svc.training.targets import OPTION, REFERENCE, SPAN, UNKNOWN, Layout, Targets, targets
+from planner_svc.training.targets import UNKNOWN, Layout, Targets, targets
 from services.contracts.api import Api
 from services.encoder import DEFAULT_MODEL
 from tests.unit.planner_svc.training.worlds import CANCEL_ORDER, CREATE_ORDER, FIND_CUSTOMER, GET_WEATHER, SHOP
@@ -44,13 +44,18 @@ def wanted(example: Example, tokenizer: Tokenizer) -> tuple[Layout, Targets]:
     return layout, targets(example, layout, tokenizer.encode(example.query))
 
 
-def decoded(example: Example, tokenizer: Tokenizer) -> Counter[tuple[str, str, str]]:
-    """The arguments of the calls, decoded from a network that says just what it should."""
+def decoder(example: Example, tokenizer: Tokenizer) -> Decoder:
+    """Of a network that says just what it should."""
     read, tokens = [encoded(api) for api in example.candidates], tokenizer.encode(example.query)
     _, right = wanted(example, tokenizer)
     inputs = arrange(example.query, tokens, read, [[0.0] * FEATURES] * len(read))
     reading = Reading(tuple(tokens.offsets), inputs, said(right))
-    calls = Decoder(example.query, read, reading, example.now or NOW, {}).calls()
+    return Decoder(example.query, read, reading, example.now or NOW, {})
+
+
+def decoded(example: Example, tokenizer: Tokenizer) -> Counter[tuple[str, str, str]]:
+    """The arguments of the decoded calls."""
+    calls = decoder(example, tokenizer).calls()
     return Counter(
         (example.candidates[call.api].id, name, feed(example.candidates[one.api].id, one.field.path))
         if isinstance(one, Fed)
@@ -75,7 +80,7 @@ def said(right: Targets) -> dict[str, Any]:
     return {
         "call": yes(right.call),
         "count": chosen(right.count, 4),
-        "source": chosen(right.source, 6),
+        "source": chosen(right.source, len(Origin)),
         "start": yes(right.start),
         "end": yes(right.end),
         "option": yes(right.option),
@@ -122,11 +127,14 @@ def test_targets_of_a_chain(tokenizer: Tokenizer) -> None:
                 },
             ),
         ),
+        answer=(Output(1, ("total",)),),
     )
     layout, right = wanted(example, tokenizer)
+    assert [field.path for field in decoder(example, tokenizer).answers(0)] == [("total",)]
+    assert decoder(example, tokenizer).answers(2) == []
     assert [right.call[place] for place in layout.apis] == [1, 0, 1]
-    assert right.source[layout.parameters[2, "customer_name"]] == SPAN
-    assert right.source[layout.parameters[0, "customer_id"]] == REFERENCE
+    assert right.source[layout.parameters[2, "customer_name"]] == Origin.SPAN
+    assert right.source[layout.parameters[0, "customer_id"]] == Origin.REFERENCE
     assert right.reference[layout.parameters[0, "customer_id"]] == layout.outputs[2, ("customer_id",)]
     assert right.start[layout.parameters[0, "products"]].sum() == 2
     assert right.source[layout.parameters[0, "budget"]] == UNKNOWN
@@ -156,7 +164,7 @@ def test_an_api_that_is_called_twice(tokenizer: Tokenizer) -> None:
     )
     layout, right = wanted(example, tokenizer)
     assert right.count[layout.apis[0]] == 1
-    assert right.source[layout.parameters[0, "units"]] == OPTION
+    assert right.source[layout.parameters[0, "units"]] == Origin.OPTION
     assert decoded(example, tokenizer) == asked(example)
 
 
