@@ -39,10 +39,11 @@ from retriever_svc.training.mining import Negatives, mine
 from retriever_svc.training.recipe import Recipe
 from retriever_svc.training.splits import unlike
 from retriever_svc.training.synthesis import synthetic_pairs
-from retriever_svc.training.towers import CHECKPOINT, BaseError, DeviceError, Towers, choose_device
-from retriever_svc.training.trainer import CheckpointError, NothingToTrain, Step, Trainer
+from retriever_svc.training.towers import BaseError, DeviceError, Towers, choose_device
+from retriever_svc.training.trainer import NothingToTrain, Step, Trainer
 from retriever_svc.training.watch import Watch
 from services.encoder import DEFAULT_MODEL, Encoder, EncoderError, load_encoder
+from services.training import CHECKPOINT, CheckpointError
 
 _VALIDATED = 0.2
 _LOOKS = 4

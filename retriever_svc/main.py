@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,46 +48,11 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = create_engine(settings.database_url)
-        searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
-        imports = ComputePool(settings.import_workers, settings.compute_waiting, name="retriever-import")
-        cache = open_cache(settings.redis_url)
-        signals = open_signals(engine, settings.redis_url, _CHANNEL)
-        storage, indexes, following = None, None, None
-        try:
-            await migrate(engine, "retriever_svc")
-            reader = encoder
-            if reader is None:
-                reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
-            indexes = open_indexes(settings.index, reader.name, reader.dimension, settings.database_url)
-            storage = CatalogueStorage(engine)
-            service = _service(settings, storage, reader, searches, imports, indexes)
-            await service.follow()
-            # Twice as often as a request would look for itself, so that none has to.
-            following = asyncio.create_task(Follower(service, signals, settings.version_check_s / 2).run())
-            app.state.service = service
-            app.state.answers = AnswerCache(cache, settings.answer_ttl_s)
-            app.state.readiness["catalogue"] = service.check_index
-            if settings.redis_url is not None:
-                app.state.readiness["redis"] = cache.ping
-                app.state.optional = frozenset({"redis"})
+        async with AsyncExitStack() as opened:
+            app.state.service = service = await _opened(settings, app, encoder, opened)
             size = Gauge("nestor_catalogue_apis", "APIs that searches read.", registry=app.state.registry)
             size.set_function(lambda: service.size)
             yield
-        finally:
-            if following is not None:
-                following.cancel()
-                with suppress(asyncio.CancelledError):
-                    await following
-            await searches.close()
-            await imports.close()
-            if indexes is not None:
-                await asyncio.to_thread(indexes.close)
-            await signals.close()
-            await cache.close()
-            if storage is not None:
-                await asyncio.to_thread(storage.close)
-            await engine.dispose()
 
     return create_service(
         name="retriever_svc",
@@ -97,6 +62,47 @@ def create_app(
         routers=[router],
         lifespan=lifespan,
     )
+
+
+async def _opened(
+    settings: RetrieverSettings, app: FastAPI, encoder: Encoder | None, opened: AsyncExitStack
+) -> CatalogueService:
+    """Open all that the service stands on, whose closing goes to ``opened``, and the service."""
+    engine = create_engine(settings.database_url)
+    opened.push_async_callback(engine.dispose)
+    storage = CatalogueStorage(engine)
+    opened.push_async_callback(asyncio.to_thread, storage.close)
+    cache = open_cache(settings.redis_url)
+    opened.push_async_callback(cache.close)
+    signals = open_signals(engine, settings.redis_url, _CHANNEL)
+    opened.push_async_callback(signals.close)
+    await migrate(engine, "retriever_svc")
+    reader = encoder
+    if reader is None:
+        reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
+    indexes = open_indexes(settings.index, reader.name, reader.dimension, settings.database_url)
+    opened.push_async_callback(asyncio.to_thread, indexes.close)
+    imports = ComputePool(settings.import_workers, settings.compute_waiting, name="retriever-import")
+    opened.push_async_callback(imports.close)
+    searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
+    opened.push_async_callback(searches.close)
+    service = _service(settings, storage, reader, searches, imports, indexes)
+    await service.follow()
+    # Twice as often as a request would look for itself, so that none has to.
+    following = asyncio.create_task(Follower(service, signals, settings.version_check_s / 2).run())
+    opened.push_async_callback(_stopped, following)
+    app.state.answers = AnswerCache(cache, settings.answer_ttl_s)
+    app.state.readiness["catalogue"] = service.check_index
+    if settings.redis_url is not None:
+        app.state.readiness["redis"] = cache.ping
+        app.state.optional = frozenset({"redis"})
+    return service
+
+
+async def _stopped(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _service(

@@ -6,24 +6,20 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 
 from planner_svc.training.learning import Batch, Tally, losses, to_device
 from planner_svc.training.network import Network
 from planner_svc.training.recipe import Recipe
+from services.training import Checkpoint, Course
 
-CHECKPOINT: Final = "checkpoint.pt"
 _EVERY: Final = 100
 _DECAY: Final = 0.01
 
 Batches = Callable[[int], Iterator[Batch]]
 """The batches from a step on, the same ones whenever they are asked for."""
-
-
-class CheckpointError(RuntimeError):
-    """The checkpoint in the working folder is of another run; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class Trainer:
     ) -> None:
         self.network = network.to(device)
         self._recipe, self._batches, self._device = recipe, batches, device
-        self._file, self._key = folder / CHECKPOINT, f"{recipe.model_dump_json()} {key}"
+        self._course = Course(recipe.steps, recipe.minutes, recipe.warmup)
         encoder, rest = _parted(network)
         self._optimizer = torch.optim.AdamW(
             [
@@ -64,14 +60,18 @@ class Trainer:
             ],
             weight_decay=_DECAY,
         )
-        self.done, self._seconds = self._resume()
+        self._checkpoint = Checkpoint(folder, f"{recipe.model_dump_json()} {key}", network, self._optimizer)
+        self._checkpoint.resume(self._course)
+
+    @property
+    def done(self) -> int:
+        """Steps done."""
+        return self._course.done
 
     @property
     def progress(self) -> float:
         """0 to 1, by steps done or by time spent, whichever is further."""
-        limit = self._recipe.minutes
-        spent = min(1.0, self._seconds / (60 * limit)) if limit else 0.0
-        return max(self.done / self._recipe.steps, spent)
+        return self._course.progress
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
         """Do the steps that are left.
@@ -92,25 +92,16 @@ class Trainer:
             start = time.monotonic()
             torch.manual_seed(self._recipe.seed * 1_000_003 + self.done)  # dropout: the same after a resume
             loss = self._step(batch)
-            self.done += 1
-            self._seconds += time.monotonic() - start
+            self._course.done += 1
+            self._course.seconds += time.monotonic() - start
             if self.done % _EVERY == 0 or self.progress == 1:
                 self.save()
             report(Step(self.done, self.progress, loss))
         return True
 
     def save(self) -> None:
-        """Write the checkpoint, beside the old one and then over it: a kill leaves one of the two whole."""
-        part = self._file.with_suffix(".part")
-        state = {
-            "key": self._key,
-            "done": self.done,
-            "seconds": self._seconds,
-            "network": self.network.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-        }
-        torch.save(state, part)
-        part.replace(self._file)
+        """Write the checkpoint."""
+        self._checkpoint.save(self._course)
 
     def measure(self, batches: Iterator[Batch]) -> dict[str, float]:
         """How often each head is right on these, as percentages."""
@@ -125,7 +116,7 @@ class Trainer:
     def _step(self, batch: Batch) -> dict[str, float]:
         self.network.train()
         for group in self._optimizer.param_groups:
-            group["lr"] = group["peak"] * self._rate()
+            group["lr"] = group["peak"] * self._course.rate
         moved = to_device(batch, self._device)
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._recipe.bfloat16):
             said = self.network(*moved.inputs)
@@ -135,27 +126,6 @@ class Trainer:
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self._optimizer.step()
         return {name: float(loss.detach()) for name, loss in parts.items()}
-
-    def _rate(self) -> float:
-        """The factor on the learning rates: up in a line, down in a line, never 0 before the end."""
-        warmup, progress = self._recipe.warmup, self.progress
-        if progress < warmup:
-            return max(progress, 1 / self._recipe.steps) / warmup
-        return (1 - progress) / (1 - warmup) if warmup < 1 else 1.0
-
-    def _resume(self) -> tuple[int, float]:
-        """Steps done and seconds spent."""
-        if not self._file.exists():
-            return 0, 0.0
-        try:
-            state: dict[str, Any] = torch.load(self._file, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever its unpickler stumbles over
-            raise CheckpointError(f"{self._file} cannot be read, remove it: {error}") from error
-        if state["key"] != self._key:
-            raise CheckpointError(f"{self._file} is of another recipe or of other data: remove it, or go on with those")
-        self.network.load_state_dict(state["network"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        return int(state["done"]), float(state["seconds"])
 
 
 def _parted(network: Network) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +13,8 @@ from sentence_transformers import SentenceTransformer
 from retriever_svc.training.export_encoder import default_source
 from retriever_svc.training.recipe import Recipe
 from services.encoder import Vectors
+from services.training import CHECKPOINT
 
-CHECKPOINT: Final = "checkpoint.pt"
-"""Of a run, in its working folder."""
 _CHUNK = 32
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -20,14 +19,11 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from retriever_svc.training.batches import Batch, make_batches
 from retriever_svc.training.examples import Document, Pair
 from retriever_svc.training.recipe import Recipe
-from retriever_svc.training.towers import CHECKPOINT, Towers
+from retriever_svc.training.towers import Towers
+from services.training import Checkpoint, Course
 
 PairsOfEpoch = Callable[[int], Sequence[Pair]]
 """The pairs of an epoch, counted from 0; the same ones whenever it is asked."""
-
-
-class CheckpointError(RuntimeError):
-    """The checkpoint in the working folder is of another run; the message says what to do."""
 
 
 class NothingToTrain(ValueError):
@@ -80,26 +76,30 @@ class Trainer:
     ) -> None:
         self.towers = towers
         self._recipe, self._documents = recipe, documents
-        self._file, self._every = folder / CHECKPOINT, every
+        self._every = every
         self._batches = [self._batches_of(epoch, pairs_of(epoch)) for epoch in range(recipe.epochs)]
-        self._total = sum(map(len, self._batches))
-        if not self._total:
+        self._course = Course(sum(map(len, self._batches)), recipe.minutes, recipe.warmup)
+        if not self._course.total:
             raise NothingToTrain("there is nothing to train on: fewer pairs than a quarter of a batch")
         self._loss = MultipleNegativesRankingLoss(towers.model, scale=recipe.scale)
         self._optimizer = torch.optim.AdamW(towers.trainable(), lr=recipe.learning_rate, weight_decay=0.01)
-        self._key = self._fingerprint()
-        self.done, self._seconds = self._resume()
+        self._checkpoint = Checkpoint(folder, self._fingerprint(), towers.model, self._optimizer)
+        self._checkpoint.resume(self._course)
+
+    @property
+    def done(self) -> int:
+        """Steps done."""
+        return self._course.done
 
     @property
     def total(self) -> int:
         """Steps of the whole run."""
-        return self._total
+        return self._course.total
 
     @property
     def progress(self) -> float:
         """0 to 1, by steps done or by time spent, whichever is further."""
-        limit = self._recipe.minutes
-        return max(self.done / self._total, min(1.0, self._seconds / (60 * limit)) if limit else 0.0)
+        return self._course.progress
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
         """Do the steps that are left.
@@ -120,25 +120,16 @@ class Trainer:
             batch = batches[self.done]
             torch.manual_seed(self._recipe.seed * 1_000_003 + self.done)  # dropout: the same after a resume
             loss, first = self._step(batch)
-            self.done += 1
-            self._seconds += time.monotonic() - start
+            self._course.done += 1
+            self._course.seconds += time.monotonic() - start
             if self.done % self._every == 0 or self.progress == 1:
                 self.save()
-            report(Step(self.done, self._total, self.progress, loss, first))
+            report(Step(self.done, self.total, self.progress, loss, first))
         return True
 
     def save(self) -> None:
-        """Write the checkpoint, beside the old one and then over it: a kill leaves one of the two whole."""
-        part = self._file.with_suffix(".part")
-        state = {
-            "key": self._key,
-            "done": self.done,
-            "model": self.towers.model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
-            "seconds": self._seconds,
-        }
-        torch.save(state, part)
-        part.replace(self._file)
+        """Write the checkpoint."""
+        self._checkpoint.save(self._course)
 
     def _step(self, batch: Batch) -> tuple[float, float]:
         self.towers.model.train()
@@ -150,19 +141,12 @@ class Trainer:
         # Every mined document is wrong for every query of the batch, so it need not be one for each.
         loss = self._loss.compute_loss_from_embeddings([one for one in columns if len(one)], None)
         for group in self._optimizer.param_groups:
-            group["lr"] = self._recipe.learning_rate * self._rate()
+            group["lr"] = self._recipe.learning_rate * self._course.rate
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.towers.trainable(), 1.0)
         self._optimizer.step()
         return float(loss.detach()), _first(queries.detach(), documents.detach())
-
-    def _rate(self) -> float:
-        """The factor on the learning rate: up in a line, down in a line, never 0 before the end."""
-        warmup, progress = self._recipe.warmup, self.progress
-        if progress < warmup:
-            return max(progress, 1 / self._total) / warmup
-        return (1 - progress) / (1 - warmup) if warmup < 1 else 1.0
 
     def _batches_of(self, epoch: int, pairs: Sequence[Pair]) -> list[Batch]:
         recipe = self._recipe
@@ -177,20 +161,6 @@ class Trainer:
                 digest.update(f"{pair.query}\0{self._documents[pair.document].text}\0".encode("utf-8", "replace"))
             digest.update("\0".join(batch.negatives).encode("utf-8", "replace"))
         return digest.hexdigest()
-
-    def _resume(self) -> tuple[int, float]:
-        """Steps done and seconds spent."""
-        if not self._file.exists():
-            return 0, 0.0
-        try:
-            state: dict[str, Any] = torch.load(self._file, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever its unpickler stumbles over
-            raise CheckpointError(f"{self._file} cannot be read, remove it: {error}") from error
-        if state["key"] != self._key:
-            raise CheckpointError(f"{self._file} is of another recipe or of other data: remove it, or go on with those")
-        self.towers.model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        return int(state["done"]), float(state["seconds"])
 
 
 def _first(queries: torch.Tensor, documents: torch.Tensor) -> float:

@@ -19,7 +19,8 @@ torch = pytest.importorskip("torch", reason="needs requirements/train.txt")
 pytest.importorskip("sentence_transformers", reason="needs requirements/train.txt")
 
 from retriever_svc.training.towers import DeviceError, Towers, choose_device  # noqa: E402
-from retriever_svc.training.trainer import CheckpointError, Step, Trainer  # noqa: E402
+from retriever_svc.training.trainer import Step, Trainer  # noqa: E402
+from services.training import CheckpointError  # noqa: E402
 
 RECIPE = Recipe(batch=8, run=2, epochs=2, learning_rate=1e-4, bfloat16=False)
 THINGS = ("invoice", "holiday", "parcel", "recipe", "flight", "meeting", "song", "reminder")

@@ -24,7 +24,8 @@ from planner_svc.training.export import write_model  # noqa: E402
 from planner_svc.training.feeding import Feed  # noqa: E402
 from planner_svc.training.learning import collate  # noqa: E402
 from planner_svc.training.network import Inputs, Network, Sizes  # noqa: E402
-from planner_svc.training.trainer import CheckpointError, Step, Trainer  # noqa: E402
+from planner_svc.training.trainer import Step, Trainer  # noqa: E402
+from services.training import CheckpointError  # noqa: E402
 
 RECIPE = Recipe(steps=8, batch=4, candidates=3, recorded=0, width=32, layers=1, bfloat16=False)
 TOKENIZER = Path(services.__file__).parent / "models" / DEFAULT_MODEL / "tokenizer.json"
