@@ -47,13 +47,15 @@ class DataError(ValueError):
 class Call(BaseModel):
     """A call of the reference solution. ``api`` is the API's id; one that no tool has is left as it stands.
 
-    ``description`` says what the step is for, where the data does.
+    ``description`` says what the step is for, where the data does; ``args_canonical`` are the arguments as an API
+    takes them, where ``args`` are as the user says them.
     """
 
     model_config = ConfigDict(frozen=True)
 
     api: str
     args: dict[str, JsonValue] = {}
+    args_canonical: dict[str, JsonValue] = {}
     label: str | None = None
     description: str | None = None
 

@@ -234,6 +234,11 @@ class SentenceTransformersEncoder:
         return TokenEncoding(vectors=tokens, offsets=spans, pooled=pooled)
 
 
+def model_directory(name: str) -> Path:
+    """Where a model of that name lies that ships with Nestor."""
+    return _SHIPPED / name
+
+
 def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder:
     """Load the shipped model by name, an exported one by directory, or anything else with sentence-transformers.
 
@@ -246,7 +251,7 @@ def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder
         EncoderError: the model cannot be loaded.
     """
     if name_or_path in {path.name for path in _SHIPPED.iterdir()}:
-        return OnnxEncoder(_SHIPPED / name_or_path, threads)
+        return OnnxEncoder(model_directory(name_or_path), threads)
     directory = Path(name_or_path)
     if (directory / "model.onnx").is_file():
         return OnnxEncoder(directory, threads)

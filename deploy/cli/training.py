@@ -57,6 +57,32 @@ def train(
     raise typer.Exit(train_retriever(data, held, validation, out, work or _beside(out), recipe, device))
 
 
+@trains.command("planner")
+def train_planner(
+    data: Annotated[
+        list[Path],
+        typer.Option(help="Folder with tools.jsonl and instances.jsonl (recorded calls, if any); repeat.", file_okay=False),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
+    recipe: Annotated[
+        Path | None,
+        typer.Option(help="JSON of what differs from the default recipe: docs/training.md.", exists=True),
+    ] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder of checkpoints, examples and vectors. [OUT.work]", file_okay=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
+) -> None:
+    """Train the compact planner on own catalogues: on their recorded requests, and on requests made up over them.
+
+    The same command goes on where a killed run stopped. A fifth of the requests is held out, in WORK/held-out.
+    """
+    _require(_NEEDED)
+    from evals.planner_training import train_planner as train  # torch is loaded by those who train only
+
+    raise typer.Exit(train(data, out, work or _beside(out), recipe, device))
+
+
 @trains.command("relevance")
 def train_relevance(
     data: Annotated[

@@ -2,12 +2,29 @@
 
 from planner_svc.backends.base import PlannerBackend
 from services.compute import ComputePool
-from services.encoder import Encoder
+from services.encoder import Encoder, model_directory
+
+PLANNER_MODEL = "nestor-planner-v1"
 
 
-def load_backends(encoder: Encoder, pool: ComputePool) -> dict[str, PlannerBackend]:
-    """The backends that ship, by name. Computation goes through ``pool``."""
+def load_backends(encoder: Encoder, pool: ComputePool, model: str = PLANNER_MODEL) -> dict[str, PlannerBackend]:
+    """The backends that ship, by name. Computation goes through ``pool``.
+
+    Args:
+        encoder: reads texts and APIs.
+        pool: where drafts are computed.
+        model: the compact planner's network: a shipped one by name, or a directory.
+
+    Raises:
+        EncoderError: the network cannot be loaded.
+        CalibrationError: nor what belongs to it.
+    """
     from planner_svc.backends.compact import CompactBackend
+    from planner_svc.backends.compact.confidence import Calibration
+    from planner_svc.backends.compact.reader import Reader
+    from planner_svc.backends.compact.trained import TrainedBackend
 
-    backends: list[PlannerBackend] = [CompactBackend(encoder, pool)]
+    directory = model_directory(model)  # a path of one's own stays what it is
+    reader, calibration = Reader(directory), Calibration.load(directory)
+    backends: list[PlannerBackend] = [CompactBackend(encoder, pool), TrainedBackend(encoder, reader, calibration, pool)]
     return {backend.name: backend for backend in backends}

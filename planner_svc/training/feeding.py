@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -18,6 +19,8 @@ from planner_svc.training.targets import Layout, Targets, targets
 _BUCKET: Final = 16
 """Batches that are drawn together and sorted by size, so that like is padded with like."""
 _MOST_ITEMS: Final = 400
+_EVENING: Final = 0.3
+"""A source is drawn from in proportion to this power of its size: small ones are not drowned."""
 _UNSCORED: Final = (0.0,) * FEATURES
 
 
@@ -35,7 +38,7 @@ class Feed:
     def __init__(
         self, recorded: Sequence[Example], made: Sequence[Example], shelf: Shelf, tokenizer: Any, recipe: Recipe
     ) -> None:
-        self._sources = [source for source in (recorded, made) if source]
+        self._kinds = [_Sources(kind) for kind in (recorded, made) if kind]
         self._share = recipe.recorded if recorded and made else 1.0
         self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
 
@@ -70,8 +73,8 @@ class Feed:
         return arrange(example.query, tokens, encoded, features), targets(shown, layout, tokens)
 
     def _draw(self, rng: random.Random) -> Example:
-        source = self._sources[0] if rng.random() < self._share else self._sources[-1]
-        return rng.choice(source)
+        kind = self._kinds[0] if rng.random() < self._share else self._kinds[-1]
+        return kind.draw(rng)
 
     def _candidates(self, example: Example, rng: random.Random) -> list[int]:
         """The right ones, and others in a random order until there are enough."""
@@ -87,3 +90,18 @@ class Feed:
             right.append(index)
         rng.shuffle(right)
         return right
+
+
+class _Sources:
+    """Examples by the data set they are from."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        by_name: defaultdict[str, list[Example]] = defaultdict(list)
+        for example in examples:
+            by_name[example.source].append(example)
+        self._examples = list(by_name.values())
+        self._weights = [len(own) ** _EVENING for own in self._examples]
+
+    def draw(self, rng: random.Random) -> Example:
+        """One of a source that is drawn first."""
+        return rng.choice(rng.choices(self._examples, self._weights)[0])

@@ -24,6 +24,7 @@ class Batch:
     call: Tensor
     count: Tensor
     source: Tensor
+    form: Tensor
     start: Tensor
     end: Tensor
     option: Tensor
@@ -48,7 +49,7 @@ def collate(examples: Sequence[tuple[Arranged, Targets]]) -> Batch:
     )
     per_item = {
         name: _padded([getattr(one, name) for one in wanted], (items,), UNKNOWN)
-        for name in ("call", "count", "source", "option", "reference", "answer")
+        for name in ("call", "count", "source", "form", "option", "reference", "answer")
     }
     return Batch(
         inputs,
@@ -66,6 +67,7 @@ def losses(said: Outputs, batch: Batch) -> dict[str, Tensor]:
         "call": _binary(said.call, batch.call),
         "count": _choice(said.count, batch.count),
         "source": _choice(said.source, batch.source),
+        "form": _choice(said.form, batch.form),
         "start": _pointed(said.start, batch.start, spans),
         "end": _pointed(said.end, batch.end, spans),
         "option": _binary(said.option, batch.option),
@@ -91,6 +93,7 @@ class Tally:
         right = ((said.call > 0).long() == batch.call) | ~known
         self._note("calls", right.all(dim=1), torch.ones(len(right), dtype=torch.bool))
         self._note("source", said.source.argmax(dim=2) == batch.source, batch.source != UNKNOWN)
+        self._note("form", said.form.argmax(dim=2) == batch.form, batch.form != UNKNOWN)
         spans = batch.source == Origin.SPAN
         whole = _at(batch.start, said.start) & _at(batch.end, said.end)
         self._note("span", whole, spans)

@@ -8,6 +8,7 @@ other, so that of two that do the same only one is called. What is asked of the 
 - of an API, whether it is called and how often;
 - of a parameter, where its value comes from: nowhere, characters of the request, an option, true, false, another call;
 - of a parameter and each token, whether its value starts and ends there;
+- of a text parameter, in which form its value is written (see ``backends.compact.forms``);
 - of an option, whether it is the one; of an output, whether it answers the request;
 - of a parameter and an output, whether the one gets its value from the other.
 """
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin
 from planner_svc.backends.compact.items import SHAPES, Kind
 
@@ -56,13 +58,14 @@ class Inputs(NamedTuple):
 class Outputs(NamedTuple):
     """Logits: see the module.
 
-    ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source`` (B, M, Origin); ``start`` and
-    ``end`` (B, M, T); ``reference`` (B, M, M), from parameter to output.
+    ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source`` (B, M, Origin); ``form`` (B, M,
+    Form); ``start`` and ``end`` (B, M, T); ``reference`` (B, M, M), from parameter to output.
     """
 
     call: Tensor
     count: Tensor
     source: Tensor
+    form: Tensor
     start: Tensor
     end: Tensor
     option: Tensor
@@ -75,7 +78,7 @@ class Sizes:
     """Width of the layers over items, their number, heads, and the width of their feed-forward parts."""
 
     width: int = 256
-    layers: int = 2
+    layers: int = 3
     heads: int = 4
     inner: int = 512
 
@@ -104,6 +107,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
         self.call = _head(width, 1)
         self.count = _head(width, COUNTS)
         self.source = _head(width, len(Origin))
+        self.form = _head(width, len(Form))
         self.answer = _head(width, 1)
         self.option = _head(2 * width, 1)
         self.start, self.end = Pointer(width), Pointer(width)
@@ -119,23 +123,25 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
         items = items + self.features(given.features)
         there = (given.mask > 0)[:, None, :]
         related = _related(given)
+        signs = torch.stack([given.matches, _unit(given.vectors) @ _unit(read).transpose(1, 2)])
         for number, layer in enumerate(self.layers):
-            items = layer(items, tokens, there, given.matches, related)
+            items = layer(items, tokens, there, signs, related)
             if not number:
                 tokens = self.norm(tokens + self.back(tokens, items, (given.kind >= 0)[:, None, :], None))
-        return self._asked(items, tokens, given)
+        return self._asked(items, tokens, signs, given)
 
-    def _asked(self, items: Tensor, tokens: Tensor, given: Inputs) -> Outputs:
+    def _asked(self, items: Tensor, tokens: Tensor, signs: Tensor, given: Inputs) -> Outputs:
         parents = torch.gather(items, 1, given.parent[:, :, None].expand_as(items))
         said = given.matches.amax(dim=2)
         reference = self.consumer(items) @ self.producer(items).transpose(1, 2) / items.shape[-1] ** 0.5
-        alike = torch.nn.functional.normalize(given.vectors, dim=2)
+        alike = _unit(given.vectors)
         return Outputs(
             call=self.call(items).squeeze(-1),
             count=self.count(items),
             source=self.source(items),
-            start=self.start(items, tokens, given),
-            end=self.end(items, tokens, given),
+            form=self.form(items),
+            start=self.start(items, tokens, signs, given),
+            end=self.end(items, tokens, signs, given),
             option=self.option(torch.cat([items, parents], dim=2)).squeeze(-1) + self.same_words * said,
             reference=reference + 4 * alike @ alike.transpose(1, 2),
             answer=self.answer(items).squeeze(-1),
@@ -147,37 +153,39 @@ class Layer(nn.Module):  # type: ignore[misc]
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.request, self.others = Attention(sizes, matched=True), Attention(sizes)
+        self.request, self.others = Attention(sizes, signed=True), Attention(sizes)
         self.inner = nn.Sequential(nn.Linear(sizes.width, sizes.inner), nn.GELU(), nn.Linear(sizes.inner, sizes.width))
         self.norms = nn.ModuleList([nn.LayerNorm(sizes.width) for _ in range(3)])
 
-    def forward(self, items: Tensor, tokens: Tensor, there: Tensor, matches: Tensor, related: Tensor) -> Tensor:
+    def forward(self, items: Tensor, tokens: Tensor, there: Tensor, signs: Tensor, related: Tensor) -> Tensor:
         """(B, M, w) items that have read (B, T, w) tokens and the items related."""
-        items = self.norms[0](items + self.request(items, tokens, there, matches))
+        items = self.norms[0](items + self.request(items, tokens, there, signs))
         items = self.norms[1](items + self.others(items, items, related, None))
         result: Tensor = self.norms[2](items + self.inner(items))
         return result
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """Multi-head attention; where ``matched``, each head has its own liking for the words that items have."""
+    """Multi-head attention; where ``signed``, each head has its own liking for an item's own words, and for like ones."""
 
-    def __init__(self, sizes: Sizes, matched: bool = False) -> None:
+    def __init__(self, sizes: Sizes, signed: bool = False) -> None:
         super().__init__()
         self.heads = sizes.heads
         self.query = nn.Linear(sizes.width, sizes.width)
         self.key_value = nn.Linear(sizes.width, 2 * sizes.width)
         self.out = nn.Linear(sizes.width, sizes.width)
-        self.liking = nn.Parameter(torch.linspace(0, 3, sizes.heads)) if matched else None
+        likings = torch.stack([torch.linspace(0, 3, sizes.heads), torch.linspace(6, 0, sizes.heads)])
+        self.liking = nn.Parameter(likings) if signed else None
 
-    def forward(self, asking: Tensor, asked: Tensor, allowed: Tensor, matches: Tensor | None) -> Tensor:
-        """(B, q, w) from (B, q, w) and (B, k, w), where ``allowed`` (B, 1 or q, k)."""
+    def forward(self, asking: Tensor, asked: Tensor, allowed: Tensor, signs: Tensor | None) -> Tensor:
+        """(B, q, w) from (B, q, w) and (B, k, w), where ``allowed`` (B, 1 or q, k); ``signs`` (2, B, q, k)."""
         batch, length, width = asking.shape
         query = self.query(asking).view(batch, length, self.heads, -1).transpose(1, 2)
         key, value = self.key_value(asked).view(batch, asked.shape[1], 2, self.heads, -1).permute(2, 0, 3, 1, 4)
         logits = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
-        if matches is not None and self.liking is not None:
-            logits = logits + self.liking[None, :, None, None] * matches[:, None]
+        if signs is not None and self.liking is not None:
+            for liking, sign in zip(self.liking, signs, strict=True):
+                logits = logits + liking[None, :, None, None] * sign[:, None]
         logits = logits.masked_fill(~allowed[:, None], -1e4)
         read = (logits.softmax(dim=-1) @ value).transpose(1, 2).reshape(batch, length, width)
         result: Tensor = self.out(read)
@@ -190,10 +198,12 @@ class Pointer(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int) -> None:
         super().__init__()
         self.item, self.token = nn.Linear(width, width), nn.Linear(width, width)
+        self.liking = nn.Parameter(torch.zeros(2))
 
-    def forward(self, items: Tensor, tokens: Tensor, given: Inputs) -> Tensor:
+    def forward(self, items: Tensor, tokens: Tensor, signs: Tensor, given: Inputs) -> Tensor:
         """(B, M, T)."""
         logits = self.item(items) @ self.token(tokens).transpose(1, 2) / items.shape[-1] ** 0.5
+        logits = logits + self.liking[0] * signs[0] + self.liking[1] * signs[1]
         return logits.masked_fill((given.mask == 0)[:, None, :], -1e4)
 
 
@@ -206,6 +216,10 @@ def _related(given: Inputs) -> Tensor:
     # A place without an item looks at itself, lest its row be empty.
     empty = ~there[:, :, None] & ~there[:, None, :]
     return (both & there[:, :, None] & there[:, None, :]) | empty
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(vectors, dim=-1)
 
 
 def _head(width: int, outputs: int) -> nn.Sequential:

@@ -15,6 +15,10 @@ class Recipe(BaseModel):
     Attributes:
         base: sentence-transformers directory to start from; None: all-MiniLM-L6-v2 from its wheel.
         seed: of every draw.
+        requests: recorded requests of each folder, at most.
+        validation: of those held out of each folder, how many are measured.
+        made: requests made up over each folder's catalogue, at most.
+        made_each: likewise, for each of its APIs.
         steps: batches learnt from, at most.
         minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done.
         batch: requests a step.
@@ -34,6 +38,10 @@ class Recipe(BaseModel):
 
     base: str | None = None
     seed: int = 7
+    requests: Annotated[int, Field(ge=0)] = 4_000
+    validation: Annotated[int, Field(ge=0)] = 150
+    made: Annotated[int, Field(ge=0)] = 8_000
+    made_each: Annotated[float, Field(ge=0)] = 4
     steps: Annotated[int, Field(ge=1)] = 6_000
     minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=1, le=1_024)] = 32
@@ -45,5 +53,5 @@ class Recipe(BaseModel):
     warmup: Share = 0.05
     dropout: Share = 0.1
     width: Annotated[int, Field(ge=32, le=1_024)] = 256
-    layers: Annotated[int, Field(ge=1, le=12)] = 2
+    layers: Annotated[int, Field(ge=1, le=12)] = 3
     bfloat16: bool = True

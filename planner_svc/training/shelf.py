@@ -38,6 +38,11 @@ class Shelf:
                 ends = np.cumsum(saved["sizes"])[:-1]
                 self._vectors = dict(zip(saved["keys"].tolist(), np.split(saved["rows"], ends), strict=True))
 
+    @property
+    def dimension(self) -> int:
+        """Of the vectors."""
+        return self._encoder.dimension
+
     def of(self, api: Api) -> Encoded:
         """The API's items with their vectors."""
         found = self._known.get(id(api))

@@ -10,9 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from planner_svc.backends.compact.forms import form_of
 from planner_svc.backends.compact.inputs import Ints, Origin, Tokens
 from planner_svc.backends.compact.items import Item, Kind
 from planner_svc.backends.compact.profile import Profile
+from planner_svc.backends.compact.readings import NO_CLOCK
 from planner_svc.training.examples import Default, Example, Label, LabelledCall, Option, Ref, Span, Unsaid
 from planner_svc.training.examples import Item as LabelItem
 from planner_svc.training.examples import items as parts
@@ -30,6 +32,7 @@ class Targets:
         call: (m,) 1 where an API is called, 0 where not; UNKNOWN elsewhere.
         count: (m,) index of how often a called API is called.
         source: (m,) :class:`Origin`, where a called API's parameter has its value from.
+        form: (m,) :class:`Form` of a parameter whose value is text that the request says; UNKNOWN elsewhere.
         start: (m, t) 1 where a value starts.
         end: (m, t) 1 where one ends.
         option: (m,) 1 for the option that is meant, 0 for its parameter's others; UNKNOWN elsewhere.
@@ -40,6 +43,7 @@ class Targets:
     call: Ints
     count: Ints
     source: Ints
+    form: Ints
     start: NDArray[np.bool_]
     end: NDArray[np.bool_]
     option: Ints
@@ -82,6 +86,7 @@ def targets(example: Example, layout: Layout, tokens: Tokens) -> Targets:
         call=np.full(size, UNKNOWN, np.int64),
         count=np.full(size, UNKNOWN, np.int64),
         source=np.full(size, UNKNOWN, np.int64),
+        form=np.full(size, UNKNOWN, np.int64),
         start=np.zeros((size, length), bool),
         end=np.zeros((size, length), bool),
         option=np.full(size, UNKNOWN, np.int64),
@@ -118,7 +123,9 @@ def _of_api(
         made.source[place] = _source(labels)
         options = layout.options.get((owner, name), [])
         if made.source[place] == Origin.SPAN:
-            _mark(made, place, tokens, [one for label in labels for one in parts(label) if isinstance(one, Span)])
+            spans = [one for label in labels for one in parts(label) if isinstance(one, Span)]
+            _mark(made, place, tokens, spans)
+            made.form[place] = _form(example, spans)
         elif made.source[place] == Origin.OPTION:
             meant = {str(one.value) for label in labels for one in parts(label) if isinstance(one, Option)}
             hits = [str(value) in meant for _, value in options]
@@ -162,6 +169,18 @@ def _mark(made: Targets, place: int, tokens: Tokens, spans: Sequence[Span]) -> N
             made.start[place, inside[0]] = made.end[place, inside[-1]] = True
     if not made.start[place].any():  # cut off at the end of a long request
         made.source[place] = UNKNOWN
+
+
+def _form(example: Example, spans: Sequence[Span]) -> int:
+    """The form that most of a parameter's values have: where values are several, they are written alike."""
+    now = example.now or NO_CLOCK
+    forms = Counter(
+        form
+        for span in spans
+        if isinstance(span.value, str)
+        and (form := form_of(example.query[span.start : span.end], span.value, now)) is not None
+    )
+    return int(forms.most_common(1)[0][0]) if forms else UNKNOWN
 
 
 def _producers(labels: Sequence[Label], example: Example, layout: Layout, numbers: dict[str, int]) -> Iterator[int]:

@@ -64,7 +64,7 @@ class CompactBackend:
         chooser = Chooser(
             self._library,
             self._links,
-            Fitter(self._library, now.tzinfo or UTC, profiles, _given(request.context)),
+            Fitter(self._library, now.tzinfo or UTC, profiles, given_values(request.context)),
             profiles,
             {c.api.id: c.clause_scores or (c.score,) * max(len(request.clauses), 1) for c in request.candidates},
             members,
@@ -99,7 +99,7 @@ def read_clock(context: Context) -> datetime:
     return now
 
 
-def _given(context: Context) -> dict[str, JsonValue]:
+def given_values(context: Context) -> dict[str, JsonValue]:
     """What the application knows, by name: its values, and where the user is."""
     own = {"timezone": context.timezone, "locale": context.locale}
     return {name: value for name, value in own.items() if value} | dict(context.values)

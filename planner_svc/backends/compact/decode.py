@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import Encoded, Item, Kind
 from planner_svc.backends.compact.profile import Field, Profile, Slot
@@ -90,9 +91,12 @@ class Decoder:
         self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
         self._answers: Floats = _sigmoid(logits["answer"])
 
-    def calls(self) -> list[Drafted]:
-        """The calls, each after those it needs; none where nothing is called."""
-        chosen = [number for number, sure in enumerate(self.called) if sure >= CALLED]
+    def chosen(self) -> list[int]:
+        """The candidates that are called."""
+        return [number for number, sure in enumerate(self.called) if sure >= CALLED]
+
+    def calls(self, chosen: Sequence[int]) -> list[Drafted]:
+        """The calls of these candidates and of those they need, each after those it needs."""
         drafted: dict[int, list[Drafted]] = {}
         waiting = list(chosen)
         while waiting:
@@ -169,15 +173,25 @@ class Decoder:
         said: list[Said] = []
         for first, last, likely in self._ranges(gap.place, several=gap.listed or gap.times > 1):
             start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
-            meant = readings(gap.profile, gap.slot, self._query[start:end], self._now)
-            if meant:
-                said.append(Said(meant[0], start, sure * likely))
+            value = self._meaning(gap, self._query[start:end])
+            if value is not None:
+                said.append(Said(value, start, sure * likely))
         if not gap.listed:
             yield from said
             return
         unique = list({str(one.value): one.value for one in said}.values())
         if said and gap.allows(unique):
             yield Said(unique, said[0].start, min(one.sure for one in said))
+
+    def _meaning(self, gap: _Gap, text: str) -> JsonValue:
+        """The words as a value: of a text as it is usually written, else as they are read; None where not allowed."""
+        meant = readings(gap.profile, gap.slot, text, self._now)
+        if gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (not meant or isinstance(meant[0], str)):
+            form = Form(int(self._reading.logits["form"][gap.place].argmax()))
+            value = written(form, text, self._now)
+            if value is not None and gap.allows([value] if gap.listed else value):
+                return value
+        return meant[0] if meant else None
 
     def _ranges(self, place: int, *, several: bool) -> list[tuple[int, int, float]]:
         """First and last tokens of values, in order: the likeliest start with its end, and rivals where wanted."""
@@ -217,7 +231,8 @@ class Decoder:
         logits = self._reading.logits["reference"][gap.place]
         offered: list[tuple[float, int, Field]] = []
         for other, api in enumerate(self._apis):
-            if other == gap.number or (other not in gap.chosen and self.called[other] < IMPLIED):
+            implied = self.called[other] >= IMPLIED and not api.profile.api.mutating
+            if other == gap.number or (other not in gap.chosen and not implied):
                 continue
             offered += [
                 (float(logits[at]), other, api.profile.fields[item.field])

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from planner_svc.backends.compact.items import SHAPES, Item, Kind, matches
 from planner_svc.backends.compact.text import WORD, stem
+from services.contracts.api import Candidate
 
 FEATURES: Final = 5
 """What the retriever says of an API: score, best clause's score, relevance, one over its rank, supplier or not."""
@@ -77,6 +78,19 @@ class ItemsOfApi(Protocol):
     def vectors(self) -> NDArray[np.float16]:
         """One row an item."""
         ...
+
+
+def features_of(candidate: Candidate, rank: int) -> tuple[float, ...]:
+    """What the retriever says of a candidate; ``rank`` from 0."""
+    told = (
+        candidate.score,
+        max(candidate.clause_scores, default=candidate.score),
+        candidate.relevance or 0.0,
+        1 / (1 + rank),
+        float(candidate.role == "supplier"),
+    )
+    assert len(told) == FEATURES
+    return told
 
 
 def arrange(query: str, tokens: Tokens, apis: Sequence[ItemsOfApi], features: Sequence[Sequence[float]]) -> Inputs:

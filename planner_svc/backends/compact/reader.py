@@ -14,7 +14,7 @@ from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
 from planner_svc.backends.compact.items import Encoded
 from services.encoder import EncoderError, load_session, load_tokenizer
 
-OUTPUTS: Final = ("call", "count", "source", "start", "end", "option", "reference", "answer")
+OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "reference", "answer")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

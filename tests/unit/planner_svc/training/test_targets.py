@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 import services
 from planner_svc.backends.compact.decode import Decoder, Fed
+from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
 from planner_svc.backends.compact.profile import read_profile
@@ -55,7 +56,8 @@ def decoder(example: Example, tokenizer: Tokenizer) -> Decoder:
 
 def decoded(example: Example, tokenizer: Tokenizer) -> Counter[tuple[str, str, str]]:
     """The arguments of the decoded calls."""
-    calls = decoder(example, tokenizer).calls()
+    made = decoder(example, tokenizer)
+    calls = made.calls(made.chosen())
     return Counter(
         (example.candidates[call.api].id, name, feed(example.candidates[one.api].id, one.field.path))
         if isinstance(one, Fed)
@@ -81,6 +83,7 @@ def said(right: Targets) -> dict[str, Any]:
         "call": yes(right.call),
         "count": chosen(right.count, 4),
         "source": chosen(right.source, len(Origin)),
+        "form": chosen(right.form, len(Form)),
         "start": yes(right.start),
         "end": yes(right.end),
         "option": yes(right.option),

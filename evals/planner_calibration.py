@@ -1,0 +1,91 @@
+"""Fits what the planner says of its own drafts: how likely one is right, on requests that it did not learn from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from rich.progress import Progress
+from sklearn.linear_model import LogisticRegression
+
+from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
+from planner_svc.backends.compact.decode import Decoder, Drafted, Fed
+from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.reader import Reader
+from planner_svc.backends.compact.trained import MAX_CANDIDATES
+from planner_svc.training.examples import Example, Label, Many, Ref, items
+from planner_svc.training.shelf import Shelf
+from services.contracts.base import JsonPath
+
+_NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+Arguments = frozenset[tuple[str, str]]
+
+
+def calibrate(directory: Path, held_out: Mapping[str, Sequence[Example]], shelf: Shelf, progress: Progress) -> None:
+    """Fit a calibration to the model in a folder and write it there. Each data set counts as much as another.
+
+    Args:
+        directory: of the model.
+        held_out: examples by data set, with the retriever's candidates.
+        shelf: their APIs, read.
+        progress: told of each request.
+    """
+    reader = Reader(directory)
+    rows: list[tuple[float, ...]] = []
+    right: list[bool] = []
+    weights: list[float] = []
+    for name, examples in held_out.items():
+        for example in progress.track(examples, description=f"calibrating on {name}"):
+            decoder, calls = decoded(reader, shelf, example)
+            rows.append(signs_of(decoder, calls))
+            right.append(is_right(example, calls))
+            weights.append(1 / len(examples))
+    if len(set(right)) < 2:  # too little to learn from
+        Calibration((0.0,) * len(SIGNS), 0.0).save(directory)
+        return
+    model = LogisticRegression(C=1.0, max_iter=2_000)
+    model.fit(np.array(rows), right, sample_weight=np.array(weights) * len(rows) / len(held_out))
+    Calibration(tuple(map(float, model.coef_[0])), float(model.intercept_[0])).save(directory)
+
+
+def decoded(reader: Reader, shelf: Shelf, example: Example) -> tuple[Decoder, list[Drafted]]:
+    """What the planner drafts for an example."""
+    apis = [shelf.of(api) for api in example.candidates[:MAX_CANDIDATES]]
+    told = example.scores or ((0.0,) * FEATURES,) * len(apis)
+    reading = reader.read(example.query, apis, told[: len(apis)])
+    decoder = Decoder(example.query, apis, reading, example.now or _NOW, {})
+    return decoder, decoder.calls(decoder.chosen())
+
+
+def is_right(example: Example, calls: Sequence[Drafted]) -> bool:
+    """Whether just the recorded calls are made, with just the recorded arguments."""
+    wanted = Counter(
+        (call.api, frozenset((name, _wanted(example, label)) for name, label in call.arguments.items()))
+        for call in example.calls
+    )
+    made = Counter((example.candidates[call.api].id, _made(example, call)) for call in calls)
+    return wanted == made
+
+
+def _wanted(example: Example, label: Label) -> str:
+    parts = items(label)
+    if any(isinstance(part, Ref) for part in parts):
+        first = next(part for part in parts if isinstance(part, Ref))
+        return _reference(example.calls[first.call].api, first.path)
+    values = [part.value for part in parts if not isinstance(part, Ref)]
+    return str(values if isinstance(label, Many) else values[0])
+
+
+def _made(example: Example, call: Drafted) -> Arguments:
+    return frozenset(
+        (name, _reference(example.candidates[one.api].id, one.field.path) if isinstance(one, Fed) else str(one.value))
+        for name, one in call.arguments.items()
+    )
+
+
+def _reference(api: str, path: JsonPath) -> str:
+    return f"{api} {[part for part in path if isinstance(part, str)]}"

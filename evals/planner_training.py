@@ -1,0 +1,194 @@
+"""What ``nestor train planner`` does once its options are read: folders of data in, a planner with its card out.
+
+What is learnt from is made in :mod:`evals.planner_data`, the weights in :mod:`planner_svc.training`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from tokenizers import Tokenizer
+from transformers import AutoModel
+
+from evals.data import DataError
+from evals.planner_data import (
+    PlannerFolder,
+    held_out_examples,
+    made_examples,
+    read_folder,
+    recorded_examples,
+    write_held_out,
+)
+from evals.planner_calibration import calibrate
+from planner_svc.training.card import Measured, write_card
+from planner_svc.training.examples import Example
+from planner_svc.training.export import write_model
+from planner_svc.training.feeding import Feed
+from planner_svc.training.network import Network, Sizes
+from planner_svc.training.recipe import Recipe
+from planner_svc.training.shelf import Shelf
+from planner_svc.training.trainer import Step, Trainer
+from retriever_svc.training.export_encoder import default_source
+from retriever_svc.training.towers import BaseError, DeviceError, choose_device
+from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder, model_directory
+from services.training import CheckpointError
+
+_MAX_TOKENS = 256
+_LOOK = 250
+"""Steps between two looks at what is held out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where a run works, and how."""
+
+    work: Path
+    recipe: Recipe
+    console: Console
+    progress: Progress
+
+    @property
+    def vectors(self) -> Path:
+        """The retriever's, of the catalogues."""
+        return self.work / "catalogues.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """All that is learnt from, and what is held out by the folder's name."""
+
+    recorded: list[Example]
+    made: list[Example]
+    held_out: dict[str, list[Example]]
+
+    def apis(self) -> list[Example]:
+        """All examples."""
+        return [*self.recorded, *self.made, *(one for held in self.held_out.values() for one in held)]
+
+
+def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: Path | None, device: str) -> int:
+    """Train, export, measure, print the report. Progress goes to standard error. A run that was killed goes on.
+
+    Args:
+        folders: of data; one without recorded calls gives its catalogue to make requests of.
+        out: folder of the model, written at the end.
+        work: folder of checkpoints, examples, vectors, and of the requests held out (``held-out/FOLDER``).
+        recipe_file: JSON with the fields of :class:`Recipe` that differ from its defaults.
+        device: ``cpu``, ``cuda`` or ``auto``.
+
+    Returns:
+        The exit status: 0, or 1 where the data or the recipe is not usable.
+    """
+    err = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    try:
+        recipe = _read_recipe(recipe_file)
+        work.mkdir(parents=True, exist_ok=True)
+        with Progress(*columns, console=err, transient=True) as progress:
+            print(_run(folders, out, Run(work, recipe, err, progress), torch.device(choose_device(device))))
+    except (DataError, EncoderError, CheckpointError, DeviceError, BaseError) as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> str:
+    folders = [read_folder(path, run.recipe) for path in paths]
+    lessons = _lessons(folders, paths, run)
+    if not lessons.recorded and not lessons.made:
+        raise DataError("there is nothing to learn: no request has calls, and none can be made up over the catalogues")
+    told = f"{len(lessons.recorded)} recorded requests, {len(lessons.made)} made up"
+    run.console.print(told, markup=False)
+    shelf = Shelf(load_encoder(DEFAULT_MODEL, os.cpu_count() or 1), run.work / "apis.npz")
+    apis = list({id(api): api for one in lessons.apis() for api in one.candidates}.values())
+    shelf.fill(run.progress.track(apis, description="reading APIs"))
+
+    tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
+    tokenizer.enable_truncation(_MAX_TOKENS)
+    feed = Feed(lessons.recorded, lessons.made, shelf, tokenizer, run.recipe)
+    network = _network(run.recipe)
+    key = _key(lessons, folders)
+    trainer = Trainer(network, run.recipe, feed.batches, run.work, key, device)
+    measured = _train(trainer, feed, lessons, run)
+    write_model(trainer.network, tokenizer, shelf.dimension, out)
+    calibrate(out, lessons.held_out, shelf, run.progress)
+    return write_card(out, run.recipe, [Measured(f.name, f.licence, *_sizes(f, lessons)) for f in folders], measured)
+
+
+def _lessons(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> Lessons:
+    lessons = Lessons([], [], {})
+    for folder, path in zip(folders, paths, strict=True):
+        write_held_out(folder, path, run.work / "held-out" / folder.name)
+        where = (run.vectors, run.work, run.progress)
+        lessons.recorded.extend(recorded_examples(folder, *where))
+        lessons.made.extend(made_examples(folder, run.recipe, *where))
+        held = held_out_examples(folder, *where)
+        if held:
+            lessons.held_out[folder.name] = held
+    return lessons
+
+
+def _train(trainer: Trainer, feed: Feed, lessons: Lessons, run: Run) -> dict[str, dict[str, float]]:
+    """Train to the end; what the heads are right about on what is held out, by folder."""
+    task = run.progress.add_task("training", total=run.recipe.steps, completed=trainer.done)
+    history = (run.work / "history.jsonl").open("a", encoding="utf-8")
+
+    def look() -> dict[str, dict[str, float]]:
+        return {name: trainer.measure(feed.all(held)) for name, held in lessons.held_out.items()}
+
+    def note(step: Step) -> None:
+        run.progress.update(task, completed=step.number)
+        line: dict[str, object] = {"step": step.number, "progress": round(step.progress, 4), "loss": step.loss}
+        if step.number % _LOOK == 0:
+            line["held_out"] = seen = look()
+            for name, shares in seen.items():
+                told = ", ".join(f"{head} {share:.0f}" for head, share in shares.items())
+                run.console.print(f"step {step.number}: {name}: {told}", markup=False, soft_wrap=True)
+        history.write(json.dumps(line) + "\n")
+        history.flush()
+
+    with history:
+        trainer.train(note)
+    return look()
+
+
+def _network(recipe: Recipe) -> Network:
+    torch.manual_seed(recipe.seed)
+    source = default_source() if recipe.base is None else Path(recipe.base)
+    try:
+        encoder = AutoModel.from_pretrained(str(source), add_pooling_layer=False)
+    except (OSError, ValueError) as error:
+        raise BaseError(f"{source} is no encoder to start from: {error}") from None
+    return Network(encoder, encoder.config.hidden_size, Sizes(width=recipe.width, layers=recipe.layers))
+
+
+def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:
+    """Of the data: another key is another run."""
+    digest = hashlib.sha256()
+    for one in (*lessons.recorded, *lessons.made):
+        digest.update(f"{one.id}\0{one.query}\0".encode("utf-8", "replace"))
+    return f"{[folder.name for folder in folders]} {digest.hexdigest()[:16]}"
+
+
+def _sizes(folder: PlannerFolder, lessons: Lessons) -> tuple[int, int, int, int]:
+    """APIs, recorded requests learnt from, made-up ones, held out ones."""
+    recorded = sum(one.source == folder.name for one in lessons.recorded)
+    made = sum(one.source == f"{folder.name}-made" for one in lessons.made)
+    return len(folder.apis), recorded, made, len(lessons.held_out.get(folder.name, ()))
+
+
+def _read_recipe(file: Path | None) -> Recipe:
+    try:
+        return Recipe.model_validate_json(file.read_bytes()) if file else Recipe()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DataError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

@@ -1,0 +1,89 @@
+"""How likely a draft is right as a whole: what the network is sure of, weighed as held-out requests have taught."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from planner_svc.backends.compact.decode import Decoder, Drafted, Said
+
+CALIBRATION: Final = "calibration.json"
+SIGNS: Final = (
+    "least sure call",
+    "calls made",
+    "calls left out",
+    "least sure value",
+    "values said",
+    "values from calls",
+    "missing values",
+    "several calls of one API",
+)
+_LEAST: Final = 1e-4
+
+
+class CalibrationError(ValueError):
+    """The file is no calibration of this planner; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A logistic regression over :func:`signs_of`.
+
+    Attributes:
+        weights: one for each of ``SIGNS``.
+        bias: the log-odds of a draft without any.
+    """
+
+    weights: tuple[float, ...]
+    bias: float
+
+    def probability(self, signs: Sequence[float]) -> float:
+        """How likely a draft of these signs is right."""
+        odds = self.bias + math.fsum(weight * sign for weight, sign in zip(self.weights, signs, strict=True))
+        return 1 / (1 + math.exp(-min(max(odds, -30.0), 30.0)))
+
+    def save(self, directory: Path) -> None:
+        """Write it beside the model."""
+        content = {"weights": dict(zip(SIGNS, self.weights, strict=True)), "bias": self.bias}
+        (directory / CALIBRATION).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: Path) -> Calibration:
+        """Read it from beside the model.
+
+        Raises:
+            CalibrationError: it is not there, or is something else.
+        """
+        file = directory / CALIBRATION
+        try:
+            content = json.loads(file.read_bytes())
+            return cls(tuple(float(content["weights"][sign]) for sign in SIGNS), float(content["bias"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CalibrationError(f"{file} cannot be used: {error}") from None
+
+
+def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
+    """What speaks for a draft and against it; ``SIGNS`` names them. Sums and minima of log-probabilities."""
+    made = {call.api for call in calls}
+    chosen = [_log(float(decoder.called[number])) for number in made]
+    left = [_log(1 - float(sure)) for number, sure in enumerate(decoder.called) if number not in made]
+    said = [_log(one.sure) for call in calls for one in call.arguments.values() if isinstance(one, Said)]
+    fed = [_log(one.sure) for call in calls for one in call.arguments.values() if not isinstance(one, Said)]
+    return (
+        min(chosen, default=0.0),
+        math.fsum(chosen),
+        math.fsum(left),
+        min([*said, *fed], default=0.0),
+        math.fsum(said),
+        math.fsum(fed),
+        float(sum(len(call.missing) for call in calls)),
+        float(len(calls) - len(made)),
+    )
+
+
+def _log(probability: float) -> float:
+    return math.log(min(max(probability, _LEAST), 1.0))

@@ -1,0 +1,112 @@
+"""How a value is written, where the request writes it otherwise: "sore throat" as "Sore throat", 8 pm as "20:00:00".
+
+The network says the form of each text parameter; the words come from the request.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import IntEnum
+from typing import Final
+
+from planner_svc.backends.compact.dates import Moment
+from planner_svc.backends.compact.readings import moment_of, number_in
+from planner_svc.backends.compact.text import singular
+
+
+class Form(IntEnum):
+    """What is done to the request's words."""
+
+    COPY = 0
+    CAPITAL = 1
+    TITLE = 2
+    LOWER = 3
+    UPPER = 4
+    SINGULAR = 5
+    CAPITAL_SINGULAR = 6
+    LISTED = 7
+    CAPITAL_LISTED = 8
+    NUMBER = 9
+    DAY = 10
+    CLOCK = 11
+    CLOCK_SECONDS = 12
+    MOMENT = 13
+    MOMENT_SECONDS = 14
+    MOMENT_ISO = 15
+    WITHOUT_ARTICLE = 16
+
+
+_AND: Final = re.compile(r",?\s+(?:and|or)\s+")
+_ARTICLE: Final = re.compile(r"^(?:the|a|an|my|our|your|his|her|their)\s+", re.IGNORECASE)
+_CLOCKS: Final = {Form.CLOCK: "%H:%M", Form.CLOCK_SECONDS: "%H:%M:%S"}
+_MOMENTS: Final = {
+    Form.MOMENT: "%Y-%m-%d %H:%M",
+    Form.MOMENT_SECONDS: "%Y-%m-%d %H:%M:%S",
+    Form.MOMENT_ISO: "%Y-%m-%dT%H:%M:%S",
+}
+_OF_TIME: Final = frozenset({Form.DAY, *_CLOCKS, *_MOMENTS})
+
+
+def written(form: Form, text: str, now: datetime) -> str | None:
+    """The words in that form; None where they have none such.
+
+    Args:
+        form: which.
+        text: words of the request.
+        now: the clock that relative dates refer to.
+    """
+    if form in _OF_TIME:
+        moment = moment_of(text, now)
+        return None if moment is None else _moment(form, moment)
+    if form is Form.NUMBER:
+        counted = number_in(text)
+        return None if counted is None else str(counted)
+    return _worded(form, text)
+
+
+def form_of(text: str, value: str, now: datetime) -> Form | None:
+    """The first form that makes the value of the words; None where none does."""
+    return next((form for form in Form if written(form, text, now) == value), None)
+
+
+def _worded(form: Form, text: str) -> str | None:
+    match form:
+        case Form.COPY:
+            return text
+        case Form.CAPITAL:
+            return text[:1].upper() + text[1:]
+        case Form.TITLE:
+            return re.sub(r"(?<![\w'])[^\W\d_]", lambda letter: letter[0].upper(), text)
+        case Form.LOWER:
+            return text.lower()
+        case Form.UPPER:
+            return text.upper()
+        case Form.SINGULAR:
+            return _singular(text)
+        case Form.CAPITAL_SINGULAR:
+            return _worded(Form.CAPITAL, _singular(text))
+        case Form.LISTED:
+            return _AND.sub(", ", text)
+        case Form.CAPITAL_LISTED:
+            return ", ".join(part[:1].upper() + part[1:] for part in _AND.sub(", ", text).split(", "))
+        case Form.WITHOUT_ARTICLE:
+            return _ARTICLE.sub("", text)
+        case _:
+            return None
+
+
+def _singular(text: str) -> str:
+    """With the last word in the singular."""
+    head, space, last = text.rpartition(" ")
+    return head + space + singular(last)
+
+
+def _moment(form: Form, moment: Moment) -> str | None:
+    if form is Form.DAY:
+        return moment.day.isoformat() if moment.day is not None else None
+    if form in _CLOCKS:
+        return moment.clock.strftime(_CLOCKS[form]) if moment.clock is not None else None
+    if moment.day is None or moment.clock is None:
+        return None
+    return datetime.combine(moment.day, moment.clock).strftime(_MOMENTS[form])

@@ -1,0 +1,75 @@
+"""What a trained planner comes with: a report in JSON, and a card that people read."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from planner_svc.training.recipe import Recipe
+
+_LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
+_FILES = ("planner.onnx", "tokenizer.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A folder that was learnt from; the numbers count its APIs and its requests."""
+
+    name: str
+    licence: str
+    apis: int
+    recorded: int
+    made: int
+    held_out: int
+
+
+def write_card(
+    out: Path, recipe: Recipe, data: Sequence[Measured], held_out: Mapping[str, Mapping[str, float]]
+) -> str:
+    """Write ``report.json`` and ``MODEL_CARD.md`` beside the model.
+
+    Args:
+        out: the model's folder.
+        recipe: of the run.
+        data: what it read.
+        held_out: how often each head is right on what is held out of each folder, in percent.
+
+    Returns:
+        The table of figures.
+    """
+    versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    content = {"recipe": recipe.model_dump(), "data": [asdict(one) for one in data], "versions": versions}
+    report = content | {"held_out": {name: dict(shares) for name, shares in held_out.items()}}
+    (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    figures = _figures(held_out)
+    parts = [
+        f"# {out.name}\n\nThe compact planner's network (docs/adr/0009-planner-network.md). int8 ONNX.",
+        _table(("file", "size", "SHA-256"), [_file(out / name) for name in _FILES]),
+        "## Data\n\n" + _table(tuple(asdict(data[0])), [tuple(map(str, asdict(one).values())) for one in data]),
+        f"## Recipe\n\n```json\n{recipe.model_dump_json(indent=2)}\n```\n\n"
+        + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "## What the heads are right about\n\nRequests held out, with the retriever's own candidates; percent. "
+        f"`calls`: the set of APIs is just the right one.\n\n{figures}",
+    ]
+    (out / "MODEL_CARD.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return figures
+
+
+def _figures(held_out: Mapping[str, Mapping[str, float]]) -> str:
+    heads = list(dict.fromkeys(head for shares in held_out.values() for head in shares))
+    rows = [(name, *(f"{shares[head]:.1f}" if head in shares else "" for head in heads)) for name, shares in held_out.items()]
+    return _table(("folder", *heads), rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _file(path: Path) -> tuple[str, str, str]:
+    content = path.read_bytes()
+    return path.name, f"{len(content) / 1e6:.1f} MB", hashlib.sha256(content).hexdigest()

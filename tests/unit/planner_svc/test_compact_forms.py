@@ -1,0 +1,44 @@
+"""The forms in which values are written."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from planner_svc.backends.compact.forms import Form, form_of, written
+
+NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "form"),
+    [
+        ("sore throat", "sore throat", Form.COPY),
+        ("sore throat", "Sore throat", Form.CAPITAL),
+        ("new york city", "New York City", Form.TITLE),
+        ("Aspirin", "aspirin", Form.LOWER),
+        ("usd", "USD", Form.UPPER),
+        ("big dogs", "big dog", Form.SINGULAR),
+        ("houses", "House", Form.CAPITAL_SINGULAR),
+        ("fever, cough, and sore throat", "fever, cough, sore throat", Form.LISTED),
+        ("fever and sore throat", "Fever, Sore throat", Form.CAPITAL_LISTED),
+        ("two hundred", "200", Form.NUMBER),
+        ("April 10, 2022", "2022-04-10", Form.DAY),
+        ("8:00 PM", "20:00", Form.CLOCK),
+        ("8 pm", "20:00:00", Form.CLOCK_SECONDS),
+        ("June 3rd 2026 at 8 pm", "2026-06-03 20:00:00", Form.MOMENT_SECONDS),
+        ("the lead engineer", "lead engineer", Form.WITHOUT_ARTICLE),
+        ("tomorrow", "2026-11-21", Form.DAY),
+        ("sore throat", "pain", None),
+    ],
+)
+def test_forms(text: str, value: str, form: Form | None) -> None:
+    assert form_of(text, value, NOW) is form
+    if form is not None:
+        assert written(form, text, NOW) == value
+
+
+@pytest.mark.parametrize("text", ["", " ", "30 in the morning", "\ud800", "9" * 5_000, "the ", "and, or, and"])
+def test_no_words_break_it(text: str) -> None:
+    for form in Form:
+        made = written(form, text, NOW)
+        assert made is None or isinstance(made, str)
