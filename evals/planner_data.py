@@ -101,9 +101,7 @@ def held_out_examples(folder: PlannerFolder, cache: Path, work: Path, progress: 
     )
 
 
-def made_examples(
-    folder: PlannerFolder, recipe: Recipe, cache: Path, work: Path, progress: Progress
-) -> list[Example]:
+def made_examples(folder: PlannerFolder, recipe: Recipe, cache: Path, work: Path, progress: Progress) -> list[Example]:
     """Requests made up over its catalogue; kept in ``work``."""
     return _kept(work / f"made-{folder.name}.jsonl.gz", partial(_made, folder, recipe, cache, progress))
 
@@ -181,4 +179,3 @@ def _training_splits(splits: set[str]) -> set[str]:
 
 def _row(instance: Instance) -> dict[str, object]:
     return instance.model_dump(mode="json", exclude_none=True)
-

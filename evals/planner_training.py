@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModel
 
 from evals.data import DataError
+from evals.planner_calibration import calibrate
 from evals.planner_data import (
     PlannerFolder,
     held_out_examples,
@@ -28,7 +29,6 @@ from evals.planner_data import (
     recorded_examples,
     write_held_out,
 )
-from evals.planner_calibration import calibrate
 from planner_svc.training.card import Measured, write_card
 from planner_svc.training.examples import Example
 from planner_svc.training.export import write_model
@@ -43,7 +43,7 @@ from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder, model_di
 from services.training import CheckpointError
 
 _MAX_TOKENS = 256
-_LOOK = 250
+_LOOK = 500
 """Steps between two looks at what is held out."""
 
 

@@ -61,7 +61,9 @@ def train(
 def train_planner(
     data: Annotated[
         list[Path],
-        typer.Option(help="Folder with tools.jsonl and instances.jsonl (recorded calls, if any); repeat.", file_okay=False),
+        typer.Option(
+            help="Folder with tools.jsonl and instances.jsonl (recorded calls, if any); repeat.", file_okay=False
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
     recipe: Annotated[

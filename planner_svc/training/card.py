@@ -27,9 +27,7 @@ class Measured:
     held_out: int
 
 
-def write_card(
-    out: Path, recipe: Recipe, data: Sequence[Measured], held_out: Mapping[str, Mapping[str, float]]
-) -> str:
+def write_card(out: Path, recipe: Recipe, data: Sequence[Measured], held_out: Mapping[str, Mapping[str, float]]) -> str:
     """Write ``report.json`` and ``MODEL_CARD.md`` beside the model.
 
     Args:
@@ -61,7 +59,10 @@ def write_card(
 
 def _figures(held_out: Mapping[str, Mapping[str, float]]) -> str:
     heads = list(dict.fromkeys(head for shares in held_out.values() for head in shares))
-    rows = [(name, *(f"{shares[head]:.1f}" if head in shares else "" for head in heads)) for name, shares in held_out.items()]
+    rows = [
+        (name, *(f"{shares[head]:.1f}" if head in shares else "" for head in heads))
+        for name, shares in held_out.items()
+    ]
     return _table(("folder", *heads), rows)
 
 

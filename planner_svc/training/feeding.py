@@ -18,10 +18,13 @@ from planner_svc.training.targets import Layout, Targets, targets
 
 _BUCKET: Final = 16
 """Batches that are drawn together and sorted by size, so that like is padded with like."""
-_MOST_ITEMS: Final = 400
+_MOST_ITEMS: Final = 240
 _EVENING: Final = 0.3
 """A source is drawn from in proportion to this power of its size: small ones are not drowned."""
 _UNSCORED: Final = (0.0,) * FEATURES
+
+
+Prepared = tuple[Inputs, Targets]
 
 
 class Feed:
@@ -47,8 +50,8 @@ class Feed:
         for bucket in count(first // _BUCKET):
             rng = random.Random(f"{self._recipe.seed} {bucket}")  # noqa: S311 - a repeatable order, not a secret
             prepared = [self.prepare(self._draw(rng), rng) for _ in range(_BUCKET * self._recipe.batch)]
-            prepared.sort(key=lambda one: len(one[0].kind))
             size = self._recipe.batch
+            prepared = _alike(prepared, 2 * size)
             chunks = [prepared[start : start + size] for start in range(0, len(prepared), size)]
             rng.shuffle(chunks)
             yield from map(collate, chunks[max(0, first - bucket * _BUCKET) :])
@@ -60,7 +63,7 @@ class Feed:
         for start in range(0, len(examples), size):
             yield collate([self.prepare(one, rng, keep=True) for one in examples[start : start + size]])
 
-    def prepare(self, example: Example, rng: random.Random, *, keep: bool = False) -> tuple[Inputs, Targets]:
+    def prepare(self, example: Example, rng: random.Random, *, keep: bool = False) -> Prepared:
         """One example as arrays; unless it is to be kept as it is, with candidates and scores drawn."""
         chosen = list(range(len(example.candidates))) if keep else self._candidates(example, rng)
         apis = [example.candidates[index] for index in chosen]
@@ -90,6 +93,13 @@ class Feed:
             right.append(index)
         rng.shuffle(right)
         return right
+
+
+def _alike(prepared: list[Prepared], group: int) -> list[Prepared]:
+    """Those of like length together, and among these those with about as many items."""
+    by_length = sorted(prepared, key=lambda one: len(one[0].ids))
+    groups = (by_length[start : start + group] for start in range(0, len(by_length), group))
+    return [one for near in groups for one in sorted(near, key=lambda one: len(one[0].kind))]
 
 
 class _Sources:

@@ -166,7 +166,7 @@ class Layer(nn.Module):  # type: ignore[misc]
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """Multi-head attention; where ``signed``, each head has its own liking for an item's own words, and for like ones."""
+    """Multi-head attention; where ``signed``, each head likes an item's own words, and like ones, in its own way."""
 
     def __init__(self, sizes: Sizes, signed: bool = False) -> None:
         super().__init__()

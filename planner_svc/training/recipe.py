@@ -45,7 +45,7 @@ class Recipe(BaseModel):
     steps: Annotated[int, Field(ge=1)] = 6_000
     minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=1, le=1_024)] = 32
-    candidates: Annotated[int, Field(ge=1, le=100)] = 12
+    candidates: Annotated[int, Field(ge=1, le=100)] = 10
     recorded: Share = 0.5
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from planner_svc.backends.compact.backend import given_values, read_clock
-from planner_svc.backends.compact.decode import Decoder, Drafted, Fed, Said
 from planner_svc.backends.compact.confidence import Calibration, signs_of
+from planner_svc.backends.compact.decode import Decoder, Drafted, Fed, Said
 from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded, encode
 from planner_svc.backends.compact.profile import Field, read_profile
