@@ -17,6 +17,7 @@ from gateway.runs import Runs
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings
 from gateway.storage import MEMBERS, RunStore
+from gateway.warming import Warmer
 from services.app import create_service
 from services.storage.engine import create_engine, ping
 from services.storage.members import Membership
@@ -81,7 +82,9 @@ async def open_service(
     runs = Runs(peers, store, settings, metrics, membership.id)
     events = Events(store, runs.lives)
     try:
-        async with Recovery(runs, store, events, membership, settings).working():
+        recovery = Recovery(runs, store, events, membership, settings)
+        warmer = Warmer(peers.retriever, peers.planner, settings.warm_apis)
+        async with recovery.working(), warmer.working():
             yield GatewayService(peers, store, runs, events, settings, metrics)
     finally:
         store.close()

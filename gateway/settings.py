@@ -53,6 +53,13 @@ class GatewaySettings(ServiceSettings):
         default=(), description='Mutating APIs that need no approval, as a JSON list of patterns, e.g. `["crm.log*"]`.'
     )
     policy_deny: tuple[str, ...] = Field(default=(), description="APIs that are never called, as patterns.")
+    warm_apis: int = Field(
+        default=2_000,
+        ge=0,
+        le=100_000,
+        description="APIs of the catalogue that the planner reads before anybody asks, in order of id; 0: none. "
+        "The others are read when they are first a candidate.",
+    )
     max_concurrent_runs: int = Field(
         default=200, ge=1, description="Runs under way at once; more are refused with 503."
     )

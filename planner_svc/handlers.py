@@ -6,7 +6,15 @@ from fastapi import Depends, Request
 
 from planner_svc.service import PlannerService
 from services.app import service_router
-from services.contracts.planning import CompileRequest, CompileResponse, PlannerBackends, PlanRequest, PlanResponse
+from services.contracts.planning import (
+    CompileRequest,
+    CompileResponse,
+    PlannerBackends,
+    PlanRequest,
+    PlanResponse,
+    ReadApisReport,
+    ReadApisRequest,
+)
 
 router = service_router(tags=["planning"])
 
@@ -29,6 +37,12 @@ async def plan(body: PlanRequest, service: Service) -> PlanResponse:
 async def compile_plan(body: CompileRequest, service: Service) -> CompileResponse:
     """The compiled plan with its proof, or diagnostics of what keeps it from being proved; 200 in both cases."""
     return await service.compile(body)
+
+
+@router.post("/apis:read", summary="Read APIs before anybody asks")
+async def read_apis(body: ReadApisRequest, service: Service) -> ReadApisReport:
+    """Only saves time: what is not read yet is read when a request has it as a candidate."""
+    return await service.read(body.apis)
 
 
 @router.get("/backends", summary="List planner backends")

@@ -44,7 +44,7 @@ def create_app(
                 reader = encoder
                 if reader is None:
                     reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
-                available = load_backends(reader, pool)
+                available = load_backends(reader, pool, settings.model)
             app.state.service = PlannerService(
                 available,
                 settings.default_backend,

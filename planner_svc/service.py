@@ -22,6 +22,7 @@ from services.contracts.planning import (
     PlanRequest,
     PlanResponse,
     Question,
+    ReadApisReport,
 )
 from services.errors import DeadlineExceeded, ValidationFailed
 
@@ -72,6 +73,15 @@ class PlannerService:
             Overloaded: too much work is waiting.
         """
         return await self._pool.run(compile_plan, request.plan, request.apis, request.policy, request.credentials)
+
+    async def read(self, apis: Sequence[Api]) -> ReadApisReport:
+        """Have the default backend read APIs before a request has them as candidates.
+
+        Raises:
+            Overloaded: too much work is waiting.
+        """
+        await self._backends[self._default].read(apis)
+        return ReadApisReport(read=len(apis))
 
     async def plan(self, request: PlanRequest) -> PlanResponse:
         """Plan a request: a proved plan, questions to the user, or the statement that nothing fits.

@@ -3,7 +3,7 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from services.encoder import DEFAULT_MODEL
+from services.encoder import DEFAULT_MODEL, PLANNER_MODEL
 from services.settings import ServiceSettings
 
 
@@ -25,6 +25,10 @@ class PlannerSettings(ServiceSettings):
     encoder: str = Field(
         default=DEFAULT_MODEL,
         description="The sentence encoder: a shipped model, an exported directory, or a sentence-transformers name.",
+    )
+    model: str = Field(
+        default=PLANNER_MODEL,
+        description="The compact planner: the one that ships, or a directory that `nestor train planner` wrote.",
     )
     encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
     compute_workers: int = Field(default=2, ge=1, le=64, description="Drafts and proofs computed at the same time.")

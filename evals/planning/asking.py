@@ -8,7 +8,7 @@ the backend is listened to, not asked a second time.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from planner_svc.models import PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
 from services.compute import ComputePool
+from services.contracts.api import Api
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
@@ -72,6 +73,10 @@ class Listening:
         """The backend's own name."""
         return self._backend.name
 
+    async def read(self, apis: Sequence[Api]) -> None:
+        """As the backend does."""
+        await self._backend.read(apis)
+
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """The backend's draft."""
         self.draft = None
@@ -89,6 +94,10 @@ class Planner:
     def name(self) -> str:
         """The backend's name."""
         return self._listening.name
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """Have APIs read, as an import does."""
+        await self._service.read(apis)
 
     async def ask(self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...]) -> Answer:
         """Plan a request as the gateway would have it planned."""
@@ -145,7 +154,7 @@ async def open_planner(
     settings = PlannerSettings()
     pool = ComputePool(max(settings.compute_workers, os.cpu_count() or 1), settings.compute_waiting, name="planner")
     try:
-        available = backends or load_backends(encoder, pool)
+        available = backends or load_backends(encoder, pool, settings.model)
         chosen = name or settings.default_backend
         if chosen not in available:
             raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}")

@@ -32,6 +32,7 @@ from retriever_svc.engine.relevance import RelevanceError
 from retriever_svc.settings import RetrieverSettings
 from services.encoder import EncoderError, load_encoder
 
+_AT_ONCE = 20
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
@@ -121,6 +122,8 @@ async def _measure(
             encoder = reader if shared else load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
             book = await stack.enter_async_context(open_book(solved, encoder, folder))
         world = await stack.enter_async_context(open_world(dataset.apis, folder))
+        for start in progress.track(range(0, len(dataset.apis), _AT_ONCE), description="reading APIs"):
+            await planner.read(dataset.apis[start : start + _AT_ONCE])
         examiner = Examiner(dataset, offers, planner, world, book)
         asked: list[Asked] = []
         for instance in progress.track(dataset.instances, description="planning"):

@@ -2,9 +2,7 @@
 
 from planner_svc.backends.base import PlannerBackend
 from services.compute import ComputePool
-from services.encoder import Encoder, model_directory
-
-PLANNER_MODEL = "nestor-planner-v1"
+from services.encoder import PLANNER_MODEL, Encoder, model_directory
 
 
 def load_backends(encoder: Encoder, pool: ComputePool, model: str = PLANNER_MODEL) -> dict[str, PlannerBackend]:

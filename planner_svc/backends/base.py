@@ -1,8 +1,10 @@
 """The seam between the planner service and whatever drafts plans."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from planner_svc.models import PlanDraft
+from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
 
 
@@ -16,6 +18,14 @@ class PlannerBackend(Protocol):
     @property
     def name(self) -> str:
         """The name requests choose it by, for example ``compact``."""
+        ...
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """Get ready for requests with these APIs, whatever that takes. Must not block the event loop.
+
+        Raises:
+            Overloaded: too much work is waiting already.
+        """
         ...
 
     async def plan(self, request: PlanRequest) -> PlanDraft:

@@ -41,8 +41,9 @@ class Feed:
     def __init__(
         self, recorded: Sequence[Example], made: Sequence[Example], shelf: Shelf, tokenizer: Any, recipe: Recipe
     ) -> None:
-        self._kinds = [_Sources(kind) for kind in (recorded, made) if kind]
-        self._share = recipe.recorded if recorded and made else 1.0
+        short = ([one for one in kind if len(one.query) <= recipe.chars] for kind in (recorded, made))
+        self._kinds = [_Sources(kind) for kind in short if kind]
+        self._share = recipe.recorded if len(self._kinds) > 1 else 1.0
         self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
 
     def batches(self, first: int) -> Iterator[Batch]:

@@ -23,6 +23,7 @@ class Recipe(BaseModel):
         minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done.
         batch: requests a step.
         candidates: APIs that a request is offered, at most; the right ones are always among them.
+        chars: requests longer than this are not learnt from: they cost as much as five others.
         recorded: share of the requests that are recorded ones, not made up.
         unscored: share of the requests whose candidates come without the retriever's scores.
         encoder_rate: learning rate of the request's encoder at its peak, after the warm-up; it falls in a line.
@@ -46,6 +47,7 @@ class Recipe(BaseModel):
     minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=1, le=1_024)] = 32
     candidates: Annotated[int, Field(ge=1, le=100)] = 10
+    chars: Annotated[int, Field(ge=50)] = 700
     recorded: Share = 0.5
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5

@@ -1,9 +1,19 @@
 """Client of ``planner_svc``."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient
-from services.contracts.planning import CompileRequest, CompileResponse, PlannerBackends, PlanRequest, PlanResponse
+from services.contracts.api import Api
+from services.contracts.planning import (
+    CompileRequest,
+    CompileResponse,
+    PlannerBackends,
+    PlanRequest,
+    PlanResponse,
+    ReadApisReport,
+    ReadApisRequest,
+)
 
 
 class Planner(Protocol):
@@ -17,6 +27,9 @@ class Planner(Protocol):
 
     async def compile(self, request: CompileRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> CompileResponse:
         """Prove a given plan."""
+
+    async def read(self, apis: Sequence[Api]) -> ReadApisReport:
+        """Have at most 100 APIs read before a request has them as candidates."""
 
     async def backends(self) -> PlannerBackends:
         """The backends there are."""
@@ -34,6 +47,10 @@ class PlannerClient(ServiceClient):
     async def compile(self, request: CompileRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> CompileResponse:
         """Prove a given plan."""
         return await self._call("POST", "/compile", CompileResponse, body=request, timeout_s=timeout_s)
+
+    async def read(self, apis: Sequence[Api]) -> ReadApisReport:
+        """Have at most 100 APIs read before a request has them as candidates."""
+        return await self._call("POST", "/apis:read", ReadApisReport, body=ReadApisRequest(apis=tuple(apis)))
 
     async def backends(self) -> PlannerBackends:
         """The backends there are."""

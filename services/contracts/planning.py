@@ -105,6 +105,18 @@ class Diagnostic(Contract):
     fixes: tuple[Fix, ...] = ()
 
 
+class ReadApisRequest(Contract):
+    """APIs that the planner is to read before a request has them as candidates."""
+
+    apis: tuple[Api, ...] = Field(min_length=1, max_length=100)
+
+
+class ReadApisReport(Contract):
+    """What became of them."""
+
+    read: int = Field(ge=0, description="APIs that the planner knows now.")
+
+
 class Question(Contract):
     """What the user must still supply: one question for one argument."""
 

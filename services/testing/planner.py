@@ -1,6 +1,6 @@
 """A planner that plans what it was told."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from services.clients.base import DEFAULT_TIMEOUT_S
 from services.contracts.api import Api
@@ -17,6 +17,7 @@ from services.contracts.planning import (
     PlanResponse,
     Policy,
     Proof,
+    ReadApisReport,
 )
 from services.errors import ValidationFailed
 from services.testing.base import Fake
@@ -28,7 +29,8 @@ class FakePlanner(Fake):
     """:class:`~services.clients.Planner` by script.
 
     ``plans`` holds the plan for a query, which is then proved as :func:`prove` says; ``answers`` holds whole answers,
-    which win. For any other query there is no plan. ``requests`` keeps what was asked.
+    which win. For any other query there is no plan. ``requests`` keeps what was asked,
+    ``known`` what was read.
     """
 
     service = "planner_svc"
@@ -38,6 +40,13 @@ class FakePlanner(Fake):
         self.plans: dict[str, Plan] = {}
         self.answers: dict[str, PlanResponse | Exception] = {}
         self.requests: list[PlanRequest] = []
+        self.known: list[str] = []
+
+    async def read(self, apis: Sequence[Api]) -> ReadApisReport:
+        """Their ids go to ``known``."""
+        await self._arrive("read")
+        self.known += [api.id for api in apis]
+        return ReadApisReport(read=len(apis))
 
     async def plan(self, request: PlanRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> PlanResponse:
         """The scripted answer, or the scripted plan if it can be proved."""

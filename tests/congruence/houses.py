@@ -1,7 +1,7 @@
 """Nestor built three ways: of fakes, in one process, and of services that speak HTTP over sockets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,7 @@ from services.clients import (
     open_http,
 )
 from services.compute import ComputePool
+from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
 from services.contracts.run import StepOutcome
@@ -59,6 +60,9 @@ class Script:
     """For the fake executor only: what the real one gets from the upstream."""
 
     name = "scripted"
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """There is nothing to get ready."""
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """The script as a backend of the real planner."""
@@ -117,7 +121,8 @@ async def open_fakes(folder: Path, script: Script) -> AsyncIterator[House]:
     planner.plans, executor.outcomes = script.plans, script.outcomes
     fakes = {"retriever_svc": retriever, "demo_svc": demos, "planner_svc": planner, "executor_svc": executor}
     app = create_gateway(
-        GatewaySettings(database_url=_database(folder, "gateway")), peers=Peers(retriever, demos, planner, executor)
+        GatewaySettings(database_url=_database(folder, "gateway"), warm_apis=0),
+        peers=Peers(retriever, demos, planner, executor),
     )
     async with app.router.lifespan_context(app), open_http("http://gateway", InProcessTransport(app)) as http:
 
@@ -237,6 +242,7 @@ def _gateway_settings(folder: Path, suffix: str, urls: dict[str, str]) -> Gatewa
         demo_url=urls["demo_svc"],
         planner_url=urls["planner_svc"],
         executor_url=urls["executor_svc"],
+        warm_apis=0,
     )
 
 

@@ -136,7 +136,7 @@ async def open_gateway(database: Path | str, fakes: Fakes | None = None, **setti
     """A gateway on the database of that URL, or in that folder."""
     url = database if isinstance(database, str) else f"sqlite+aiosqlite:///{database}/gateway.db"
     fakes = fakes or Fakes()
-    app = create_app(GatewaySettings(database_url=url, **settings), peers=fakes.peers)
+    app = create_app(GatewaySettings(database_url=url, **{"warm_apis": 0} | settings), peers=fakes.peers)
     before = asyncio.all_tasks()
     async with (
         app.router.lifespan_context(app),

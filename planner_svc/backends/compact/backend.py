@@ -19,6 +19,7 @@ from planner_svc.backends.compact.text import stems, words_of
 from planner_svc.backends.compact.values import Span, find_spans
 from planner_svc.models import PlanDraft
 from services.compute import ComputePool
+from services.contracts.api import Api
 from services.contracts.context import Context
 from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
@@ -47,6 +48,9 @@ class CompactBackend:
         self._library = Library(encoder)
         self._links = Links()
         self._pool = pool
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """Nothing: APIs are read with the first request that has them."""
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`."""

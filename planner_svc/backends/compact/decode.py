@@ -16,6 +16,7 @@ from planner_svc.backends.compact.items import Encoded, Item, Kind
 from planner_svc.backends.compact.profile import Field, Profile, Slot
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.readings import readings
+from planner_svc.backends.compact.shown import Shown
 from planner_svc.compiler.assign import mismatch
 
 CALLED: Final = 0.5
@@ -23,6 +24,8 @@ IMPLIED: Final = 0.15
 """An API that answers with what a call needs is called itself where it is at least so likely."""
 REPEATED: Final = 0.3
 """Of several values those count that are at least so likely as the likeliest."""
+DEMONSTRATED: Final = 2.0
+"""Log-odds that a demo of the very same request adds to its calls, and to what feeds what."""
 UNLIKELY: Final = 0.02
 """Where a value surely does not come from."""
 MAX_SPAN: Final = 40
@@ -73,6 +76,7 @@ class Decoder:
         reading: what the network says.
         now: the request's clock.
         given: values that the application knows, by argument name.
+        shown: what demos show of the candidates.
     """
 
     def __init__(
@@ -82,14 +86,21 @@ class Decoder:
         reading: Reading,
         now: datetime,
         given: Mapping[str, JsonValue],
+        shown: Shown | None = None,
     ) -> None:
         self._query, self._apis, self._reading, self._now, self._given = query, apis, reading, now, given
         logits = reading.logits
         first = np.asarray(reading.inputs.first)
-        self.called: Floats = _sigmoid(logits["call"][first])
+        self._shown = shown or Shown()
+        self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
         self._sources: Floats = _softmax(logits["source"])
         self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
         self._answers: Floats = _sigmoid(logits["answer"])
+
+    def _bonus(self) -> Floats:
+        """Log-odds that demos of like requests add to a candidate."""
+        similar = [self._shown.calls.get(one.profile.api.id, 0.0) for one in self._apis]
+        return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
         """The candidates that are called."""
@@ -187,7 +198,8 @@ class Decoder:
         """The words as a value: of a text as it is usually written, else as they are read; None where not allowed."""
         meant = readings(gap.profile, gap.slot, text, self._now)
         if gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (not meant or isinstance(meant[0], str)):
-            form = Form(int(self._reading.logits["form"][gap.place].argmax()))
+            usual = Form(int(self._reading.logits["form"][gap.place].argmax()))
+            form = self._shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
             value = written(form, text, self._now)
             if value is not None and gap.allows([value] if gap.listed else value):
                 return value
@@ -234,8 +246,9 @@ class Decoder:
             implied = self.called[other] >= IMPLIED and not api.profile.api.mutating
             if other == gap.number or (other not in gap.chosen and not implied):
                 continue
+            shown = (api.profile.api.id, gap.profile.api.id) in self._shown.feeds
             offered += [
-                (float(logits[at]), other, api.profile.fields[item.field])
+                (float(logits[at]) + DEMONSTRATED * shown, other, api.profile.fields[item.field])
                 for at, item in self._items(other)
                 if item.kind is Kind.OUTPUT
             ]

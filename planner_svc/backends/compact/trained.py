@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Final
 
 import numpy as np
@@ -14,10 +12,12 @@ import numpy as np
 from planner_svc.backends.compact.backend import given_values, read_clock
 from planner_svc.backends.compact.confidence import Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder, Drafted, Fed, Said
+from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import Floats, features_of
-from planner_svc.backends.compact.items import Encoded, encode
-from planner_svc.backends.compact.profile import Field, read_profile
+from planner_svc.backends.compact.items import Encoded
+from planner_svc.backends.compact.profile import Field
 from planner_svc.backends.compact.reader import Reader
+from planner_svc.backends.compact.shown import shown_by
 from planner_svc.models import MissingValue, PlanDraft
 from services.compute import ComputePool
 from services.contracts.api import Api
@@ -32,31 +32,6 @@ LIKELY: Final = 0.1
 """An API that is at least so likely may take the place of one whose call cannot be proved."""
 
 
-class Encodings:
-    """APIs as they were read, the least recently used dropped first. Several threads may use it."""
-
-    def __init__(self, encoder: Encoder, most: int = 5_000) -> None:
-        self._encoder, self._most = encoder, most
-        self._known: dict[str, Encoded] = {}
-        self._lock = Lock()
-
-    def of(self, api: Api) -> Encoded:
-        """The API's items with their vectors; read now where it is not known."""
-        content = api.content_hash or hashlib.sha256(api.model_dump_json().encode()).hexdigest()
-        key = f"{api.id}\n{content}"
-        with self._lock:
-            found = self._known.pop(key, None)
-            if found is not None:
-                self._known[key] = found
-                return found
-        found = encode(read_profile(api), self._encoder)
-        with self._lock:
-            self._known[key] = found
-            while len(self._known) > self._most:
-                self._known.pop(next(iter(self._known)))
-        return found
-
-
 class TrainedBackend:
     """Plans with the network that ships. It keeps nothing between requests but what it read of APIs, bounded."""
 
@@ -67,6 +42,14 @@ class TrainedBackend:
         self._reader = reader
         self._calibration = calibration
         self._pool = pool
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """Read APIs before a request has them as candidates."""
+        await self._pool.run(self._read, apis)
+
+    def _read(self, apis: Sequence[Api]) -> None:
+        for api in apis:
+            self._encodings.of(api)
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`."""
@@ -79,7 +62,9 @@ class TrainedBackend:
             return PlanDraft(None, 0.9, reason=NOTHING)
         apis = [self._encodings.of(candidate.api) for candidate in seen]
         reading = self._reader.read(request.query, apis, [features_of(one, rank) for rank, one in enumerate(seen)])
-        decoder = Decoder(request.query, apis, reading, read_clock(request.context), given_values(request.context))
+        now, given = read_clock(request.context), given_values(request.context)
+        shown = shown_by(request.demos, {one.api.id for one in seen}, now)
+        decoder = Decoder(request.query, apis, reading, now, given, shown)
         chosen = decoder.chosen()
         calls = decoder.calls(chosen)
         if not calls:

@@ -1,7 +1,7 @@
 """The planner over HTTP: its routes as the typed client sees them, and what it says to bad input."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx2
@@ -13,7 +13,7 @@ from planner_svc.settings import PlannerSettings
 from services.clients.base import open_http
 from services.clients.planner import PlannerClient
 from services.clients.transport import InProcessTransport
-from services.contracts.api import Candidate
+from services.contracts.api import Api, Candidate
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import CompileRequest, DiagnosticCode, PlanRequest
 from services.errors import ValidationFailed
@@ -28,6 +28,9 @@ class First:
     """A backend without a model: the first candidate, called with the whole request as its name."""
 
     name = "compact"
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """There is nothing to get ready."""
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """One step, or none where there is no candidate."""

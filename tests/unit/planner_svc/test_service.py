@@ -1,7 +1,7 @@
 """Draft, prove, repair: the service's rules, with backends whose drafts the test writes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
-from services.contracts.api import Candidate
+from services.contracts.api import Api, Candidate
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
 from services.errors import DeadlineExceeded, ServiceUnavailable, ValidationFailed
 from tests.unit.planner_svc.building import WHOLE, api, param, plan, record, step
@@ -31,6 +31,9 @@ class Scripted:
     def __init__(self, draft: PlanDraft | Exception, delay_s: float = 0) -> None:
         self._draft = draft
         self._delay_s = delay_s
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """There is nothing to get ready."""
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         await asyncio.sleep(self._delay_s)

@@ -17,6 +17,7 @@ from evals.planning.running import open_world
 from evals.retrieve import build_snapshot
 from planner_svc.models import PlanDraft
 from retriever_svc.engine.ranking import RankingOptions
+from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
 from services.encoder import load_encoder
 from tests.unit.evals.folders import folder
@@ -88,6 +89,9 @@ class Known:
 
     def __init__(self, answer: Callable[[PlanRequest], PlanDraft]) -> None:
         self._answer = answer
+
+    async def read(self, apis: Sequence[Api]) -> None:
+        """There is nothing to get ready."""
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         return self._answer(request)

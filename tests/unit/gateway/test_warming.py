@@ -1,0 +1,54 @@
+"""The planner is given the catalogue to read, once for each of its versions."""
+
+import asyncio
+
+from gateway.warming import Warmer
+from services.contracts.api import Api
+from services.testing import FakePlanner, FakeRetriever
+
+APIS = [Api(id=f"shop.{n:03}", provider="shop", name=f"call {n}", method="GET", path=f"/{n}") for n in range(230)]
+
+
+async def test_every_api_is_read_once() -> None:
+    retriever, planner = FakeRetriever(*APIS), FakePlanner()
+    warmer = Warmer(retriever, planner, most=1_000)
+    await warmer.look()
+    assert planner.known == [api.id for api in APIS]
+    await warmer.look()
+    assert len(planner.known) == len(APIS)
+
+
+async def test_a_catalogue_that_changed_is_read_again() -> None:
+    retriever, planner = FakeRetriever(APIS[0]), FakePlanner()
+    warmer = Warmer(retriever, planner, most=1_000)
+    await warmer.look()
+    await retriever.create(APIS[1])
+    await warmer.look()
+    assert set(planner.known) == {APIS[0].id, APIS[1].id}
+
+
+async def test_no_more_than_allowed() -> None:
+    planner = FakePlanner()
+    await Warmer(FakeRetriever(*APIS), planner, most=120).look()
+    assert planner.known == [api.id for api in APIS[:120]]
+
+
+async def test_nothing_where_it_is_off() -> None:
+    retriever = FakeRetriever(*APIS)
+    async with Warmer(retriever, FakePlanner(), most=0).working():
+        await asyncio.sleep(0)
+    assert retriever.calls == []
+
+
+async def test_a_planner_that_is_down_is_asked_again() -> None:
+    retriever, planner = FakeRetriever(*APIS[:3]), FakePlanner()
+    planner.down = True
+    async with Warmer(retriever, planner, most=10).working():
+        async with asyncio.timeout(10):
+            while "read" not in planner.calls:
+                await asyncio.sleep(0.01)
+    assert planner.known == []
+    planner.down = False
+    warmer = Warmer(retriever, planner, most=10)
+    await warmer.look()
+    assert len(planner.known) == 3

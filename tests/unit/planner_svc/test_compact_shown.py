@@ -1,0 +1,38 @@
+"""What demonstrations show."""
+
+from datetime import UTC, datetime
+
+from planner_svc.backends.compact.forms import Form
+from planner_svc.backends.compact.shown import shown_by
+from services.contracts.demo import Demo, SelectedDemo
+from services.contracts.plan import Plan
+from tests.unit.planner_svc.building import plan, step
+
+NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
+CHAIN = plan(step("a", "find", city="Oslo", mood="Very sunny"), step("b", "book", id="$a.id$"), answer="$b$")
+
+
+def demo(similarity: float, solved: Plan = CHAIN, query: str = "book what is very sunny in oslo") -> SelectedDemo:
+    return SelectedDemo(demo=Demo(query=query, plan=solved), similarity=similarity, level="task")
+
+
+def test_a_like_request_speaks_for_its_calls_and_what_feeds_what() -> None:
+    shown = shown_by([demo(0.9)], {"t.find", "t.book", "t.other"}, NOW)
+    assert shown.calls == {"t.find": 0.9, "t.book": 0.9}
+    assert shown.feeds == {("t.find", "t.book")}
+
+
+def test_how_values_are_written() -> None:
+    shown = shown_by([demo(0.2)], {"t.find", "t.book"}, NOW)
+    assert shown.forms == {("t.find", "city"): Form.CAPITAL, ("t.find", "mood"): Form.CAPITAL}
+
+
+def test_an_unlike_request_does_not_speak_for_calls() -> None:
+    assert shown_by([demo(0.5)], {"t.find", "t.book"}, NOW).calls == {}
+
+
+def test_what_is_no_candidate_is_not_shown() -> None:
+    shown = shown_by([demo(0.99)], {"t.book"}, NOW)
+    assert shown.calls == {}
+    assert shown.feeds == set()
+    assert shown.forms == {}
