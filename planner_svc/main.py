@@ -11,7 +11,7 @@ from prometheus_client import Counter
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.handlers import router
-from planner_svc.service import PlannerService
+from planner_svc.service import PlannerService, Thresholds
 from planner_svc.settings import PlannerSettings
 from services.app import create_service
 from services.compute import ComputePool
@@ -51,6 +51,7 @@ def create_app(
                 pool,
                 backend_timeout_s=settings.backend_timeout_s,
                 max_alternatives=settings.max_alternatives,
+                thresholds=Thresholds(settings.escalate_to, settings.escalate_below, settings.abstain_below),
                 outcomes=Counter(
                     "nestor_plans", "Requests planned.", ["backend", "status"], registry=app.state.registry
                 ),

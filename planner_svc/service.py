@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import Counter
 
@@ -24,7 +25,22 @@ from services.contracts.planning import (
     Question,
     ReadApisReport,
 )
-from services.errors import DeadlineExceeded, ValidationFailed
+from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What becomes of an answer that its backend is not sure of.
+
+    Attributes:
+        escalate_to: name of the backend that is asked then; None: nobody is.
+        escalate_below: the confidence from which on the first answer stands.
+        abstain_below: a plan that is less sure than this, after that, is not answered with.
+    """
+
+    escalate_to: str | None = None
+    escalate_below: float = 0.0
+    abstain_below: float = 0.0
 
 
 class PlannerService:
@@ -37,9 +53,10 @@ class PlannerService:
         backend_timeout_s: How long a draft may take.
         max_alternatives: Further drafts that are tried where the best does not compile.
         outcomes: Counts answers by ``backend`` and ``status``.
+        thresholds: What becomes of unsure answers, where a request names no backend.
 
     Raises:
-        ValueError: the default is not among the backends.
+        ValueError: the default, or the one to escalate to, is not among the backends.
     """
 
     def __init__(
@@ -51,9 +68,12 @@ class PlannerService:
         backend_timeout_s: float,
         max_alternatives: int,
         outcomes: Counter,
+        thresholds: Thresholds | None = None,
     ) -> None:
-        if default not in backends:
-            raise ValueError(f"the default backend {default!r} is not among {', '.join(sorted(backends))}")
+        self._thresholds = thresholds or Thresholds()
+        for name in (default, self._thresholds.escalate_to or default):
+            if name not in backends:
+                raise ValueError(f"the backend {name!r} is not among {', '.join(sorted(backends))}")
         self._backends = dict(backends)
         self._default = default
         self._pool = pool
@@ -95,10 +115,33 @@ class PlannerService:
         if name not in self._backends:
             known = ", ".join(sorted(self._backends))
             raise ValidationFailed(f"there is no planner backend {name!r}; there is {known}")
-        draft = await self._draft(self._backends[name], request)
-        response = await self._choose(draft, request, name)
-        self._outcomes.labels(backend=name, status=response.status).inc()
+        response = await self._answer(name, request)
+        if request.backend is None:
+            response = self._abstained(await self._escalated(response, request))
+        self._outcomes.labels(backend=response.backend, status=response.status).inc()
         return response
+
+    async def _answer(self, name: str, request: PlanRequest) -> PlanResponse:
+        return await self._choose(await self._draft(self._backends[name], request), request, name)
+
+    async def _escalated(self, response: PlanResponse, request: PlanRequest) -> PlanResponse:
+        """The answer of the backend to escalate to, where the first is unsure and the other one has a plan."""
+        other, below = self._thresholds.escalate_to, self._thresholds.escalate_below
+        if other is None or other == response.backend or response.confidence >= below:
+            return response
+        try:
+            second = await self._answer(other, request)
+        except (ServiceUnavailable, Overloaded, DeadlineExceeded):
+            return response  # the first answer is there
+        return second if second.status == "planned" else response
+
+    def _abstained(self, response: PlanResponse) -> PlanResponse:
+        if response.status != "planned" or response.confidence >= self._thresholds.abstain_below:
+            return response
+        reason = f"The best plan found is right with a probability of {response.confidence:.0%} only."
+        return PlanResponse(
+            status="no_plan", confidence=1 - response.confidence, backend=response.backend, reason=reason
+        )
 
     async def _draft(self, backend: PlannerBackend, request: PlanRequest) -> PlanDraft:
         try:

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from planner_svc.models import MissingValue, PlanDraft
-from planner_svc.service import PlannerService
+from planner_svc.service import PlannerService, Thresholds
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
-from services.errors import DeadlineExceeded, ServiceUnavailable, ValidationFailed
+from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
 from tests.unit.planner_svc.building import WHOLE, api, param, plan, record, step
 
 FIND = api("find", param("name"), returns=record(code={"type": "string"}))
@@ -49,10 +50,12 @@ async def pool() -> AsyncIterator[ComputePool]:
     await pool.close()
 
 
-def service(pool: ComputePool, draft: PlanDraft | Exception, delay_s: float = 0) -> PlannerService:
+def service(pool: ComputePool, draft: PlanDraft | Exception, delay_s: float = 0, **more: Any) -> PlannerService:
     outcomes = Counter("outcomes", "For the test.", ["backend", "status"], registry=CollectorRegistry())
-    backends = {"scripted": Scripted(draft, delay_s)}
-    return PlannerService(backends, "scripted", pool, backend_timeout_s=0.2, max_alternatives=2, outcomes=outcomes)
+    backends = {"scripted": Scripted(draft, delay_s)} | more.pop("others", {})
+    return PlannerService(
+        backends, "scripted", pool, backend_timeout_s=0.2, max_alternatives=2, outcomes=outcomes, **more
+    )
 
 
 async def test_a_draft_that_compiles_is_planned(pool: ComputePool) -> None:
@@ -161,3 +164,41 @@ async def test_two_different_apis_of_one_id_are_refused(pool: ComputePool) -> No
         await service(pool, PlanDraft(GOOD)).compile(CompileRequest(plan=GOOD, apis=(FIND, other)))
     same = await service(pool, PlanDraft(GOOD)).compile(CompileRequest(plan=GOOD, apis=(FIND, FIND, HOLIDAYS)))
     assert same.compiled is not None
+
+
+UNSURE = Thresholds(escalate_to="other", escalate_below=0.5)
+OTHER = plan(step("n", "news"))
+
+
+async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:
+    others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
+    unsure = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, thresholds=UNSURE).plan(REQUEST)
+    assert (unsure.backend, unsure.plan, unsure.confidence) == ("other", OTHER, 0.6)
+    sure = await service(pool, PlanDraft(GOOD, confidence=0.5), others=others, thresholds=UNSURE).plan(REQUEST)
+    assert (sure.backend, sure.plan) == ("scripted", GOOD)
+
+
+@pytest.mark.parametrize("draft", [PlanDraft(None), ServiceUnavailable("down", service="llm"), Overloaded("busy")])
+async def test_an_unsure_answer_stands_where_the_other_backend_has_none(
+    pool: ComputePool, draft: PlanDraft | Exception
+) -> None:
+    asked = service(pool, PlanDraft(GOOD, confidence=0.4), others={"other": Scripted(draft)}, thresholds=UNSURE)
+    assert (await asked.plan(REQUEST)).plan == GOOD
+
+
+async def test_who_names_a_backend_gets_its_answer(pool: ComputePool) -> None:
+    others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
+    asked = service(pool, PlanDraft(GOOD, confidence=0.1), others=others, thresholds=UNSURE)
+    assert (await asked.plan(REQUEST.model_copy(update={"backend": "scripted"}))).plan == GOOD
+
+
+async def test_a_plan_that_nobody_is_sure_of_is_not_answered_with(pool: ComputePool) -> None:
+    asked = service(pool, PlanDraft(GOOD, confidence=0.1), thresholds=Thresholds(abstain_below=0.2))
+    response = await asked.plan(REQUEST)
+    assert (response.status, response.plan, response.confidence) == ("no_plan", None, 0.9)
+    assert "10%" in response.reason
+
+
+def test_a_backend_to_escalate_to_must_be_there(pool: ComputePool) -> None:
+    with pytest.raises(ValueError, match="'other' is not among scripted"):
+        service(pool, PlanDraft(GOOD), thresholds=UNSURE)
