@@ -71,9 +71,10 @@ class PlannerService:
         thresholds: Thresholds | None = None,
     ) -> None:
         self._thresholds = thresholds or Thresholds()
-        for name in (default, self._thresholds.escalate_to or default):
+        named = {"default": default, "other": self._thresholds.escalate_to or default}
+        for which, name in named.items():
             if name not in backends:
-                raise ValueError(f"the backend {name!r} is not among {', '.join(sorted(backends))}")
+                raise ValueError(f"the {which} backend {name!r} is not among {', '.join(sorted(backends))}")
         self._backends = dict(backends)
         self._default = default
         self._pool = pool
