@@ -22,8 +22,13 @@ from planner_svc.compiler.assign import mismatch
 CALLED: Final = 0.5
 IMPLIED: Final = 0.15
 """An API that answers with what a call needs is called itself where it is at least so likely."""
-REPEATED: Final = 0.3
+REPEATED: Final = 0.1
 """Of several values those count that are at least so likely as the likeliest."""
+RIVALS: Final = 0.02
+"""Where the likeliest words cannot be the value, others are tried that are at least so likely as these."""
+MAX_VALUES: Final = 12
+TAKEN: Final = 0.1
+"""How much less likely words are that say another argument of the same call."""
 DEMONSTRATED: Final = 2.0
 """Log-odds that a demo of the very same request adds to its calls, and to what feeds what."""
 UNLIKELY: Final = 0.02
@@ -95,6 +100,8 @@ class Decoder:
         self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
         self._sources: Floats = _softmax(logits["source"])
         self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
+        real = np.asarray([end > start for start, end in reading.offsets], np.float32)
+        self._words: Floats = np.outer(real, real)
         self._answers: Floats = _sigmoid(logits["answer"])
 
     def _bonus(self) -> Floats:
@@ -135,17 +142,25 @@ class Decoder:
         first = self._reading.inputs.first[number]
         times = 1 + int(self._reading.logits["count"][first].argmax())
         calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
-        for place, item in self._items(number):
-            if item.kind is not Kind.PARAMETER:
-                continue
+        taken: list[tuple[int, int]] = []
+        for place, item in self._surest(number):
             slot = profile.slots[item.slot]
-            values = self._values(_Gap(number, profile, slot, place, times, chosen))
+            values = self._values(_Gap(number, profile, slot, place, times, chosen, taken))
             for index, call in enumerate(calls):
                 if values:
                     self._put(call, slot, values[min(index, len(values) - 1)])
                 elif slot.required:
                     call.missing.append(slot.name)
+        order = [slot.name for slot in profile.slots]
+        for call in calls:
+            call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return _distinct(calls)
+
+    def _surest(self, number: int) -> list[tuple[int, Item]]:
+        """An API's parameters, those first of which it is clearest which words say them."""
+        found = [(place, item) for place, item in self._items(number) if item.kind is Kind.PARAMETER]
+        clear = {place: float(self._starts[place].max() * self._ends[place].max()) for place, _ in found}
+        return sorted(found, key=lambda one: -clear[one[0]])
 
     @staticmethod
     def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:
@@ -181,12 +196,18 @@ class Decoder:
             yield Said(origin is Origin.TRUE, None, sure)
 
     def _spans(self, gap: _Gap, sure: float) -> Iterator[Said]:
+        """The likeliest words that may be a value; where there are several values, all that are likely, in order."""
         said: list[Said] = []
-        for first, last, likely in self._ranges(gap.place, several=gap.listed or gap.times > 1):
+        several = gap.listed or gap.times > 1
+        for first, last, likely in self._ranges(gap, REPEATED if several else RIVALS):
             start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
             value = self._meaning(gap, self._query[start:end])
             if value is not None:
                 said.append(Said(value, start, sure * likely))
+                gap.taken.append((first, last))
+                if not several:
+                    break
+        said.sort(key=lambda one: one.start or 0)
         if not gap.listed:
             yield from said
             return
@@ -205,19 +226,23 @@ class Decoder:
                 return value
         return meant[0] if meant else None
 
-    def _ranges(self, place: int, *, several: bool) -> list[tuple[int, int, float]]:
-        """First and last tokens of values, in order: the likeliest start with its end, and rivals where wanted."""
-        starts, ends = self._starts[place], self._ends[place]
-        bound = float(starts.max()) * (REPEATED if several else 1.0)
-        places = [token for token in np.flatnonzero(starts >= bound) if self._reading.offsets[token][1] > 0]
-        found = []
-        for index, first in enumerate(places):
-            limit = places[index + 1] if index + 1 < len(places) else len(ends)
-            window = ends[first : min(limit, first + MAX_SPAN)]
-            last = int(first) + int(window.argmax())
-            if self._reading.offsets[last][1] > self._reading.offsets[first][0]:
-                found.append((int(first), last, float(starts[first])))
-        return found
+    def _ranges(self, gap: _Gap, share: float) -> Iterator[tuple[int, int, float]]:
+        """First and last tokens of values, likeliest first, down to a share of the likeliest; none overlaps another.
+
+        Start and end are chosen together. Words that say another argument of the same call already are less likely.
+        """
+        likely = np.triu(np.outer(self._starts[gap.place], self._ends[gap.place])) * self._words
+        likely *= np.tri(len(likely), k=MAX_SPAN - 1, dtype=np.float32)
+        for first, last in gap.taken:
+            likely[: last + 1, first:] *= TAKEN
+        bound = float(likely.max()) * share
+        for _ in range(MAX_VALUES):
+            first, last = map(int, np.unravel_index(int(likely.argmax()), likely.shape))
+            best = float(likely[first, last])
+            if best <= 0 or best < bound:
+                return
+            yield first, last, best
+            likely[: last + 1, first:] = 0  # whatever overlaps it
 
     def _options(self, gap: _Gap, sure: float) -> Iterator[Said]:
         logits = self._reading.logits["option"]
@@ -269,6 +294,7 @@ class _Gap:
     place: int
     times: int
     chosen: Sequence[int]
+    taken: list[tuple[int, int]]
 
     @property
     def listed(self) -> bool:
