@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from evals.data import DataError, read_lines
-from planner_svc.backends.compact.readings import same
+from planner_svc.reading.readings import same
 
 _SEED = 7
 _REFERENCE = "$var"

@@ -11,11 +11,11 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
+from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder, Drafted, Fed
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.reader import Reader
-from planner_svc.backends.compact.trained import MAX_CANDIDATES
 from planner_svc.training.examples import Example, Label, Many, Ref, items
 from planner_svc.training.shelf import Shelf
 from services.contracts.base import JsonPath

@@ -20,9 +20,9 @@ def load_backends(encoder: Encoder, pool: ComputePool, model: str = PLANNER_MODE
     from planner_svc.backends.compact import CompactBackend
     from planner_svc.backends.compact.confidence import Calibration
     from planner_svc.backends.compact.reader import Reader
-    from planner_svc.backends.compact.trained import TrainedBackend
+    from planner_svc.backends.rules import RulesBackend
 
     directory = model_directory(model)  # a path of one's own stays what it is
     reader, calibration = Reader(directory), Calibration.load(directory)
-    backends: list[PlannerBackend] = [CompactBackend(encoder, pool), TrainedBackend(encoder, reader, calibration, pool)]
+    backends: list[PlannerBackend] = [CompactBackend(encoder, reader, calibration, pool), RulesBackend(encoder, pool)]
     return {backend.name: backend for backend in backends}

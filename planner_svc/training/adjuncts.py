@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import re
 
-from planner_svc.backends.compact.profile import Slot
-from planner_svc.backends.compact.text import word_set
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.text import word_set
 from planner_svc.training.banks import WEEKDAYS
 from planner_svc.training.pieces import Text, fill
 from planner_svc.training.samples import Said

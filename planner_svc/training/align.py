@@ -10,9 +10,9 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.profile import Profile, Slot, read_profile
-from planner_svc.backends.compact.readings import same
-from planner_svc.backends.compact.text import STOP
+from planner_svc.reading.profile import Profile, Slot, read_profile
+from planner_svc.reading.readings import same
+from planner_svc.reading.text import STOP
 from planner_svc.training.clauses import Clause, clause_of_each, split
 from planner_svc.training.examples import (
     Default,

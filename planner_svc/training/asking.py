@@ -6,8 +6,8 @@ import random
 import re
 from dataclasses import dataclass, field, replace
 
-from planner_svc.backends.compact.profile import Field, Slot
-from planner_svc.backends.compact.text import stems, word_set
+from planner_svc.reading.profile import Field, Slot
+from planner_svc.reading.text import stems, word_set
 from planner_svc.training.adjuncts import adjunct
 from planner_svc.training.drafts import Fed, Use
 from planner_svc.training.frames import framed, fronted_phrase, only_field, trimmed

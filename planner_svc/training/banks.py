@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from planner_svc.backends.compact.text import word_set
+from planner_svc.reading.text import word_set
 
 
 def _bank(text: str) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner_svc.backends.compact.profile import Profile, Slot, read_profile
-from planner_svc.backends.compact.text import split_name, stem
+from planner_svc.reading.profile import Profile, Slot, read_profile
+from planner_svc.reading.text import split_name, stem
 from planner_svc.training.wiring import Wiring
 from planner_svc.training.wording import Speech, read_speech, sayable
 from services.contracts.api import Api

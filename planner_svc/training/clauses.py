@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from planner_svc.backends.compact.profile import Profile
-from planner_svc.backends.compact.text import STOP, words_of
+from planner_svc.reading.profile import Profile
+from planner_svc.reading.text import STOP, words_of
 
 Clause = tuple[int, int]
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from planner_svc.backends.compact.profile import Field, Slot
-from planner_svc.backends.compact.text import word_set
+from planner_svc.reading.profile import Field, Slot
+from planner_svc.reading.text import word_set
 from planner_svc.training.catalogue import Entry, Neighbourhood
 from planner_svc.training.samples import Said, Sampler
 from planner_svc.training.senses import about

@@ -6,7 +6,7 @@ import random
 import re
 from dataclasses import replace
 
-from planner_svc.backends.compact.profile import Slot
+from planner_svc.reading.profile import Slot
 from planner_svc.training.pieces import Text, plain, text
 from planner_svc.training.senses import about
 from planner_svc.training.wording import Speech, is_plural

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from planner_svc.backends.compact.profile import Slot
-from planner_svc.backends.compact.text import word_set
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.text import word_set
 from planner_svc.training.pieces import Mark, Piece, Text, and_list, fill, text
 from planner_svc.training.samples import Said
 from planner_svc.training.senses import Sense, about

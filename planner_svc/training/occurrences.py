@@ -10,10 +10,10 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.dates import Found, Moment
-from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.backends.compact.readings import NO_CLOCK, ORDINALS, moment_of, moments_in
-from planner_svc.backends.compact.text import STOP, Word, split_name, words_of
+from planner_svc.reading.dates import Found, Moment
+from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.reading.readings import NO_CLOCK, ORDINALS, moment_of, moments_in
+from planner_svc.reading.text import STOP, Word, split_name, words_of
 
 LITERAL, LOOSE, FORM, WORDS = 4, 3, 2, 1
 """How sure an occurrence is: the very characters; but for case and signs; another form; most of its words."""

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable
 
-from planner_svc.backends.compact.profile import Field, Slot
+from planner_svc.reading.profile import Field, Slot
 from planner_svc.training.adjuncts import adjunct
 from planner_svc.training.drafts import Fed, Use
 from planner_svc.training.mentions import hooked

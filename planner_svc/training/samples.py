@@ -14,9 +14,9 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.profile import Profile, Slot
-from planner_svc.backends.compact.readings import readings
-from planner_svc.backends.compact.text import singular, split_name, word_set
+from planner_svc.reading.profile import Profile, Slot
+from planner_svc.reading.readings import readings
+from planner_svc.reading.text import singular, split_name, word_set
 from planner_svc.training import banks, drawn
 from planner_svc.training.senses import About, about
 from services.contracts.api import Api, Location

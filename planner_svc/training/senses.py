@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from planner_svc.backends.compact.profile import Slot
-from planner_svc.backends.compact.text import singular, split_name, word_set
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.text import singular, split_name, word_set
 from planner_svc.training.banks import PEOPLE, SIZES
 from services.contracts.api import Location
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner_svc.backends.compact.items import Encoded, encode, items_of
-from planner_svc.backends.compact.profile import Profile, read_profile
+from planner_svc.reading.profile import Profile, read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from planner_svc.backends.compact.forms import form_of
 from planner_svc.backends.compact.inputs import Ints, Origin, Tokens
 from planner_svc.backends.compact.items import Item, Kind
-from planner_svc.backends.compact.profile import Profile
-from planner_svc.backends.compact.readings import NO_CLOCK
+from planner_svc.reading.profile import Profile
+from planner_svc.reading.readings import NO_CLOCK
 from planner_svc.training.examples import Default, Example, Label, LabelledCall, Option, Ref, Span, Unsaid
 from planner_svc.training.examples import Item as LabelItem
 from planner_svc.training.examples import items as parts

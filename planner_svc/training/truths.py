@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from planner_svc.backends.compact.profile import Slot
-from planner_svc.backends.compact.text import STOP, Word, stem_set
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.text import STOP, Word, stem_set
 from planner_svc.training.clauses import Clause
 
 _EMPTY = stem_set("is has only include with whether flag indicate true false boolean option if set user specify value")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner_svc.backends.compact.text import word_set
+from planner_svc.reading.text import word_set
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "get": (

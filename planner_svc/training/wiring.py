@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner_svc.backends.compact.profile import Field, Profile, Slot
-from planner_svc.backends.compact.text import stem
 from planner_svc.compiler.assign import mismatch
+from planner_svc.reading.profile import Field, Profile, Slot
+from planner_svc.reading.text import stem
 from planner_svc.training.senses import about
 from planner_svc.training.wording import Speech
 

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from planner_svc.backends.compact.profile import Profile, Slot
-from planner_svc.backends.compact.text import singular, split_name, word_set
+from planner_svc.reading.profile import Profile, Slot
+from planner_svc.reading.text import singular, split_name, word_set
 from planner_svc.training.senses import about, is_plumbing, label_of
 from planner_svc.training.verbs import COMPUTING, READING, SAME, SYNONYMS, VERBS
 

@@ -1,14 +1,11 @@
-"""The compact planner backend.
+"""The compact backend: a small trained network reads the request beside its candidates (docs/planning.md).
 
-``values`` (with ``dates`` and ``numbers``) finds what the request may hold as values; ``profile`` reads what each API
-takes and gives; ``fit`` scores values against arguments and ``links`` outputs against arguments; ``chain`` composes a
-call and the calls that feed it, ``objects`` builds arguments of several values, ``spread`` shares values out between
-several calls of one API; ``segments`` and ``choose`` divide the request and pick APIs; ``answer`` picks the
-outputs that answer; ``draft`` writes the plan; ``backend`` wires them.
+``items`` is what of an API a request can mean, ``encodings`` keeps APIs as they were read; ``inputs`` and ``reader``
+run the network; ``decode`` turns what it says into calls, with ``forms`` for how values are written and ``shown`` for
+what demonstrations show; ``confidence`` says how likely a draft is right; ``backend`` wires them.
 
 Invariants: a value that its parameter's schema refuses is never used; a call that may change something is never made
-to obtain a value, and never without words that ask for it; work is bounded whatever the request holds. Nothing here
-knows any API: only English, types and schemas.
+to obtain a value; work is bounded whatever the request holds.
 """
 
 from planner_svc.backends.compact.backend import CompactBackend

@@ -1,56 +1,55 @@
-"""The compact backend: values, calls and references found by rules and one small encoder, in milliseconds on a CPU."""
+"""The trained planner: read the request beside its candidates, decode the calls, put them together as a plan."""
 
-import math
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from dataclasses import dataclass
+from typing import Final
 
-from pydantic import JsonValue
+import numpy as np
 
-from planner_svc.backends.compact.choose import Choice, Chooser, divide
-from planner_svc.backends.compact.draft import draft
-from planner_svc.backends.compact.fit import Fitter, named_choices
-from planner_svc.backends.compact.links import Links
-from planner_svc.backends.compact.profile import Library, Profile
-from planner_svc.backends.compact.segments import MAX_CHARS, segments
-from planner_svc.backends.compact.text import stems, words_of
-from planner_svc.backends.compact.values import Span, find_spans
-from planner_svc.models import PlanDraft
+from planner_svc.backends.compact.confidence import Calibration, signs_of
+from planner_svc.backends.compact.decode import Decoder, Drafted, Fed, Said
+from planner_svc.backends.compact.encodings import Encodings
+from planner_svc.backends.compact.inputs import Floats, features_of
+from planner_svc.backends.compact.items import Encoded
+from planner_svc.backends.compact.reader import Reader
+from planner_svc.backends.compact.shown import shown_by
+from planner_svc.models import MissingValue, PlanDraft
+from planner_svc.reading.context import given_values, read_clock
+from planner_svc.reading.profile import Field
 from services.compute import ComputePool
 from services.contracts.api import Api
-from services.contracts.context import Context
-from services.contracts.plan import Plan
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 from services.contracts.planning import PlanRequest
 from services.encoder import Encoder
 
-MIN_CONFIDENCE = 0.55
-EVEN = 0.5
-SCALE = 2.0
-"""A part is as likely answered as not where its utility is ``EVEN``; both were read off development questions."""
-MAX_UTILITY = 100.0
-MAX_CANDIDATES = 48
-MAX_WORDS = 400
-MAX_ALTERNATIVES = 4
-DEMO_SIMILARITY = 0.75
+NOTHING: Final = "Nothing in the catalogue fits this request."
+MAX_CANDIDATES: Final = 16
+MAX_ALTERNATIVES: Final = 4
+LIKELY: Final = 0.1
+"""An API that is at least so likely may take the place of one whose call cannot be proved."""
 
 
 class CompactBackend:
-    """Plans without training and without a language model.
-
-    It keeps nothing between requests but what it read of APIs and texts, bounded.
-    """
+    """Plans with the network that ships. It keeps nothing between requests but what it read of APIs, bounded."""
 
     name = "compact"
 
-    def __init__(self, encoder: Encoder, pool: ComputePool) -> None:
-        self._library = Library(encoder)
-        self._links = Links()
+    def __init__(self, encoder: Encoder, reader: Reader, calibration: Calibration, pool: ComputePool) -> None:
+        self._encodings = Encodings(encoder)
+        self._reader = reader
+        self._calibration = calibration
         self._pool = pool
 
     async def read(self, apis: Sequence[Api]) -> None:
-        """Nothing: APIs are read with the first request that has them."""
+        """Read APIs before a request has them as candidates."""
+        await self._pool.run(self._read, apis)
+
+    def _read(self, apis: Sequence[Api]) -> None:
+        for api in apis:
+            self._encodings.of(api)
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`."""
@@ -58,117 +57,102 @@ class CompactBackend:
 
     def draft(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan, on the calling thread."""
-        if not request.candidates or not re.search(r"\w", request.query):
-            return PlanDraft(None, 0.9, reason="Nothing in the catalogue fits this request.")
-        now = read_clock(request.context)
-        profiles = [self._library.profile(c.api) for c in request.candidates[:MAX_CANDIDATES] if not c.api.deprecated]
-        spans = self._spans(request, now, profiles)
-        found, parts, members = segments(request.query, request.clauses, spans)
-        demonstrated, preferred = _demonstrated(request)
-        chooser = Chooser(
-            self._library,
-            self._links,
-            Fitter(self._library, now.tzinfo or UTC, profiles, given_values(request.context)),
-            profiles,
-            {c.api.id: c.clause_scores or (c.score,) * max(len(request.clauses), 1) for c in request.candidates},
-            members,
-            demonstrated,
-            preferred,
+        seen = [one for one in request.candidates if not one.api.deprecated][:MAX_CANDIDATES]
+        if not seen or not re.search(r"\w", request.query):
+            return PlanDraft(None, 0.9, reason=NOTHING)
+        apis = [self._encodings.of(candidate.api) for candidate in seen]
+        reading = self._reader.read(request.query, apis, [features_of(one, rank) for rank, one in enumerate(seen)])
+        now, given = read_clock(request.context), given_values(request.context)
+        shown = shown_by(request.demos, {one.api.id for one in seen}, now)
+        decoder = Decoder(request.query, apis, reading, now, given, shown)
+        chosen = decoder.chosen()
+        calls = decoder.calls(chosen)
+        if not calls:
+            return PlanDraft(None, 1 - float(decoder.called.max()), reason=NOTHING)
+        best = _Assembly(apis, calls, decoder)
+        return PlanDraft(
+            best.plan(),
+            self._calibration.probability(signs_of(decoder, calls)),
+            best.missing(),
+            alternatives=tuple(_alternatives(decoder, apis, chosen)),
         )
-        return _drafted(chooser, divide(chooser, found, parts))
-
-    def _spans(self, request: PlanRequest, now: datetime, profiles: Sequence[Profile]) -> list[Span]:
-        """The request's values; acronyms that the APIs' own descriptions use are words, not values."""
-        american = (request.context.locale or "").replace("_", "-").endswith("-US")
-        text = request.query[:MAX_CHARS]
-        jargon = frozenset(word for profile in profiles for word in profile.jargon)
-        spans = [s for s in find_spans(text, now, month_first=american) if not _is_jargon(s, text, jargon)]
-        known = frozenset(word for profile in profiles for word in profile.vocabulary)
-        spans = [
-            s for s in spans if s.unit != "noun" or stems(s.text)[-1:] != [*known.intersection(stems(s.text)[-1:])]
-        ]
-        choices = _choices(profiles, text)
-        spans = [s for s in spans if s.kind not in ("phrase", "name") or not any(s.overlaps(c) for c in choices)]
-        return [*choices, *(replace(s, kind="thing") if _is_thing(s, known) else s for s in spans)]
 
 
-def read_clock(context: Context) -> datetime:
-    """The request's clock in its time zone; the server's clock in UTC where it has none."""
-    now = context.now or datetime.now(UTC)
-    if context.timezone:
-        try:
-            return now.astimezone(ZoneInfo(context.timezone))
-        except (ZoneInfoNotFoundError, ValueError, OSError):  # a name that is no zone: the clock's own offset counts
-            return now
-    return now
+def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int]) -> list[Plan]:
+    """The next best: the least likely call's API changed for the likeliest other one, or left out."""
+    called: Floats = decoder.called
+    others = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY]
+    found: list[Plan] = []
+    for weakest in sorted(chosen, key=lambda number: float(called[number]))[:2]:
+        rest = [number for number in chosen if number != weakest]
+        for changed in ([*rest, *others[:1]], rest):
+            calls = decoder.calls(changed) if changed and sorted(changed) != sorted(chosen) else []
+            if calls:
+                found.append(_Assembly(apis, calls, decoder).plan())
+    return found[:MAX_ALTERNATIVES]
 
 
-def given_values(context: Context) -> dict[str, JsonValue]:
-    """What the application knows, by name: its values, and where the user is."""
-    own = {"timezone": context.timezone, "locale": context.locale}
-    return {name: value for name, value in own.items() if value} | dict(context.values)
+@dataclass(frozen=True, slots=True)
+class _Assembly:
+    """Calls on their way to steps."""
+
+    apis: Sequence[Encoded]
+    calls: Sequence[Drafted]
+    decoder: Decoder
+
+    def plan(self) -> Plan:
+        """The calls as steps, and what answers."""
+        steps = tuple(
+            Step(
+                id=_id(index),
+                api=self.apis[call.api].profile.api.id,
+                arguments={name: self._value(index, one) for name, one in call.arguments.items()},
+            )
+            for index, call in enumerate(self.calls)
+        )
+        return Plan(steps=steps, answer=tuple(self._answer()))
+
+    def missing(self) -> tuple[MissingValue, ...]:
+        """What nobody says."""
+        return tuple(MissingValue(_id(index), name) for index, call in enumerate(self.calls) for name in call.missing)
+
+    def _value(self, index: int, argument: Said | Fed) -> Value:
+        if isinstance(argument, Said):
+            return LiteralValue(value=argument.value)
+        return Reference(step=_id(self._producer(index, argument)), path=argument.field.path)
+
+    def _producer(self, index: int, fed: Fed) -> int:
+        """Of several calls of the API that feeds it, the one that stands where this one does among its own."""
+        before = [number for number, call in enumerate(self.calls[:index]) if call.api == fed.api]
+        own = [number for number, call in enumerate(self.calls) if call.api == self.calls[index].api]
+        return before[min(own.index(index), len(before) - 1)]
+
+    def _answer(self) -> list[AnswerOutput]:
+        """What was asked for, of calls whose answers no other call takes up; all of them where nothing stands out."""
+        taken = {
+            self._producer(i, one)
+            for i, call in enumerate(self.calls)
+            for one in call.arguments.values()
+            if isinstance(one, Fed)
+        }
+        outputs: list[AnswerOutput] = []
+        names: set[str] = set()
+        for index, call in enumerate(self.calls):
+            fields: list[Field | None] = [*self.decoder.answers(call.api)]
+            if not fields and index not in taken:
+                fields = [None]
+            for one in fields:
+                name = _unused(one.name if one is not None and one.name else "result", names)
+                path = () if one is None else one.path
+                outputs.append(AnswerOutput(name=name, value=Reference(step=_id(index), path=path)))
+        return outputs
 
 
-def _is_jargon(span: Span, text: str, jargon: frozenset[str]) -> bool:
-    counted = re.search(r"\d\s*$", text[max(span.start - 3, 0) : span.start]) is not None
-    return span.kind == "code" and span.text in jargon and not counted
+def _id(index: int) -> str:
+    return f"var{index + 1}"
 
 
-def _choices(profiles: Sequence[Profile], text: str) -> list[Span]:
-    """Where the request names one of the values that some required argument lists, such as a unit."""
-    words = words_of(text)[:MAX_WORDS]
-    found: dict[tuple[int, int], Span] = {}
-    for profile in profiles:
-        for slot in profile.slots:
-            if slot.required and slot.choices and slot.kinds != {"array"}:
-                for fit in named_choices(slot, words, text, 0):
-                    span = fit.span
-                    found.setdefault((span.start, span.end), Span("choice", span.start, span.end, span.text, fit.value))
-    return list(found.values())
-
-
-def _is_thing(span: Span, known: frozenset[str]) -> bool:
-    return span.kind == "phrase" and not known.intersection(stems(span.text))
-
-
-def _demonstrated(request: PlanRequest) -> tuple[dict[str, float], frozenset[tuple[str, str]]]:
-    """What similar demos show: a bonus for each API, and which API feeds which. Demos with other APIs are left out."""
-    known = {candidate.api.id for candidate in request.candidates}
-    bonus: dict[str, float] = {}
-    pairs: set[tuple[str, str]] = set()
-    for selected in request.demos:
-        steps = {step.id: step for step in selected.demo.plan.steps}
-        if selected.similarity < DEMO_SIMILARITY or not set(selected.demo.apis) <= known:
-            continue
-        sinks = {o.value.step for o in selected.demo.plan.answer} & steps.keys()
-        for step_id in sinks:
-            api = steps[step_id].api
-            bonus[api] = max(bonus.get(api, 0.0), 0.2 * selected.similarity)
-        for step in steps.values():
-            for value in step.arguments.values():
-                if value.kind == "reference" and value.step in steps:
-                    pairs.add((steps[value.step].api, step.api))
-    return bonus, frozenset(pairs)
-
-
-def _drafted(chooser: Chooser, ranked: list[list[Choice]]) -> PlanDraft:
-    best = [choices[0] for choices in ranked]
-    confidence = min((confidence_of(choices) for choices in ranked), default=0.0)
-    if not best or confidence < MIN_CONFIDENCE:
-        return PlanDraft(None, 1 - confidence, reason="Nothing in the catalogue fits this request.")
-    plan, missing = draft(best, chooser.answerer)
-    alternatives: list[Plan] = []
-    weakest = sorted(range(len(ranked)), key=lambda index: confidence_of(ranked[index]))
-    for index in weakest:
-        for other in ranked[index][1:3]:
-            if len(alternatives) < MAX_ALTERNATIVES and confidence_of([other]) >= MIN_CONFIDENCE:
-                alternatives.append(draft([*best[:index], other, *best[index + 1 :]], chooser.answerer)[0])
-    return PlanDraft(plan, confidence, missing, alternatives=tuple(alternatives))
-
-
-def confidence_of(choices: Sequence[Choice]) -> float:
-    """How likely the first choice is what was asked for: what speaks for it are log-odds, but for a scale."""
-    first = choices[0]
-    if not first.explained:
-        return 0.0
-    return 1 / (1 + math.exp((EVEN - min(max(first.utility, -MAX_UTILITY), MAX_UTILITY)) / SCALE))
+def _unused(name: str, taken: set[str]) -> str:
+    label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
+    taken.add(label)
+    return label[:200]

@@ -13,11 +13,11 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import Encoded, Item, Kind
-from planner_svc.backends.compact.profile import Field, Profile, Slot
 from planner_svc.backends.compact.reader import Reading
-from planner_svc.backends.compact.readings import readings
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.compiler.assign import mismatch
+from planner_svc.reading.profile import Field, Profile, Slot
+from planner_svc.reading.readings import readings
 
 CALLED: Final = 0.5
 IMPLIED: Final = 0.15

@@ -6,7 +6,7 @@ import hashlib
 from threading import Lock
 
 from planner_svc.backends.compact.items import Encoded, encode
-from planner_svc.backends.compact.profile import read_profile
+from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder
 

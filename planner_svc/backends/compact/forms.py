@@ -10,9 +10,9 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
-from planner_svc.backends.compact.dates import Moment
-from planner_svc.backends.compact.readings import moment_of, number_in
-from planner_svc.backends.compact.text import singular
+from planner_svc.reading.dates import Moment
+from planner_svc.reading.readings import moment_of, number_in
+from planner_svc.reading.text import singular
 
 
 class Form(IntEnum):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner_svc.backends.compact.items import SHAPES, Item, Kind, matches
-from planner_svc.backends.compact.text import WORD, stem
+from planner_svc.reading.text import WORD, stem
 from services.contracts.api import Candidate
 
 FEATURES: Final = 5

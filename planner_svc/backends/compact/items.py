@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner_svc.backends.compact.profile import Field, Profile, Slot
-from planner_svc.backends.compact.text import split_name, stems
+from planner_svc.reading.profile import Field, Profile, Slot
+from planner_svc.reading.text import split_name, stems
 from services.encoder import Encoder, TokenEncoding
 
 MAX_SLOTS: Final = 24

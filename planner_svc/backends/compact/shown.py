@@ -48,7 +48,7 @@ def shown_by(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime)
         if selected.similarity >= SIMILAR and set(demo.apis) <= candidates:
             for api in demo.apis:
                 shown.calls[api] = max(shown.calls.get(api, 0.0), selected.similarity)
-        shown.feeds.update(pair for pair in _feeds(demo) if candidates.issuperset(pair))
+        shown.feeds.update(pair for pair in _feeds(demo) if candidates >= {*pair})
         for place, form in _forms(demo, now):
             if place[0] in candidates:
                 shown.forms.setdefault(place, form)

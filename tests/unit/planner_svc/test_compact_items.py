@@ -7,7 +7,7 @@ import pytest
 
 from planner_svc.backends.compact.inputs import FEATURES, arrange, token_stems
 from planner_svc.backends.compact.items import SHAPES, Kind, encode, items_of, matches, shape_of
-from planner_svc.backends.compact.profile import read_profile
+from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder, load_encoder
 from tests.unit.planner_svc.training.worlds import GET_WEATHER, HOSTILE, SHOP, api, param

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner_svc.backends.compact.profile import Profile, read_profile
-from planner_svc.backends.compact.readings import readings
+from planner_svc.reading.profile import Profile, read_profile
+from planner_svc.reading.readings import readings
 from planner_svc.training.catalogue import Catalogue
 from planner_svc.training.examples import Example, Label, Option, Ref, Span, check, items, labels
 from planner_svc.training.pieces import Piece, and_list, bare, capital, fill, plain, small, text

@@ -14,8 +14,8 @@ from planner_svc.backends.compact.decode import Decoder, Fed
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
-from planner_svc.backends.compact.profile import read_profile
 from planner_svc.backends.compact.reader import Reading
+from planner_svc.reading.profile import read_profile
 from planner_svc.training.examples import Example, Label, LabelledCall, Many, Option, Output, Ref, Span, Unsaid, items
 from planner_svc.training.synthesis import synthesise
 from planner_svc.training.targets import UNKNOWN, Layout, Targets, targets

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from planner_svc.backends.base import PlannerBackend
-from planner_svc.backends.compact import CompactBackend
+from planner_svc.backends.rules import RulesBackend
 from planner_svc.compile import compile_plan
 from planner_svc.models import PlanDraft
 from services.compute import ComputePool
@@ -111,8 +111,8 @@ APIS = (
 
 
 @pytest.fixture(scope="module")
-def backend() -> CompactBackend:
-    return CompactBackend(load_encoder(), ComputePool(1))
+def backend() -> RulesBackend:
+    return RulesBackend(load_encoder(), ComputePool(1))
 
 
 def request(query: str, clauses: tuple[str, ...] = (), **more: Any) -> PlanRequest:
@@ -156,11 +156,11 @@ def _value(value: Any) -> str:
         ),
     ],
 )
-def test_one_call(backend: CompactBackend, query: str, plan: list[str]) -> None:
+def test_one_call(backend: RulesBackend, query: str, plan: list[str]) -> None:
     assert written(backend.draft(request(query))) == plan
 
 
-def test_what_nobody_says_comes_from_another_call(backend: CompactBackend) -> None:
+def test_what_nobody_says_comes_from_another_call(backend: RulesBackend) -> None:
     assert written(backend.draft(request('How many pages does the book "Middlemarch" have?'))) == [
         "searchBooks(query='Middlemarch')",
         "getBook(isbn=var1.items.0.isbn)",
@@ -168,7 +168,7 @@ def test_what_nobody_says_comes_from_another_call(backend: CompactBackend) -> No
     ]
 
 
-def test_both_ends_of_a_pair_get_calls_of_their_own(backend: CompactBackend) -> None:
+def test_both_ends_of_a_pair_get_calls_of_their_own(backend: RulesBackend) -> None:
     assert written(backend.draft(request("How long does the train from Utrecht to Antwerp take on 3 May 2027?"))) == [
         "searchStations(q='Utrecht')",
         "searchStations(q='Antwerp')",
@@ -177,25 +177,25 @@ def test_both_ends_of_a_pair_get_calls_of_their_own(backend: CompactBackend) -> 
     ]
 
 
-def test_values_joined_by_and_are_calls_of_their_own(backend: CompactBackend) -> None:
+def test_values_joined_by_and_are_calls_of_their_own(backend: RulesBackend) -> None:
     lines = written(backend.draft(request("What is the status of the parcels PX-20931 and PX-11111?")))
     assert lines[:2] == ["trackParcel(number='PX-20931')", "trackParcel(number='PX-11111')"]
     assert lines[2] == "-> var1.status, var2.status"
 
 
-def test_every_part_of_a_request_gets_its_call(backend: CompactBackend) -> None:
+def test_every_part_of_a_request_gets_its_call(backend: RulesBackend) -> None:
     clauses = ("What is the status of parcel PX-20931", "what is the average of 2 and 4?")
     lines = written(backend.draft(request(", and ".join(clauses), clauses)))
     assert lines == ["trackParcel(number='PX-20931')", "averageNumbers(values=[2, 4])", "-> var1.status, var2.average"]
 
 
-def test_a_statement_belongs_to_its_question(backend: CompactBackend) -> None:
+def test_a_statement_belongs_to_its_question(backend: RulesBackend) -> None:
     clauses = ("My suitcase weighs 20 kilograms", "what is that in ounces?")
     lines = written(backend.draft(request(", ".join(clauses), clauses)))
     assert lines[0] == "convertWeight(from_unit='kilogram', to_unit='ounce', value=20)"
 
 
-def test_the_unit_may_stand_in_the_name_of_the_field(backend: CompactBackend) -> None:
+def test_the_unit_may_stand_in_the_name_of_the_field(backend: RulesBackend) -> None:
     grams = APIS[4].model_copy(
         update={
             "response": ApiResponse(json_schema={"type": "object", "properties": {"weight_gram": {"type": "number"}}}),
@@ -213,14 +213,14 @@ def test_the_unit_may_stand_in_the_name_of_the_field(backend: CompactBackend) ->
     ]
 
 
-def test_what_is_missing_is_left_for_the_user(backend: CompactBackend) -> None:
+def test_what_is_missing_is_left_for_the_user(backend: RulesBackend) -> None:
     draft = backend.draft(request("Convert 40 kilograms"))
     assert draft.plan is not None
     assert [s.api for s in draft.plan.steps] == ["test.convertWeight"]
     assert [value.argument for value in draft.missing] == ["to_unit"]
 
 
-def test_the_application_knows_values_by_name(backend: CompactBackend) -> None:
+def test_the_application_knows_values_by_name(backend: RulesBackend) -> None:
     context = Context(now=NOW, values={"memberId": "m77"})
     draft = backend.draft(request("Reserve the book 9780141439518", context=context))
     assert written(draft)[0] == "reserveBook(isbn='9780141439518', member_id='m77')"
@@ -236,7 +236,7 @@ def test_the_application_knows_values_by_name(backend: CompactBackend) -> None:
         "lol",
     ],
 )
-def test_nothing_fits(backend: CompactBackend, query: str) -> None:
+def test_nothing_fits(backend: RulesBackend, query: str) -> None:
     draft = backend.draft(request(query))
     assert draft.plan is None
     assert draft.reason
@@ -251,19 +251,19 @@ def test_nothing_fits(backend: CompactBackend, query: str) -> None:
         "Is it possible that reservation r17 exists?",
     ],
 )
-def test_nothing_is_changed_unless_asked_for(backend: CompactBackend, query: str) -> None:
+def test_nothing_is_changed_unless_asked_for(backend: RulesBackend, query: str) -> None:
     draft = backend.draft(request(query))
     changing = {"test.reserveBook", "test.cancelReservation"}
     plans = [plan for plan in (draft.plan, *draft.alternatives) if plan is not None]
     assert not changing & {step.api for plan in plans for step in plan.steps}
 
 
-def test_what_is_asked_for_is_done(backend: CompactBackend) -> None:
+def test_what_is_asked_for_is_done(backend: RulesBackend) -> None:
     draft = backend.draft(request("Please cancel reservation r17"))
     assert written(draft)[0] == "cancelReservation(reservation_id='r17')"
 
 
-def test_similar_demos_tip_the_balance_and_never_add_an_api(backend: CompactBackend) -> None:
+def test_similar_demos_tip_the_balance_and_never_add_an_api(backend: RulesBackend) -> None:
     step = Step(id="var1", api="test.searchBooks", arguments={"query": LiteralValue(value="Emma")})
     plan = Plan(steps=(step,), answer=(AnswerOutput(name="title", value=Reference(step="var1")),))
     stranger = Plan(steps=(step.model_copy(update={"api": "test.unknown"}),))
@@ -275,13 +275,13 @@ def test_similar_demos_tip_the_balance_and_never_add_an_api(backend: CompactBack
     assert [s.api for s in draft.plan.steps] == ["test.searchBooks"] if draft.plan else False
 
 
-def test_plans_compile(backend: CompactBackend) -> None:
+def test_plans_compile(backend: RulesBackend) -> None:
     draft = backend.draft(request("How long does the train from Utrecht to Antwerp take on 3 May 2027?"))
     assert draft.plan is not None
     assert compile_plan(draft.plan, APIS, Policy(mutating=Decision.ALLOW)).compiled is not None
 
 
-async def test_it_is_a_planner_backend(backend: CompactBackend) -> None:
+async def test_it_is_a_planner_backend(backend: RulesBackend) -> None:
     assert isinstance(backend, PlannerBackend)
-    assert backend.name == "compact"
+    assert backend.name == "rules"
     assert (await backend.plan(request("Has parcel PX-20931 been delivered?"))).plan is not None

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, tzinfo
+from datetime import tzinfo
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.dates import UNITS, Duration, Moment
-from planner_svc.backends.compact.profile import Library, Profile, Slot
-from planner_svc.backends.compact.text import Word, overlap, shape, split_name, stem, stem_set, word_set, words_of
-from planner_svc.backends.compact.values import Role, Span
+from planner_svc.reading.dates import UNITS, Duration, Moment
+from planner_svc.reading.profile import Library, Profile, Slot
+from planner_svc.reading.renderings import renderings
+from planner_svc.reading.text import Word, overlap, shape, split_name, stem, stem_set, word_set, words_of
+from planner_svc.reading.values import Role, Span
 
 _TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "thing", "email", "url", "phone"})
 _LONG_TEXT = word_set("text content message note title body subject comment description memo label")
@@ -256,48 +257,6 @@ def _numeric(slot: Slot, span: Span) -> Iterator[tuple[JsonValue, float]]:
         yield value, 0.1 if slot.paging else 0.5  # type: ignore[misc]
     elif "string" in slot.kinds and slot.specific:
         yield span.text.lstrip("+"), 0.55
-
-
-def renderings(
-    moment: Moment, zone: tzinfo, *, last: bool = False, paired: bool = False
-) -> Iterator[tuple[str, float]]:
-    """A moment as ISO 8601 text, the form that says just what was said first.
-
-    ``last``: the end of a longer time is wanted; ``paired``: its beginning and its end are.
-    """
-    day = moment.last if last and moment.last is not None else moment.day
-    if moment.clock is not None and day is not None:
-        at = datetime.combine(day, moment.clock)
-        aware = at.replace(tzinfo=moment.zone or zone)
-        zoned = _offset(aware)
-        local = [at.isoformat(timespec="minutes"), at.isoformat()]
-        first, second = ([zoned], local) if moment.zone is not None else (local, [zoned])
-        yield from ((text, 0.8) for text in first)
-        yield from ((text, 0.75) for text in second)
-        yield day.isoformat(), 0.5
-    elif moment.clock is not None:
-        yield moment.clock.isoformat(timespec="minutes"), 0.7
-        yield moment.clock.isoformat(), 0.7
-    elif day is not None:
-        ranged = 0.6 if moment.last is not None and paired else 0.25
-        yield from _day_texts(day, moment, zone, 0.75 if moment.grain == "day" else ranged)
-
-
-def _day_texts(day: date, moment: Moment, zone: tzinfo, score: float) -> Iterator[tuple[str, float]]:
-    if moment.grain == "month":
-        yield day.strftime("%Y-%m"), 0.75
-    if moment.grain == "year":
-        yield str(day.year), 0.75
-    yield day.isoformat(), score
-    midnight = datetime.combine(day, time(0), tzinfo=zone)
-    yield _offset(midnight), score - 0.25
-    yield midnight.replace(tzinfo=None).isoformat(), score - 0.25
-
-
-def _offset(moment: datetime) -> str:
-    return (
-        moment.isoformat().replace("+00:00", "Z") if moment.utcoffset() == UTC.utcoffset(None) else moment.isoformat()
-    )
 
 
 def _truths(slot: Slot, words: list[Word]) -> Iterator[Fit]:

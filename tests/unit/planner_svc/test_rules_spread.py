@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from planner_svc.backends.compact.spread import spread
-from planner_svc.backends.compact.values import HARD, find_spans
+from planner_svc.backends.rules.spread import spread
+from planner_svc.reading.values import HARD, find_spans
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 

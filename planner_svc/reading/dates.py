@@ -8,8 +8,8 @@ from typing import Literal
 
 from dateutil.relativedelta import relativedelta
 
-from planner_svc.backends.compact.numbers import NUMBER_WORD, number
-from planner_svc.backends.compact.text import NOT_NAMES, STOP
+from planner_svc.reading.numbers import NUMBER_WORD, number
+from planner_svc.reading.text import NOT_NAMES, STOP
 
 Grain = Literal["time", "day", "week", "month", "year"]
 

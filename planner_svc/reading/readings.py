@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.dates import DateReader, Duration, Found, Moment
-from planner_svc.backends.compact.fit import renderings
-from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.backends.compact.profile import Profile, Slot
-from planner_svc.backends.compact.text import stem
+from planner_svc.reading.dates import DateReader, Duration, Found, Moment
+from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.reading.profile import Profile, Slot
+from planner_svc.reading.renderings import renderings
+from planner_svc.reading.text import stem
 
 NO_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
 """Stands in where an example has no clock: only dates that say their year are read for certain then."""

@@ -9,9 +9,9 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.dates import DateReader, Duration, Moment
-from planner_svc.backends.compact.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.backends.compact.text import NOT_NAMES, STOP, WORD, Word, singular, stem, word_set, words_of
+from planner_svc.reading.dates import DateReader, Duration, Moment
+from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
+from planner_svc.reading.text import NOT_NAMES, STOP, WORD, Word, singular, stem, word_set, words_of
 
 Kind = Literal[
     "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list",

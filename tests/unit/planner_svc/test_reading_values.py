@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner_svc.backends.compact.numbers import number
-from planner_svc.backends.compact.text import shape, split_name, stem, stems
-from planner_svc.backends.compact.values import Span, find_spans
+from planner_svc.reading.numbers import number
+from planner_svc.reading.text import shape, split_name, stem, stems
+from planner_svc.reading.values import Span, find_spans
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 

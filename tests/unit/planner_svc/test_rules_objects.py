@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from planner_svc.backends.compact.fit import Fitter
-from planner_svc.backends.compact.objects import build
-from planner_svc.backends.compact.profile import Library, Profile
-from planner_svc.backends.compact.values import find_spans
+from planner_svc.backends.rules.fit import Fitter
+from planner_svc.backends.rules.objects import build
+from planner_svc.reading.profile import Library, Profile
+from planner_svc.reading.values import find_spans
 from services.contracts.api import Api, Location, Parameter
 from services.encoder import load_encoder
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from planner_svc.backends.compact.answer import Answerer
-from planner_svc.backends.compact.chain import Call, Output, Said
-from planner_svc.backends.compact.choose import Choice
-from planner_svc.backends.compact.profile import Field
+from planner_svc.backends.rules.answer import Answerer
+from planner_svc.backends.rules.chain import Call, Output, Said
+from planner_svc.backends.rules.choose import Choice
 from planner_svc.models import MissingValue
+from planner_svc.reading.profile import Field
 from services.contracts.base import JsonPath
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 

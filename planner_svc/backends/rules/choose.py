@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
-from planner_svc.backends.compact.answer import Answerer, Question, read_question
-from planner_svc.backends.compact.chain import Call, Composer, Output, Said
-from planner_svc.backends.compact.fit import Fitter
-from planner_svc.backends.compact.links import Links
-from planner_svc.backends.compact.profile import Effect, Library, Profile
-from planner_svc.backends.compact.segments import Segment, weights
-from planner_svc.backends.compact.spread import spread
-from planner_svc.backends.compact.text import split_name, stem, stem_set, stems
-from planner_svc.backends.compact.values import HARD, Span
+from planner_svc.backends.rules.answer import Answerer, Question, read_question
+from planner_svc.backends.rules.chain import Call, Composer, Output, Said
+from planner_svc.backends.rules.fit import Fitter
+from planner_svc.backends.rules.links import Links
+from planner_svc.backends.rules.segments import Segment, weights
+from planner_svc.backends.rules.spread import spread
+from planner_svc.reading.profile import Effect, Library, Profile
+from planner_svc.reading.text import split_name, stem, stem_set, stems
+from planner_svc.reading.values import HARD, Span
 
 MAX_SINKS = 14
 CONFIRMS = 0.7

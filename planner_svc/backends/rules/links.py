@@ -5,9 +5,9 @@ A link depends on the two APIs alone, so it is computed once for each pair and s
 
 from dataclasses import dataclass
 
-from planner_svc.backends.compact.profile import Field, Profile, Slot
-from planner_svc.backends.compact.text import overlap, stem_set
 from planner_svc.compiler.assign import mismatch
+from planner_svc.reading.profile import Field, Profile, Slot
+from planner_svc.reading.text import overlap, stem_set
 
 MIN_LINK = 0.35
 MAX_LINKS = 4

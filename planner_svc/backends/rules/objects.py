@@ -6,9 +6,9 @@ from itertools import pairwise
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.fit import Fit, Fitter
-from planner_svc.backends.compact.profile import Profile, Slot
-from planner_svc.backends.compact.values import Span
+from planner_svc.backends.rules.fit import Fit, Fitter
+from planner_svc.reading.profile import Profile, Slot
+from planner_svc.reading.values import Span
 
 ENOUGH = 0.4
 MAX_ITEMS = 20

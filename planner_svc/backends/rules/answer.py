@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from planner_svc.backends.compact.chain import Call
-from planner_svc.backends.compact.profile import Field, Library
-from planner_svc.backends.compact.text import STOP, Word, overlap, stem, stem_set
+from planner_svc.backends.rules.chain import Call
+from planner_svc.reading.profile import Field, Library
+from planner_svc.reading.text import STOP, Word, overlap, stem, stem_set
 
 Asks = Literal["when", "time", "number", "truth", "where", "who", "thing"]
 

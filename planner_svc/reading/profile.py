@@ -11,9 +11,9 @@ from typing import Literal
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.text import shape, singular, split_name, stem, stem_set, stems, word_set
-from planner_svc.backends.compact.values import Role
 from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.reading.text import shape, singular, split_name, stem, stem_set, stems, word_set
+from planner_svc.reading.values import Role
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath, JsonSchema
 from services.encoder import Encoder, Vectors

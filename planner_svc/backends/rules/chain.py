@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.dates import Moment
-from planner_svc.backends.compact.fit import Fit, Fitter
-from planner_svc.backends.compact.links import Link, Links
-from planner_svc.backends.compact.objects import build
-from planner_svc.backends.compact.profile import Field, Profile, Slot
-from planner_svc.backends.compact.segments import with_roles
-from planner_svc.backends.compact.text import Word, stem, stem_set, stems
-from planner_svc.backends.compact.values import HARD, Role, Span
+from planner_svc.backends.rules.fit import Fit, Fitter
+from planner_svc.backends.rules.links import Link, Links
+from planner_svc.backends.rules.objects import build
+from planner_svc.backends.rules.segments import with_roles
+from planner_svc.reading.dates import Moment
+from planner_svc.reading.profile import Field, Profile, Slot
+from planner_svc.reading.text import Word, stem, stem_set, stems
+from planner_svc.reading.values import HARD, Role, Span
 
 MAX_DEPTH = 4
 STRONG = 0.55

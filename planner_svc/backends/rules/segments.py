@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner_svc.backends.compact.text import STOP, Word, words_of
-from planner_svc.backends.compact.values import HARD, Role, Span
+from planner_svc.reading.text import STOP, Word, words_of
+from planner_svc.reading.values import HARD, Role, Span
 from services.contracts.api import Clause
 
 MAX_PARTS = 8

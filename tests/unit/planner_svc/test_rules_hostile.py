@@ -4,15 +4,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner_svc.backends.compact import CompactBackend
-from planner_svc.backends.compact.profile import Library, read_profile
+from planner_svc.backends.rules import RulesBackend
+from planner_svc.reading.profile import Library, read_profile
 from services.compute import ComputePool
 from services.contracts.api import Api, ApiResponse, Candidate
 from services.contracts.planning import PlanRequest
 from services.encoder import load_encoder
-from tests.unit.planner_svc.test_compact_plans import APIS, api, parameter, request
+from tests.unit.planner_svc.test_rules_plans import APIS, api, parameter, request
 
-BACKEND = CompactBackend(load_encoder(), ComputePool(1))
+BACKEND = RulesBackend(load_encoder(), ComputePool(1))
 WORDS = st.sampled_from(
     [
         "what",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from planner_svc.backends.compact.values import HARD, Span
+from planner_svc.reading.values import HARD, Span
 
 MAX_CALLS = 6
 MAX_KINDS = 3
