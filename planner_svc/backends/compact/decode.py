@@ -16,6 +16,7 @@ from planner_svc.backends.compact.items import Encoded, Item, Kind
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.compiler.assign import mismatch
+from planner_svc.reading.actions import may_call
 from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.readings import readings
 
@@ -41,10 +42,10 @@ MAX_OUTPUTS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A value, where the request says it (None: nowhere), and how sure that is."""
+    """A value, the characters of the request that say it (None: none do), and how sure that is."""
 
     value: JsonValue
-    start: int | None
+    place: tuple[int, int] | None
     sure: float
 
 
@@ -66,6 +67,12 @@ class Drafted:
     arguments: dict[str, Said | Fed] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     place: float = 1e9
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The characters that say its arguments."""
+        said = (one.place for one in self.arguments.values() if isinstance(one, Said))
+        return [place for place in said if place is not None]
 
     def fed_by(self) -> set[int]:
         """The candidates whose answers it needs."""
@@ -110,8 +117,13 @@ class Decoder:
         return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
-        """The candidates that are called."""
-        return [number for number, sure in enumerate(self.called) if sure >= CALLED]
+        """The candidates that are called: nothing is changed without words that ask for it."""
+        return [number for number, sure in enumerate(self.called) if sure >= CALLED and self.allowed(number)]
+
+    def allowed(self, number: int) -> bool:
+        """Whether the request has words for what the call would change."""
+        profile = self._apis[number].profile
+        return not profile.api.mutating or may_call(profile, self._query)
 
     def calls(self, chosen: Sequence[int]) -> list[Drafted]:
         """The calls of these candidates and of those they need, each after those it needs."""
@@ -165,8 +177,8 @@ class Decoder:
     @staticmethod
     def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:
         call.arguments[slot.name] = value
-        if isinstance(value, Said) and value.start is not None:
-            call.place = min(call.place, value.start)
+        if isinstance(value, Said) and value.place is not None:
+            call.place = min(call.place, value.place[0])
 
     def _values(self, gap: _Gap) -> list[Said | Fed]:
         """What a parameter is given: one value for each call that has its own, or one for all."""
@@ -203,17 +215,17 @@ class Decoder:
             start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
             value = self._meaning(gap, self._query[start:end])
             if value is not None:
-                said.append(Said(value, start, sure * likely))
+                said.append(Said(value, (start, end), sure * likely))
                 gap.taken.append((first, last))
                 if not several:
                     break
-        said.sort(key=lambda one: one.start or 0)
+        said.sort(key=lambda one: one.place or (0, 0))
         if not gap.listed:
             yield from said
             return
         unique = list({str(one.value): one.value for one in said}.values())
         if said and gap.allows(unique):
-            yield Said(unique, said[0].start, min(one.sure for one in said))
+            yield Said(unique, said[0].place, min(one.sure for one in said))
 
     def _meaning(self, gap: _Gap, text: str) -> JsonValue:
         """The words as a value: of a text as it is usually written, else as they are read; None where not allowed."""

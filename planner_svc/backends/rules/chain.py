@@ -68,6 +68,11 @@ class Call:
         return [*found, self]
 
     @property
+    def places(self) -> list[tuple[int, int]]:
+        """The characters that it uses."""
+        return [(span.start, span.end) for span in self.used]
+
+    @property
     def quality(self) -> float:
         """Mean score of the required arguments, 0 for each missing one; 1 where none is required."""
         needed = [slot.name for slot in self.profile.slots if slot.required]

@@ -8,46 +8,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
-from planner_svc.backends.rules.answer import Answerer, Question, read_question
 from planner_svc.backends.rules.chain import Call, Composer, Output, Said
 from planner_svc.backends.rules.fit import Fitter
 from planner_svc.backends.rules.links import Links
 from planner_svc.backends.rules.segments import Segment, weights
 from planner_svc.backends.rules.spread import spread
-from planner_svc.reading.profile import Effect, Library, Profile
-from planner_svc.reading.text import split_name, stem, stem_set, stems
+from planner_svc.reading.actions import asks_for_action, may_call
+from planner_svc.reading.answers import Answerer, Question, read_question
+from planner_svc.reading.profile import Library, Profile
+from planner_svc.reading.text import stems
 from planner_svc.reading.values import HARD, Span
 
 MAX_SINKS = 14
 CONFIRMS = 0.7
 """How well the answer of a call that changes something fits: it says what was done."""
 
-_VERBS: dict[Effect, frozenset[str]] = {
-    "create": stem_set(
-        """
-        add append book build buy create draft enter file generate hire log make note open order organise organize
-        place plan post produce put record register remind reserve save schedule send set start store submit subscribe
-        upload write
-        """
-    ),
-    "change": stem_set(
-        """
-        adjust change correct edit extend finish fix mark modify move postpone reassign rename replace reschedule set
-        shift shorten switch tick update
-        """
-    ),
-    "destroy": stem_set("cancel clear close delete discard drop end erase remove revoke stop terminate void withdraw"),
-}
 _ANAPHORA = re.compile(
     r"\b(?:it|its|that|this|there|their|them|they|these|those|his|her|the same|the result)\b", re.IGNORECASE
-)
-_WANTED = re.compile(
-    r"\b(?:i|we)(?:['\u2019]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE
-)
-_ASKING = re.compile(
-    r"(?:(?:and|then|also|please|kindly|now|first|finally|i\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|i'd\s+like\s+(?:you\s+)?to|"
-    r"(?:can|could|would|will)\s+you|let's|let\s+us|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
-    re.IGNORECASE,
 )
 
 
@@ -133,7 +110,7 @@ class Chooser:
         self._members = members
         self._demonstrated = demonstrated
         self._preferred = preferred
-        self.answerer = Answerer(library)
+        self.answerer = Answerer(lambda asked, field: library.similarity(asked, field.text))
 
     def ranked(self, segment: Segment, given: Sequence[Call] = ()) -> list[Choice]:
         """The choices for one segment, best first."""
@@ -196,7 +173,7 @@ class Chooser:
             meaning=self._meaning(profile, segment),
             retrieved=self._retrieved(profile, segment),
             explained=gained,
-            answers=self.answerer.score(calls[0], question) if reads else CONFIRMS,
+            answers=self.answerer.score(calls[0].profile, calls[0].places, question) if reads else CONFIRMS,
             acts=float(asks_for_action(segment.text) != reads),
             steps=len(steps) - 1,
             missing=max(_missing_share(call) for call in calls),
@@ -274,38 +251,6 @@ def _disjoint(spans: Sequence[Span]) -> list[Span]:
 def _left_out(spans: Sequence[Span], row: Sequence[Span]) -> list[Span]:
     """What stands in the part but in no value of a row."""
     return [span for span in spans if not any(span.overlaps(other) for other in row)]
-
-
-def may_call(profile: Profile, text: str) -> bool:
-    """Whether the words ask for what the API does. What only reads may always be called.
-
-    A call that changes something needs an imperative for just that ("book", "cancel"), outside quoted text; what
-    creates something may also be wished for ("I need a room").
-    """
-    if profile.effect in ("read", "compute"):
-        return True
-    if profile.effect == "create" and _WANTED.search(_unquoted(text)):
-        return True
-    own = stem((split_name(profile.api.name) or [""])[0])
-    return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text))
-
-
-def asks_for_action(text: str) -> bool:
-    """Whether a part of a request tells to change something."""
-    return any(verb in verbs for verb in _imperatives(text) for verbs in _VERBS.values())
-
-
-def _imperatives(text: str) -> Iterator[str]:
-    """Stems of the words that stand where an imperative would."""
-    bare = _unquoted(text)
-    for match in re.finditer(r"(?:^|[.!?;,]\s+|\band\s+|\bthen\s+)", bare):
-        asking = _ASKING.match(bare, match.end())
-        if asking is not None:
-            yield stem(asking["verb"])
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[^']*'(?!\w)", lambda m: "Q" * len(m[0]), text)
 
 
 def divide(chooser: Chooser, found: Sequence[Segment], parts: int) -> list[list[Choice]]:

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from planner_svc.backends.rules.answer import Answerer
 from planner_svc.backends.rules.chain import Call, Output, Said
 from planner_svc.backends.rules.choose import Choice
 from planner_svc.models import MissingValue
-from planner_svc.reading.profile import Field
-from services.contracts.base import JsonPath
+from planner_svc.reading.answers import Answerer, outputs_of
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 
 
@@ -49,26 +47,13 @@ def draft(choices: Iterable[Choice], answerer: Answerer) -> tuple[Plan, tuple[Mi
     answer: list[AnswerOutput] = []
     taken: set[str] = set()
     for choice in choices:
-        fields = answerer.choose(choice.calls[0], choice.question)
+        fields = answerer.choose(choice.calls[0].profile, choice.calls[0].places, choice.question)
         for call in choice.calls:
             step = drafter.add(call)
-            for name, path in _outputs(fields, plural=choice.question.plural):
+            for name, path in outputs_of(fields, plural=choice.question.plural):
                 label = _unused(name or "result", taken)
                 answer.append(AnswerOutput(name=label, value=Reference(step=step, path=path)))
     return drafter.finish(answer)
-
-
-def _outputs(fields: Sequence[Field], *, plural: bool) -> list[tuple[str, JsonPath]]:
-    """Names and paths. Where more than one thing is wanted, the whole list instead of its first item's fields."""
-    found: dict[JsonPath, str] = {}
-    for field in fields:
-        path = field.path
-        if plural and 0 in path:
-            path = path[: path.index(0)]
-            found.setdefault(path, next((str(part) for part in reversed(path) if part != "items"), ""))
-        else:
-            found.setdefault(path, field.name)
-    return [(name, path) for path, name in found.items()] or [("", ())]
 
 
 def _unused(name: str, taken: set[str]) -> str:

@@ -1,15 +1,17 @@
 """What a question asks for, and which fields of an answer say it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from planner_svc.backends.rules.chain import Call
-from planner_svc.reading.profile import Field, Library
+from planner_svc.reading.profile import Field, Profile
 from planner_svc.reading.text import STOP, Word, overlap, stem, stem_set
+from services.contracts.base import JsonPath
 
+Place = tuple[int, int]
+"""Characters of a request, start and end."""
 Asks = Literal["when", "time", "number", "truth", "where", "who", "thing"]
 
 MARGIN = 0.14
@@ -142,25 +144,47 @@ def _asks(text: str) -> Asks:
     return "who" if re.search(r"\bwho\b", low) else "thing"
 
 
+def outputs_of(fields: Sequence[Field], *, plural: bool) -> list[tuple[str, JsonPath]]:
+    """Names and paths. Where more than one thing is wanted, the whole list instead of its first item's fields."""
+    found: dict[JsonPath, str] = {}
+    for field in fields:
+        path = field.path
+        if plural and 0 in path:
+            path = path[: path.index(0)]
+            found.setdefault(path, next((str(part) for part in reversed(path) if part != "items"), ""))
+        else:
+            found.setdefault(path, field.name)
+    return [(name, path) for path, name in found.items()] or [("", ())]
+
+
 class Answerer:
-    """Chooses the fields of a call's answer that say what was asked."""
+    """Chooses the fields of a call's answer that say what was asked.
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
+    Args:
+        likeness: of a text and a field, -1 to 1.
+    """
 
-    def score(self, call: Call, question: Question) -> float:
+    def __init__(self, likeness: Callable[[str, Field], float]) -> None:
+        self._likeness = likeness
+
+    def score(self, profile: Profile, used: Sequence[Place], question: Question) -> float:
         """How well the best field of the call's answer fits the question, about -0.3 to 1."""
-        ranked = self._ranked(call, question)
+        ranked = self._ranked(profile, used, question)
         return ranked[0][0] if ranked else 0.0
 
-    def choose(self, call: Call, question: Question) -> list[Field]:
+    def choose(self, profile: Profile, used: Sequence[Place], question: Question) -> list[Field]:
         """The fields that answer, best first; a confirmation of what was done after a call that changes something.
 
         None stands for the whole answer: nothing in it stands out.
+
+        Args:
+            profile: of the API that is called.
+            used: characters of the request that the call's arguments say: they are not what is asked for.
+            question: what is.
         """
-        if call.profile.effect not in ("read", "compute"):
-            return [f for f in call.profile.fields if len(f.path) == 1 and not f.kinds & {"array"}][:MAX_CONFIRMED]
-        ranked = self._ranked(call, question)
+        if profile.effect not in ("read", "compute"):
+            return [f for f in profile.fields if len(f.path) == 1 and not f.kinds & {"array"}][:MAX_CONFIRMED]
+        ranked = self._ranked(profile, used, question)
         if not ranked or ranked[0][0] < STANDS_OUT:
             return [field for _, field in ranked[:MAX_FIELDS]]
         best = ranked[0][0]
@@ -169,17 +193,17 @@ class Answerer:
         ]
         return [f for f in chosen if not any(f is not o and f.path[: len(o.path)] == o.path for o in chosen)]
 
-    def _ranked(self, call: Call, question: Question) -> list[tuple[float, Field]]:
-        asked = _residue(call, question)
-        echoed = {slot.name for slot in call.profile.slots}
-        echoed -= {field.name for field in call.profile.fields if _COMPUTED.search(field.text)}
-        fields = [f for f in call.profile.fields if f.name not in echoed or f.listed] or call.profile.fields
+    def _ranked(self, profile: Profile, used: Sequence[Place], question: Question) -> list[tuple[float, Field]]:
+        asked = _residue(used, question)
+        echoed = {slot.name for slot in profile.slots}
+        echoed -= {field.name for field in profile.fields if _COMPUTED.search(field.text)}
+        fields = [f for f in profile.fields if f.name not in echoed or f.listed] or profile.fields
         found = [(self._field_score(field, question, asked), field) for field in fields]
         return sorted(found, key=lambda pair: (-pair[0], len(pair[1].path)))
 
     def _field_score(self, field: Field, question: Question, asked: str) -> float:
         words = frozenset(field.words)
-        score = 0.5 * max(self._library.similarity(asked, field.text), 0.0)
+        score = 0.5 * max(self._likeness(asked, field), 0.0)
         score += 0.3 * overlap(words, question.focus) + 0.15 * overlap(words, question.stems)
         score += 0.2 * overlap(question.focus, field.about | words)
         score += _type_score(field, question)
@@ -200,11 +224,11 @@ def _named(field: Field, question: Question) -> bool:
     return bool(field.words) and set(field.words) <= question.focus
 
 
-def _residue(call: Call, question: Question) -> str:
+def _residue(used: Sequence[Place], question: Question) -> str:
     """The question without the values that the call was given: what is left is what is asked for."""
     text = question.text
-    for span in call.used:
-        start, end = span.start - question.start, span.end - question.start
+    for first, last in used:
+        start, end = first - question.start, last - question.start
         if 0 <= start < end <= len(text):
             text = text[:start] + " " * (end - start) + text[end:]
     return " ".join(text.split())

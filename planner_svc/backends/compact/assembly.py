@@ -1,0 +1,84 @@
+"""From decoded calls to a plan: steps with ids, references between them, and the outputs that answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from planner_svc.backends.compact.asked import Asked
+from planner_svc.backends.compact.decode import Decoder, Drafted, Fed, Said
+from planner_svc.backends.compact.items import Encoded
+from planner_svc.models import MissingValue
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """Calls on their way to steps.
+
+    Attributes:
+        apis: the candidates.
+        calls: each after those it needs.
+        decoder: that made them.
+        asked: says which fields of an answer a call is made for.
+    """
+
+    apis: Sequence[Encoded]
+    calls: Sequence[Drafted]
+    decoder: Decoder
+    asked: Asked
+
+    def plan(self) -> Plan:
+        """The calls as steps, and what answers."""
+        steps = tuple(
+            Step(
+                id=_id(index),
+                api=self.apis[call.api].profile.api.id,
+                arguments={name: self._value(index, one) for name, one in call.arguments.items()},
+            )
+            for index, call in enumerate(self.calls)
+        )
+        return Plan(steps=steps, answer=tuple(self._answer()))
+
+    def missing(self) -> tuple[MissingValue, ...]:
+        """What nobody says."""
+        return tuple(MissingValue(_id(index), name) for index, call in enumerate(self.calls) for name in call.missing)
+
+    def _value(self, index: int, argument: Said | Fed) -> Value:
+        if isinstance(argument, Said):
+            return LiteralValue(value=argument.value)
+        return Reference(step=_id(self._producer(index, argument)), path=argument.field.path)
+
+    def _producer(self, index: int, fed: Fed) -> int:
+        """Of several calls of the API that feeds it, the one that stands where this one does among its own."""
+        before = [number for number, call in enumerate(self.calls[:index]) if call.api == fed.api]
+        own = [number for number, call in enumerate(self.calls) if call.api == self.calls[index].api]
+        return before[min(own.index(index), len(before) - 1)]
+
+    def _answer(self) -> list[AnswerOutput]:
+        """What was asked for, of calls whose answers no other call takes up; all of them where nothing stands out."""
+        taken = {
+            self._producer(i, one)
+            for i, call in enumerate(self.calls)
+            for one in call.arguments.values()
+            if isinstance(one, Fed)
+        }
+        outputs: list[AnswerOutput] = []
+        names: set[str] = set()
+        for index, call in enumerate(self.calls):
+            if index in taken and not self.decoder.answers(call.api):
+                continue
+            for name, path in self.asked.outputs(self.apis[call.api], call, self.decoder.answers(call.api)):
+                label = _unused(name or "result", names)
+                outputs.append(AnswerOutput(name=label, value=Reference(step=_id(index), path=path)))
+        return outputs
+
+
+def _id(index: int) -> str:
+    return f"var{index + 1}"
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
+    taken.add(label)
+    return label[:200]

@@ -1,0 +1,64 @@
+"""Whether the words of a request ask for a change, and for which: nothing is changed without such words."""
+
+import re
+from collections.abc import Iterator
+
+from planner_svc.reading.profile import Effect, Profile
+from planner_svc.reading.text import split_name, stem, stem_set
+
+_VERBS: dict[Effect, frozenset[str]] = {
+    "create": stem_set(
+        """
+        add append book build buy create draft enter file generate hire log make note open order organise organize
+        place plan post produce put record register remind reserve save schedule send set start store submit subscribe
+        upload write
+        """
+    ),
+    "change": stem_set(
+        """
+        adjust change correct edit extend finish fix mark modify move postpone reassign rename replace reschedule set
+        shift shorten switch tick update
+        """
+    ),
+    "destroy": stem_set("cancel clear close delete discard drop end erase remove revoke stop terminate void withdraw"),
+}
+_WANTED = re.compile(
+    r"\b(?:i|we)(?:['\u2019]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE
+)
+_ASKING = re.compile(
+    r"(?:(?:and|then|also|please|kindly|now|first|finally|i\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|i'd\s+like\s+(?:you\s+)?to|"
+    r"(?:can|could|would|will)\s+you|let's|let\s+us|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
+    re.IGNORECASE,
+)
+
+
+def may_call(profile: Profile, text: str) -> bool:
+    """Whether the words ask for what the API does. What only reads may always be called.
+
+    A call that changes something needs an imperative for just that ("book", "cancel"), outside quoted text; what
+    creates something may also be wished for ("I need a room").
+    """
+    if profile.effect in ("read", "compute"):
+        return True
+    if profile.effect == "create" and _WANTED.search(_unquoted(text)):
+        return True
+    own = stem((split_name(profile.api.name) or [""])[0])
+    return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text))
+
+
+def asks_for_action(text: str) -> bool:
+    """Whether a part of a request tells to change something."""
+    return any(verb in verbs for verb in _imperatives(text) for verbs in _VERBS.values())
+
+
+def _imperatives(text: str) -> Iterator[str]:
+    """Stems of the words that stand where an imperative would."""
+    bare = _unquoted(text)
+    for match in re.finditer(r"(?:^|[.!?;,]\s+|\band\s+|\bthen\s+)", bare):
+        asking = _ASKING.match(bare, match.end())
+        if asking is not None:
+            yield stem(asking["verb"])
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[^']*'(?!\w)", lambda m: "Q" * len(m[0]), text)
