@@ -40,7 +40,7 @@ from planner_svc.training.trainer import Step, Trainer
 from retriever_svc.training.export_encoder import default_source
 from retriever_svc.training.towers import BaseError, DeviceError, choose_device
 from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder, model_directory
-from services.training import CheckpointError
+from services.training import CheckpointError, start
 
 _MAX_TOKENS = 256
 _LOOK = 500
@@ -168,7 +168,10 @@ def _network(recipe: Recipe) -> Network:
         encoder = AutoModel.from_pretrained(str(source), add_pooling_layer=False)
     except (OSError, ValueError) as error:
         raise BaseError(f"{source} is no encoder to start from: {error}") from None
-    return Network(encoder, encoder.config.hidden_size, Sizes(width=recipe.width, layers=recipe.layers))
+    network = Network(encoder, encoder.config.hidden_size, Sizes(width=recipe.width, layers=recipe.layers))
+    if recipe.start is not None:
+        start(network, Path(recipe.start))
+    return network
 
 
 def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:

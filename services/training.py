@@ -91,3 +91,16 @@ class Checkpoint:
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         course.done, course.seconds = int(state["done"]), float(state["seconds"])
+
+
+def start(model: torch.nn.Module, folder: Path) -> None:
+    """Give a model the weights that an earlier run came to.
+
+    Raises:
+        CheckpointError: its checkpoint cannot be read, or is of another kind of model.
+    """
+    try:
+        state: dict[str, Any] = torch.load(folder / CHECKPOINT, map_location="cpu", weights_only=True)
+        model.load_state_dict(state["model"])
+    except Exception as error:  # whatever its unpickler stumbles over
+        raise CheckpointError(f"cannot start from {folder / CHECKPOINT}: {error}") from error

@@ -18,7 +18,8 @@ from planner_svc.training.targets import Layout, Targets, targets
 
 _BUCKET: Final = 16
 """Batches that are drawn together and sorted by size, so that like is padded with like."""
-_MOST_ITEMS: Final = 240
+_FEW: Final = 6
+_MOST_ITEMS: Final = 320
 _EVENING: Final = 0.3
 """A source is drawn from in proportion to this power of its size: small ones are not drowned."""
 _UNSCORED: Final = (0.0,) * FEATURES
@@ -81,13 +82,15 @@ class Feed:
         return kind.draw(rng)
 
     def _candidates(self, example: Example, rng: random.Random) -> list[int]:
-        """The right ones, and others in a random order until there are enough."""
+        """The right ones, and others until there are enough: the retriever's first, or any."""
         needed = {call.api for call in example.calls}
         right = [index for index, api in enumerate(example.candidates) if api.id in needed]
         others = [index for index, api in enumerate(example.candidates) if api.id not in needed]
-        rng.shuffle(others)
+        if example.scores is None or rng.random() >= self._recipe.ranked:
+            rng.shuffle(others)
+        most = rng.randint(min(_FEW, self._recipe.candidates), self._recipe.candidates)
         items = sum(len(self._shelf.of(example.candidates[index]).items) for index in right)
-        for index in others[: max(0, self._recipe.candidates - len(right))]:
+        for index in others[: max(0, most - len(right))]:
             items += len(self._shelf.of(example.candidates[index]).items)
             if items > _MOST_ITEMS:
                 break

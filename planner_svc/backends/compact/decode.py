@@ -12,13 +12,14 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.compact.inputs import Floats, Origin
-from planner_svc.backends.compact.items import Encoded, Item, Kind
+from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.actions import may_call
 from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.readings import readings
+from planner_svc.reading.text import stems
 
 CALLED: Final = 0.5
 IMPLIED: Final = 0.15
@@ -28,10 +29,14 @@ REPEATED: Final = 0.1
 RIVALS: Final = 0.02
 """Where the likeliest words cannot be the value, others are tried that are at least so likely as these."""
 MAX_VALUES: Final = 12
-TAKEN: Final = 0.1
+TAKEN: Final = 0.01
 """How much less likely words are that say another argument of the same call."""
 DEMONSTRATED: Final = 2.0
 """Log-odds that a demo of the very same request adds to its calls, and to what feeds what."""
+NAMED: Final = 1.0
+"""Log-odds of an option that the network has not seen, where the request names it."""
+USED: Final = 4.0
+"""Log-odds against an option that another argument of the call with the same options has already."""
 UNLIKELY: Final = 0.02
 """Where a value surely does not come from."""
 MAX_SPAN: Final = 40
@@ -109,6 +114,7 @@ class Decoder:
         self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
         real = np.asarray([end > start for start, end in reading.offsets], np.float32)
         self._words: Floats = np.outer(real, real)
+        self._said = f" {' '.join(stems(query))} "
         self._answers: Floats = _sigmoid(logits["answer"])
 
     def _bonus(self) -> Floats:
@@ -155,9 +161,10 @@ class Decoder:
         times = 1 + int(self._reading.logits["count"][first].argmax())
         calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
+        used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
         for place, item in self._surest(number):
             slot = profile.slots[item.slot]
-            values = self._values(_Gap(number, profile, slot, place, times, chosen, taken))
+            values = self._values(_Gap(number, profile, slot, place, times, chosen, taken, used))
             for index, call in enumerate(calls):
                 if values:
                     self._put(call, slot, values[min(index, len(values) - 1)])
@@ -257,12 +264,7 @@ class Decoder:
             likely[: last + 1, first:] = 0  # whatever overlaps it
 
     def _options(self, gap: _Gap, sure: float) -> Iterator[Said]:
-        logits = self._reading.logits["option"]
-        offered = [
-            (float(logits[at]), gap.slot.choices[item.option])
-            for at, item in self._items(gap.number)
-            if item.kind is Kind.OPTION and self._reading.inputs.parent[at] == gap.place
-        ]
+        offered = self._offered(gap)
         ranked = sorted(offered, key=lambda one: -one[0])
         likely = [value for odds, value in ranked if odds > 0]
         best = [value for _, value in ranked[:1]]
@@ -273,7 +275,28 @@ class Decoder:
             return
         for value in (likely if gap.times > 1 else []) or best:
             if gap.allows(value):
+                gap.used.append((gap.slot.choices, value))
                 yield Said(value, None, sure)
+
+    def _offered(self, gap: _Gap) -> list[tuple[float, JsonValue]]:
+        """The options with their log-odds. What another argument with the same options has is less likely.
+
+        Of a long list the network has seen the beginning only; of the rest those count that the request names.
+        """
+        logits = self._reading.logits["option"]
+        offered = [
+            (float(logits[at]), gap.slot.choices[item.option])
+            for at, item in self._items(gap.number)
+            if item.kind is Kind.OPTION and self._reading.inputs.parent[at] == gap.place
+        ]
+        rest = gap.slot.choices[MAX_OPTIONS:]
+        offered += [(NAMED, choice) for choice in rest if set(stems(str(choice))) and self._names(str(choice))]
+        used = [value for choices, value in gap.used if choices == gap.slot.choices]
+        return [(odds - (USED if value in used else 0.0), value) for odds, value in offered]
+
+    def _names(self, choice: str) -> bool:
+        """Whether the request has all the words of an option, one after the other."""
+        return f" {' '.join(stems(choice))} " in self._said
 
     def _references(self, gap: _Gap, sure: float) -> Iterator[Fed]:
         """The likeliest output of another API that is called, or may be, and whose type allows it."""
@@ -298,7 +321,11 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A parameter to fill: whose, its place among the items, for how many calls; ``chosen`` are called in any case."""
+    """A parameter to fill: whose, its place among the items, for how many calls.
+
+    ``chosen`` are called in any case; ``taken`` are the words, and ``used`` the options, that the API's other
+    parameters have.
+    """
 
     number: int
     profile: Profile
@@ -307,6 +334,7 @@ class _Gap:
     times: int
     chosen: Sequence[int]
     taken: list[tuple[int, int]]
+    used: list[tuple[tuple[JsonValue, ...], JsonValue]]
 
     @property
     def listed(self) -> bool:
