@@ -45,6 +45,13 @@ def peers(report: Report) -> list[Figure]:
     return []
 
 
+def plan(report: Report) -> list[Figure]:
+    """From words to a proved plan, over a catalogue of tools; needs ``--data``."""
+    from bench.plan import measure
+
+    return measure()
+
+
 def index(report: Report) -> list[Figure]:
     """A million vectors: build, recall, search, memory."""
     from bench.index import measure
@@ -60,7 +67,7 @@ def clone(report: Report) -> list[Figure]:
 
 
 SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
-    section.__name__: section for section in (solve, graphs, scale, index, retrieve, peers, clone)
+    section.__name__: section for section in (solve, graphs, scale, index, retrieve, plan, peers, clone)
 }
 
 
@@ -70,7 +77,7 @@ def main() -> int:
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given more than once")
     parser.add_argument("--no-clone", action="store_true", help="leave out the fresh clone, which downloads everything")
     parser.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="for `retrieve`, `peers`; default: $NESTOR_BENCH_DATA"
+        "--data", type=Path, metavar="FOLDER", help="for `retrieve`, `plan`, `peers`; default: $NESTOR_BENCH_DATA"
     )
     parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz where `peers` keeps its vectors")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page, as docs/speed.md")

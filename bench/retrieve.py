@@ -53,9 +53,9 @@ def queries(dataset: Dataset) -> list[str]:
 
 def imported(database: str, documents: Mapping[str, str]) -> list[Figure]:
     """Import all of them, and all of them again."""
-    with _replica(database) as (child, url, _):
-        first_s, first = asyncio.run(_import(url, documents))
-        again_s, again = asyncio.run(_import(url, documents))
+    with replica(database) as (child, url, _):
+        first_s, first = asyncio.run(imported_into(url, documents))
+        again_s, again = asyncio.run(imported_into(url, documents))
         total = sum(report.added + report.updated + report.unchanged for report in first)
         changed = sum(report.added + report.updated + report.removed for report in again)
         if changed:
@@ -71,7 +71,7 @@ def imported(database: str, documents: Mapping[str, str]) -> list[Figure]:
 
 def served(database: str, asked: Sequence[str]) -> list[Figure]:
     """Start over a catalogue that is there, and ask."""
-    with _replica(database) as (child, url, start_s):
+    with replica(database) as (child, url, start_s):
         warm, alone, together = asked[:20], asked[20 : 20 + ONE_AFTER_ANOTHER], asked[20 + ONE_AFTER_ANOTHER :]
         asyncio.run(_ask(url, warm, 1))
         took, _ = asyncio.run(_ask(url, alone, 1))
@@ -80,7 +80,7 @@ def served(database: str, asked: Sequence[str]) -> list[Figure]:
         worked = cpu_s(child.pid) - before
         odd, _ = asyncio.run(_ask(url, hostile(asked, SEED), 1))
         memory = rss_mb(child.pid)
-        with _replica(database) as (_, other, _):
+        with replica(database) as (_, other, _):
             adds, follows = asyncio.run(_change(url, other))
         return [
             Figure("ready after a restart", start_s, "s", 3),
@@ -98,7 +98,7 @@ def served(database: str, asked: Sequence[str]) -> list[Figure]:
 
 
 @contextmanager
-def _replica(database: str) -> Iterator[tuple["subprocess.Popen[bytes]", str, float]]:
+def replica(database: str) -> Iterator[tuple["subprocess.Popen[bytes]", str, float]]:
     """A service process over the database: the process, its URL, seconds until it was ready."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -107,7 +107,7 @@ def _replica(database: str) -> Iterator[tuple["subprocess.Popen[bytes]", str, fl
         yield found[0], url, found[1]
 
 
-async def _import(url: str, documents: Mapping[str, str]) -> tuple[float, list[ImportReport]]:
+async def imported_into(url: str, documents: Mapping[str, str]) -> tuple[float, list[ImportReport]]:
     """Seconds for all, and the reports; each document is a provider named as its file."""
     client, reports = RetrieverClient(open_http(url)), []
     began = time.perf_counter()

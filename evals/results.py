@@ -20,15 +20,14 @@ from evals.results_text import COUNTED, INTRO, MEANING, NESTFUL, NOTE, REPEAT, S
 
 FOLDER = "docs/planning-results"
 RUNS: tuple[tuple[str, str, str], ...] = (
-    ("seal_tools", "dev", "own"),
-    ("seal_tools", "dev", "given"),
-    ("seal_tools", "dev", "gold"),
+    ("held-out/seal_tools", "dev", "own"),
+    ("held-out/seal_tools", "dev", "gold"),
     ("nestful_v1", "sgd", "own"),
     ("nestful_v1", "sgd", "gold"),
     ("nestful_v1", "glaive", "own"),
     ("nestful_v1", "glaive", "gold"),
-    ("nestools", "test", "own"),
-    ("nestools", "test", "gold"),
+    ("held-out/nestools", "test", "own"),
+    ("held-out/nestools", "test", "gold"),
     ("seal_tools", "test_in_domain", "own"),
     ("seal_tools", "test_in_domain", "given"),
     ("seal_tools", "test_in_domain", "gold"),
@@ -79,7 +78,7 @@ def commands(data: str) -> Iterator[str]:
     for folder, split, candidates in RUNS:
         yield (
             f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates}"
-            f" --cache vectors.npz --json > {FOLDER}/{folder}-{split}-{candidates}.json"
+            f" --cache vectors.npz --json > {FOLDER}/{folder.replace('/', '-')}-{split}-{candidates}.json"
         )
 
 

@@ -1,0 +1,96 @@
+"""Retriever and planner as processes of their own, over a catalogue of tools: from words to a proved plan.
+
+The data is a folder in the form of ``evals/data.py``; Seal-Tools' has 4,076 tools, to which the aims belong.
+"""
+
+import asyncio
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.catalogue import documents
+from bench.figures import Figure, Skipped
+from bench.processes import cpu_s, peak_rss_mb, rss_mb, service
+from bench.retrieve import DATA, imported_into, queries, replica
+from deploy.sockets import free_port
+from evals.data import read_dataset
+from services.clients.base import open_http
+from services.clients.planner import PlannerClient
+from services.clients.retriever import RetrieverClient
+from services.contracts.api import Api, RetrieveRequest
+from services.contracts.planning import PlanRequest
+from services.contracts.run import SolveOptions
+
+WARM = 20
+ASKED = 300
+AT_ONCE = 20
+
+
+def measure() -> list[Figure]:
+    """Have the planner read the catalogue as after an import, and ask both services."""
+    data = os.environ.get(DATA)
+    if not data:
+        raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder of tools and requests)")
+    dataset = read_dataset(Path(data))
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with tempfile.TemporaryDirectory() as folder:
+        with replica(f"sqlite+aiosqlite:///{folder}/catalogue.db") as (_, retriever, _):
+            asyncio.run(imported_into(retriever, documents(dataset.apis)))
+            env = {"NESTOR_PLANNER_LOG_LEVEL": "WARNING"}
+            with service(
+                "deploy.serve", "planner_svc", "--port", str(port), env=env, url=url, ready="/readyz"
+            ) as found:
+                child, start_s = found
+                fresh = rss_mb(child.pid)
+                read_s = asyncio.run(_read(url, dataset.apis))
+                before = cpu_s(child.pid)
+                both, alone = asyncio.run(_ask(retriever, url, queries(dataset)[: WARM + ASKED]))
+                worked = cpu_s(child.pid) - before
+                return [
+                    Figure("planner ready after its start", start_s, "s", 2),
+                    Figure("  its memory then", fresh, "MB"),
+                    Figure(f"reading {len(dataset.apis):,} APIs, in the background after an import", read_s, "s"),
+                    Figure(
+                        f"from words to a proved plan, retrieval included, p50 of {len(both)}", _p(both, 50), "ms", 50
+                    ),
+                    Figure("  p95", _p(both, 95), "ms", 100),
+                    Figure("  the planner's part, p50", _p(alone, 50), "ms"),
+                    Figure("  p95", _p(alone, 95), "ms"),
+                    Figure("  its processor time a request", 1_000 * worked / (WARM + len(both)), "ms"),
+                    Figure("planner's memory after all that", rss_mb(child.pid), "MB", 400),
+                    Figure("  the most it has been", peak_rss_mb(child.pid), "MB"),
+                ]
+
+
+async def _read(url: str, apis: Sequence[Api]) -> float:
+    """Seconds for all."""
+    planner = PlannerClient(open_http(url))
+    began = time.perf_counter()
+    for start in range(0, len(apis), AT_ONCE):
+        await planner.read(apis[start : start + AT_ONCE])
+    await planner.aclose()
+    return time.perf_counter() - began
+
+
+async def _ask(retriever_url: str, planner_url: str, asked: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Milliseconds of both services together, and of the planner alone, one request after the other."""
+    retriever, planner = RetrieverClient(open_http(retriever_url)), PlannerClient(open_http(planner_url))
+    both, alone = [], []
+    for query in asked:
+        began = time.perf_counter()
+        found = await retriever.retrieve(RetrieveRequest(query=query, k=SolveOptions().top_k))
+        between = time.perf_counter()
+        await planner.plan(PlanRequest(query=query, clauses=found.clauses, candidates=found.candidates))
+        alone.append(1_000 * (time.perf_counter() - between))
+        both.append(1_000 * (time.perf_counter() - began))
+    await retriever.aclose()
+    await planner.aclose()
+    return both[WARM:], alone[WARM:]
+
+
+def _p(values: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100)[percent - 1]
