@@ -6,9 +6,11 @@ The data is a folder in the form of ``evals/data.py``; Seal-Tools' has 4,076 too
 import asyncio
 import os
 import statistics
+import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.catalogue import documents
@@ -35,35 +37,39 @@ def measure() -> list[Figure]:
     if not data:
         raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder of tools and requests)")
     dataset = read_dataset(Path(data))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        replica(f"sqlite+aiosqlite:///{folder}/catalogue.db") as (_, retriever, _),
+        _planner() as (child, url, start_s),
+    ):
+        asyncio.run(imported_into(retriever, documents(dataset.apis)))
+        fresh = rss_mb(child.pid)
+        read_s = asyncio.run(_read(url, dataset.apis))
+        before = cpu_s(child.pid)
+        both, alone = asyncio.run(_ask(retriever, url, queries(dataset)[: WARM + ASKED]))
+        worked = cpu_s(child.pid) - before
+        return [
+            Figure("planner ready after its start", start_s, "s", 2),
+            Figure("  its memory then", fresh, "MB"),
+            Figure(f"reading {len(dataset.apis):,} APIs, in the background after an import", read_s, "s"),
+            Figure(f"from words to a proved plan, retrieval included, p50 of {len(both)}", _p(both, 50), "ms", 50),
+            Figure("  p95", _p(both, 95), "ms", 100),
+            Figure("  the planner's part, p50", _p(alone, 50), "ms"),
+            Figure("  p95", _p(alone, 95), "ms"),
+            Figure("  its processor time a request", 1_000 * worked / (WARM + len(both)), "ms"),
+            Figure("planner's memory after all that", rss_mb(child.pid), "MB", 400),
+            Figure("  the most it has been", peak_rss_mb(child.pid), "MB"),
+        ]
+
+
+@contextmanager
+def _planner() -> Iterator[tuple["subprocess.Popen[bytes]", str, float]]:
+    """A service process: the process, its URL, seconds until it was ready."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory() as folder:
-        with replica(f"sqlite+aiosqlite:///{folder}/catalogue.db") as (_, retriever, _):
-            asyncio.run(imported_into(retriever, documents(dataset.apis)))
-            env = {"NESTOR_PLANNER_LOG_LEVEL": "WARNING"}
-            with service(
-                "deploy.serve", "planner_svc", "--port", str(port), env=env, url=url, ready="/readyz"
-            ) as found:
-                child, start_s = found
-                fresh = rss_mb(child.pid)
-                read_s = asyncio.run(_read(url, dataset.apis))
-                before = cpu_s(child.pid)
-                both, alone = asyncio.run(_ask(retriever, url, queries(dataset)[: WARM + ASKED]))
-                worked = cpu_s(child.pid) - before
-                return [
-                    Figure("planner ready after its start", start_s, "s", 2),
-                    Figure("  its memory then", fresh, "MB"),
-                    Figure(f"reading {len(dataset.apis):,} APIs, in the background after an import", read_s, "s"),
-                    Figure(
-                        f"from words to a proved plan, retrieval included, p50 of {len(both)}", _p(both, 50), "ms", 50
-                    ),
-                    Figure("  p95", _p(both, 95), "ms", 100),
-                    Figure("  the planner's part, p50", _p(alone, 50), "ms"),
-                    Figure("  p95", _p(alone, 95), "ms"),
-                    Figure("  its processor time a request", 1_000 * worked / (WARM + len(both)), "ms"),
-                    Figure("planner's memory after all that", rss_mb(child.pid), "MB", 400),
-                    Figure("  the most it has been", peak_rss_mb(child.pid), "MB"),
-                ]
+    env = {"NESTOR_PLANNER_LOG_LEVEL": "WARNING"}
+    with service("deploy.serve", "planner_svc", "--port", str(port), env=env, url=url, ready="/readyz") as found:
+        yield found[0], url, found[1]
 
 
 async def _read(url: str, apis: Sequence[Api]) -> float:
