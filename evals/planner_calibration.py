@@ -16,7 +16,7 @@ from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder, Drafted, Fed
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.reader import Reader
-from planner_svc.training.examples import Example, Label, Many, Ref, items
+from planner_svc.training.examples import Example, Label, Many, Ref, Unsaid, items, labels
 from planner_svc.training.shelf import Shelf
 from services.contracts.base import JsonPath
 
@@ -28,6 +28,8 @@ Arguments = frozenset[tuple[str, str]]
 def calibrate(directory: Path, held_out: Mapping[str, Sequence[Example]], shelf: Shelf, progress: Progress) -> None:
     """Fit a calibration to the model in a folder and write it there. Each data set counts as much as another.
 
+    Those are left out of which most requests do not say what their solutions need: nobody is right about them.
+
     Args:
         directory: of the model.
         held_out: examples by data set, with the retriever's candidates.
@@ -35,6 +37,7 @@ def calibrate(directory: Path, held_out: Mapping[str, Sequence[Example]], shelf:
         progress: told of each request.
     """
     reader = Reader(directory)
+    held_out = {name: examples for name, examples in held_out.items() if _is_sayable(examples)}
     rows: list[tuple[float, ...]] = []
     right: list[bool] = []
     weights: list[float] = []
@@ -50,6 +53,11 @@ def calibrate(directory: Path, held_out: Mapping[str, Sequence[Example]], shelf:
     model = LogisticRegression(C=1.0, max_iter=2_000)
     model.fit(np.array(rows), right, sample_weight=np.array(weights) * len(rows) / len(held_out))
     Calibration(tuple(map(float, model.coef_[0])), float(model.intercept_[0])).save(directory)
+
+
+def _is_sayable(examples: Sequence[Example]) -> bool:
+    unsaid = sum(any(isinstance(item, Unsaid) for *_, item in labels(example)) for example in examples)
+    return unsaid < len(examples) / 2
 
 
 def decoded(reader: Reader, shelf: Shelf, example: Example) -> tuple[Decoder, list[Drafted]]:

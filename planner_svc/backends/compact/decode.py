@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.boundaries import plausible
 from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
@@ -21,7 +22,11 @@ from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.readings import readings
 from planner_svc.reading.text import stems
 
-CALLED: Final = 0.5
+CALLED: Final = 0.6
+ANSWERS: Final = 0.5
+"""A field is asked for that is at least so likely to be."""
+OMITTED: Final = 0.2
+"""An optional parameter is left out that is at least so likely to be."""
 IMPLIED: Final = 0.15
 """An API that answers with what a call needs is called itself where it is at least so likely."""
 REPEATED: Final = 0.1
@@ -33,6 +38,8 @@ TAKEN: Final = 0.01
 """How much less likely words are that say another argument of the same call."""
 DEMONSTRATED: Final = 2.0
 """Log-odds that a demo of the very same request adds to its calls, and to what feeds what."""
+NAMESAKE: Final = 8.0
+"""How much likelier a value comes from another call that answers with a field of the same name."""
 NAMED: Final = 1.0
 """Log-odds of an option that the network has not seen, where the request names it."""
 USED: Final = 4.0
@@ -112,8 +119,7 @@ class Decoder:
         self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
         self._sources: Floats = _softmax(logits["source"])
         self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
-        real = np.asarray([end > start for start, end in reading.offsets], np.float32)
-        self._words: Floats = np.outer(real, real)
+        self._words: Floats = plausible(query, reading.offsets)
         self._said = f" {' '.join(stems(query))} "
         self._answers: Floats = _sigmoid(logits["answer"])
 
@@ -148,7 +154,7 @@ class Decoder:
         profile = self._apis[number].profile
         places = [(place, item) for place, item in self._items(number) if item.kind is Kind.OUTPUT]
         found = [(self._answers[place], profile.fields[item.field]) for place, item in places]
-        return [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= CALLED]
+        return [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
 
     def _items(self, number: int) -> Iterator[tuple[int, Item]]:
         first = self._reading.inputs.first[number]
@@ -189,7 +195,9 @@ class Decoder:
 
     def _values(self, gap: _Gap) -> list[Said | Fed]:
         """What a parameter is given: one value for each call that has its own, or one for all."""
-        slot, origins = gap.slot, self._sources[gap.place]
+        slot, origins = gap.slot, self._origins(gap)
+        if not slot.required and origins[Origin.ABSENT] > OMITTED:
+            return []
         for origin in map(Origin, np.argsort(-origins)):
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:
@@ -203,6 +211,15 @@ class Decoder:
         if slot.required and known is not None and gap.allows(known):
             return [Said(known, None, 1.0)]
         return []
+
+    def _origins(self, gap: _Gap) -> Floats:
+        """How likely a value is from where: from another call more so where that answers with just what is wanted."""
+        origins = self._sources[gap.place].copy()
+        others = (self._apis[other].profile for other in gap.chosen if other != gap.number)
+        if any(field.words == gap.slot.words for profile in others for field in profile.fields):
+            origins[Origin.REFERENCE] *= NAMESAKE
+        result: Floats = origins / origins.sum()
+        return result
 
     def _from(self, origin: Origin, gap: _Gap, sure: float) -> Iterator[Said | Fed]:
         if origin is Origin.SPAN:

@@ -1,0 +1,46 @@
+"""Which words of a request can be one value: not those across a quotation's edge or a sentence's end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from planner_svc.backends.compact.inputs import Floats
+
+_QUOTED: Final = re.compile(
+    r"\"(?P<a>[^\"]+)\"|\u201c(?P<b>[^\u201d]+)\u201d|`(?P<c>[^`]+)`"
+    r"|(?<!\w)['\u2018](?P<d>.+?)['\u2019](?!\w)",
+    re.DOTALL,
+)
+_SENTENCE: Final = re.compile(r"(?<=[\w)\"'\u201d\u2019%][.?!;])\s+(?=[A-Z\"'\u201c\u2018])|\n+")
+ACROSS: Final = 0.02
+"""How much less likely words are as a value that cross an edge."""
+WITHIN: Final = 0.3
+"""Likewise for a part of what stands in quotes."""
+
+
+def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
+    """(t, t): how plausible it is, from 0 to 1, that a value goes from one token to another one.
+
+    Args:
+        query: the request.
+        offsets: characters of each token, start and end; the same for special tokens, which are never words.
+    """
+    starts, ends = (np.asarray(side) for side in zip(*offsets, strict=True))
+    real = (ends > starts).astype(np.float32)
+    found = np.outer(real, real)
+    quotes = [next((m.start(g), m.end(g)) for g in "abcd" if m[g] is not None) for m in _QUOTED.finditer(query)]
+    sentences = [m.start() for m in _SENTENCE.finditer(query) if not any(s <= m.start() < e for s, e in quotes)]
+    for at in sentences:
+        found[np.ix_(starts < at, ends > at)] *= ACROSS
+    for start, end in quotes:
+        inside_first, inside_last = (starts >= start) & (starts < end), (ends > start) & (ends <= end)
+        found[np.ix_(inside_first, ~inside_last & (ends > end))] *= ACROSS
+        found[np.ix_(~inside_first & (starts < start), inside_last)] *= ACROSS
+        whole_first, whole_last = starts == start, ends == end
+        part = np.outer(inside_first, inside_last) & ~np.outer(whole_first, whole_last)
+        found[part] *= WITHIN
+    return found
