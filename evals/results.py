@@ -19,20 +19,22 @@ from evals.planning.summary import Ratio
 from evals.results_text import COUNTED, INTRO, MEANING, NESTFUL, NOTE, REPEAT, SEAL_TOOLS, Row
 
 FOLDER = "docs/planning-results"
-RUNS: tuple[tuple[str, str, str], ...] = (
-    ("held-out/seal_tools", "dev", "own"),
-    ("held-out/seal_tools", "dev", "gold"),
-    ("nestful_v1", "sgd", "own"),
-    ("nestful_v1", "sgd", "gold"),
-    ("nestful_v1", "glaive", "own"),
-    ("nestful_v1", "glaive", "gold"),
-    ("held-out/nestools", "test", "own"),
-    ("held-out/nestools", "test", "gold"),
-    ("seal_tools", "test_in_domain", "own"),
-    ("seal_tools", "test_in_domain", "given"),
-    ("seal_tools", "test_in_domain", "gold"),
+RUNS: tuple[tuple[str, str, str, str], ...] = (
+    ("held-out/seal_tools", "dev", "own", "compact"),
+    ("held-out/seal_tools", "dev", "gold", "compact"),
+    ("nestful_v1", "sgd", "own", "compact"),
+    ("nestful_v1", "sgd", "gold", "compact"),
+    ("nestful_v1", "glaive", "own", "compact"),
+    ("nestful_v1", "glaive", "gold", "compact"),
+    ("held-out/nestools", "test", "own", "compact"),
+    ("held-out/nestools", "test", "gold", "compact"),
+    ("seal_tools", "test_in_domain", "own", "compact"),
+    ("seal_tools", "test_in_domain", "given", "compact"),
+    ("seal_tools", "test_in_domain", "gold", "compact"),
+    ("held-out/seal_tools", "dev", "own", "rules"),
+    ("held-out/nestools", "test", "own", "rules"),
 )
-"""Folder, split and candidates of everything the page may show."""
+"""Folder, split, candidates and planner of everything the page may show."""
 _ORDER = {name: place for place, name in enumerate(("own", "given", "gold"))}
 _NONE = "-"
 _HEADS = {
@@ -75,10 +77,11 @@ def page(reports: Sequence[PlanReport]) -> str:
 
 def commands(data: str) -> Iterator[str]:
     """The commands that make the files, for folders below ``data``."""
-    for folder, split, candidates in RUNS:
+    for folder, split, candidates, planner in RUNS:
+        name = f"{folder.replace('/', '-')}-{split}-{candidates}-{planner}"
         yield (
-            f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates}"
-            f" --cache vectors.npz --json > {FOLDER}/{folder.replace('/', '-')}-{split}-{candidates}.json"
+            f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates} --planner {planner}"
+            f" --cache vectors.npz --json > {FOLDER}/{name}.json"
         )
 
 

@@ -154,7 +154,7 @@ class OnnxEncoder:
         return TokenEncoding(vectors=tokens[0][real], offsets=offsets, pooled=pooled[0])
 
     def _tokenize(self, text: str) -> Encoding:
-        return self._tokenizer.encode(_sanitise(text))
+        return self._tokenizer.encode(sanitised(text))
 
     def _run(self, encoding: Encoding, *outputs: str) -> list[Vectors]:
         feed = {
@@ -210,7 +210,7 @@ class SentenceTransformersEncoder:
             return np.empty((0, self._dimension), dtype=np.float32)
         with self._lock:
             vectors = self._model.encode(
-                [_sanitise(text) for text in texts], normalize_embeddings=True, show_progress_bar=False
+                [sanitised(text) for text in texts], normalize_embeddings=True, show_progress_bar=False
             )
         return np.asarray(vectors, dtype=np.float32)
 
@@ -220,7 +220,7 @@ class SentenceTransformersEncoder:
 
         with self._lock, torch.inference_mode():
             features = self._model.tokenizer(
-                _sanitise(text),
+                sanitised(text),
                 truncation=True,
                 max_length=self._model.max_seq_length,
                 return_offsets_mapping=True,
@@ -260,7 +260,7 @@ def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder
     return SentenceTransformersEncoder(name_or_path)
 
 
-def _sanitise(text: str) -> str:
+def sanitised(text: str) -> str:
     """Bound the length and replace lone surrogates, which tokenizers refuses; every other character keeps its place."""
     return _SURROGATES.sub("\ufffd", text[:MAX_CHARS])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
 from planner_svc.backends.compact.items import Encoded
-from services.encoder import EncoderError, load_session, load_tokenizer
+from services.encoder import EncoderError, load_session, load_tokenizer, sanitised
 
 OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "reference", "answer")
 
@@ -51,7 +51,7 @@ class Reader:
 
     def read(self, query: str, apis: Sequence[Encoded], features: Sequence[Sequence[float]]) -> Reading:
         """Read a request beside its candidates; blocks, run it on a pool."""
-        tokens = self._tokenizer.encode(query)
+        tokens = self._tokenizer.encode(sanitised(query))
         inputs = arrange(query, tokens, apis, features)
         feed: dict[str, NDArray[Any]] = {
             "ids": inputs.ids,
