@@ -145,13 +145,13 @@ HANGING = Hanging()
 
 
 async def the_planner_that_ships(house: House, log: Transcript, upstream: str) -> None:
-    """Nothing scripted: retrieval, the compact backend, the compiler and the executor."""
+    """Nothing scripted: retrieval, the rules backend, the compiler and the executor."""
     await learn(house, upstream, "ships")
-    run = await house.gateway.solve(ask("Which holidays does the country Portugal have?", backend="compact"))
+    run = await house.gateway.solve(ask("Which holidays does the country Portugal have?", backend="rules"))
     log.note(run)
     assert run.plan is not None
     assert run.status is RunStatus.SUCCEEDED
-    log.note(await house.gateway.plan(ask("What is the meaning of life?", backend="compact")))
+    log.note(await house.gateway.plan(ask("What is the meaning of life?", backend="rules")))
     log.note(await house.planner.backends())
     log.note(shown(await problem(house.gateway.solve(ask(HOLIDAYS_ASKED, backend="none")))))
     await house.retriever.delete_provider("ships")
