@@ -12,7 +12,9 @@ class PlannerSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_PLANNER_")
 
-    default_backend: str = Field(default="rules", description="The backend used where a request names none: `rules` or `compact`.")
+    default_backend: str = Field(
+        default="rules", description="The backend used where a request names none: `rules` or `compact`."
+    )
     backend_timeout_s: float = Field(
         default=20.0, gt=0, le=3_600, description="How long a backend may take for one draft; then the answer is 504."
     )

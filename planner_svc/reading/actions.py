@@ -22,12 +22,17 @@ _VERBS: dict[Effect, frozenset[str]] = {
     ),
     "destroy": stem_set("cancel clear close delete discard drop end erase remove revoke stop terminate void withdraw"),
 }
+_BEGINNING = re.compile(
+    r"(?:^|[.!?;,:]?\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
+)
+"""Where an imperative may stand: at a beginning, of a line of a list too, after a stop, after "and"."""
+_CALL_OFF = re.compile(r"\bcall(?=\s+off\b)", re.IGNORECASE)
 _WANTED = re.compile(
     r"\b(?:i|we)(?:['\u2019]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE
 )
 _ASKING = re.compile(
-    r"(?:(?:and|then|also|please|kindly|now|first|finally|i\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|i'd\s+like\s+(?:you\s+)?to|"
-    r"(?:can|could|would|will)\s+you|let's|let\s+us|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
+    r"(?:(?:and|then|also|please|kindly|now|first|finally|(?:i|we)\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|(?:i|we)'d\s+like\s+(?:you\s+)?to|"
+    r"(?:can|could|would|will)\s+you|let's|let\s+us|help\s+me(?:\s+to)?|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
     re.IGNORECASE,
 )
 
@@ -53,8 +58,8 @@ def asks_for_action(text: str) -> bool:
 
 def _imperatives(text: str) -> Iterator[str]:
     """Stems of the words that stand where an imperative would."""
-    bare = _unquoted(text)
-    for match in re.finditer(r"(?:^|[.!?;,]\s+|\band\s+|\bthen\s+)", bare):
+    bare = _CALL_OFF.sub("cancel", _unquoted(text))
+    for match in _BEGINNING.finditer(bare):
         asking = _ASKING.match(bare, match.end())
         if asking is not None:
             yield stem(asking["verb"])

@@ -23,6 +23,8 @@ from planner_svc.reading.readings import readings
 from planner_svc.reading.text import stems
 
 CALLED: Final = 0.6
+ALONE: Final = 0.3
+"""Likewise the likeliest of all: somebody who asks wants something."""
 ANSWERS: Final = 0.5
 """A field is asked for that is at least so likely to be."""
 OMITTED: Final = 0.2
@@ -130,7 +132,9 @@ class Decoder:
 
     def chosen(self) -> list[int]:
         """The candidates that are called: nothing is changed without words that ask for it."""
-        return [number for number, sure in enumerate(self.called) if sure >= CALLED and self.allowed(number)]
+        allowed = [number for number in range(len(self.called)) if self.allowed(number)]
+        best = max(allowed, key=lambda number: float(self.called[number]), default=None)
+        return [n for n in allowed if self.called[n] >= CALLED or (n == best and self.called[n] >= ALONE)]
 
     def allowed(self, number: int) -> bool:
         """Whether the request has words for what the call would change."""

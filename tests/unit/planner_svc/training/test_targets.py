@@ -57,7 +57,7 @@ def decoder(example: Example, tokenizer: Tokenizer) -> Decoder:
 def decoded(example: Example, tokenizer: Tokenizer) -> Counter[tuple[str, str, str]]:
     """The arguments of the decoded calls."""
     made = decoder(example, tokenizer)
-    calls = made.calls(made.chosen())
+    calls = made.calls([number for number, sure in enumerate(made.called) if sure > 0.5])
     return Counter(
         (example.candidates[call.api].id, name, feed(example.candidates[one.api].id, one.field.path))
         if isinstance(one, Fed)
