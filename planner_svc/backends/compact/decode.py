@@ -23,6 +23,7 @@ from planner_svc.reading.readings import readings
 from planner_svc.reading.text import stems
 
 CALLED: Final = 0.6
+"""An API is called that is at least so likely to be needed."""
 ALONE: Final = 0.3
 """Likewise the likeliest of all: somebody who asks wants something."""
 ANSWERS: Final = 0.5
