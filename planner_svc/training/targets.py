@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner_svc.backends.compact.forms import form_of
+from planner_svc.backends.compact.forms import Form, form_of, number_form_of
 from planner_svc.backends.compact.inputs import Ints, Origin, Tokens
 from planner_svc.backends.compact.items import Item, Kind
 from planner_svc.reading.profile import Profile
@@ -32,7 +33,7 @@ class Targets:
         call: (m,) 1 where an API is called, 0 where not; UNKNOWN elsewhere.
         count: (m,) index of how often a called API is called.
         source: (m,) :class:`Origin`, where a called API's parameter has its value from.
-        form: (m,) :class:`Form` of a parameter whose value is text that the request says; UNKNOWN elsewhere.
+        form: (m,) :class:`Form` of a parameter whose value the request says; UNKNOWN elsewhere.
         start: (m, t) 1 where a value starts.
         end: (m, t) 1 where one ends.
         option: (m,) 1 for the option that is meant, 0 for its parameter's others; UNKNOWN elsewhere.
@@ -174,13 +175,15 @@ def _mark(made: Targets, place: int, tokens: Tokens, spans: Sequence[Span]) -> N
 def _form(example: Example, spans: Sequence[Span]) -> int:
     """The form that most of a parameter's values have: where values are several, they are written alike."""
     now = example.now or NO_CLOCK
-    forms = Counter(
-        form
-        for span in spans
-        if isinstance(span.value, str)
-        and (form := form_of(example.query[span.start : span.end], span.value, now)) is not None
-    )
-    return int(forms.most_common(1)[0][0]) if forms else UNKNOWN
+    found = Counter(form for span in spans if (form := _form_of(example.query, span, now)) is not None)
+    return int(found.most_common(1)[0][0]) if found else UNKNOWN
+
+
+def _form_of(query: str, span: Span, now: datetime) -> Form | None:
+    text, value = query[span.start : span.end], span.value
+    if isinstance(value, str):
+        return form_of(text, value, now)
+    return number_form_of(text, value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _producers(labels: Sequence[Label], example: Example, layout: Layout, numbers: dict[str, int]) -> Iterator[int]:

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.boundaries import plausible
-from planner_svc.backends.compact.forms import Form, written
+from planner_svc.backends.compact.forms import Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
 from planner_svc.backends.compact.reader import Reading
@@ -257,15 +257,18 @@ class Decoder:
             yield Said(unique, said[0].place, min(one.sure for one in said))
 
     def _meaning(self, gap: _Gap, text: str) -> JsonValue:
-        """The words as a value: of a text as it is usually written, else as they are read; None where not allowed."""
+        """The words as a value, in the form that is usual for the parameter; None where that is not allowed."""
         meant = readings(gap.profile, gap.slot, text, self._now)
-        if gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (not meant or isinstance(meant[0], str)):
-            usual = Form(int(self._reading.logits["form"][gap.place].argmax()))
-            form = self._shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
+        read = meant[0] if meant else None
+        usual = Form(int(self._reading.logits["form"][gap.place].argmax()))
+        form = self._shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
+        value: JsonValue = None
+        if isinstance(read, int | float) and not isinstance(read, bool):
+            value = number_written(form, read)
+        elif gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (read is None or isinstance(read, str)):
             value = written(form, text, self._now)
-            if value is not None and gap.allows([value] if gap.listed else value):
-                return value
-        return meant[0] if meant else None
+        allowed = value is not None and gap.allows([value] if gap.listed else value)
+        return value if allowed else read
 
     def _ranges(self, gap: _Gap, share: float) -> Iterator[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest; none overlaps another.

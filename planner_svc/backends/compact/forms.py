@@ -1,6 +1,7 @@
 """How a value is written, where the request writes it otherwise: "sore throat" as "Sore throat", 8 pm as "20:00:00".
 
-The network says the form of each text parameter; the words come from the request.
+The network says the form of each parameter; the words come from the request. Numbers have forms of their own: 300 as
+300.0, 5 percent as 0.05.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Form(IntEnum):
     MOMENT_SECONDS = 14
     MOMENT_ISO = 15
     WITHOUT_ARTICLE = 16
+    DECIMAL = 17
+    SHARE = 18
 
 
 _AND: Final = re.compile(r",?\s+(?:and|or)\s+")
@@ -68,6 +71,25 @@ def written(form: Form, text: str, now: datetime) -> str | None:
 def form_of(text: str, value: str, now: datetime) -> Form | None:
     """The first form that makes the value of the words; None where none does."""
     return next((form for form in Form if written(form, text, now) == value), None)
+
+
+def number_written(form: Form, value: int | float) -> int | float:
+    """A number in that form; as it is where the form is none of numbers."""
+    if form is Form.SHARE:
+        return value / 100
+    return float(value) if form is Form.DECIMAL else value
+
+
+def number_form_of(text: str, value: int | float) -> Form | None:
+    """The form that makes the number of the words; None where none does."""
+    said = number_in(text)
+    if said is None:
+        return None
+    for form in (Form.COPY, Form.DECIMAL, Form.SHARE):
+        made = number_written(form, said)
+        if made == value and (isinstance(made, float) == isinstance(value, float) or form is Form.SHARE):
+            return form
+    return None
 
 
 def _worded(form: Form, text: str) -> str | None:

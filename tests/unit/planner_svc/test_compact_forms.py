@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from planner_svc.backends.compact.forms import Form, form_of, written
+from planner_svc.backends.compact.forms import Form, form_of, number_form_of, number_written, written
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
@@ -42,3 +42,26 @@ def test_no_words_break_it(text: str) -> None:
     for form in Form:
         made = written(form, text, NOW)
         assert made is None or isinstance(made, str)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "form"),
+    [
+        ("300", 300, Form.COPY),
+        ("300", 300.0, Form.DECIMAL),
+        ("$1,000", 1000.0, Form.DECIMAL),
+        ("2.5", 2.5, Form.COPY),
+        ("5%", 0.05, Form.SHARE),
+        ("seven", 7, Form.COPY),
+        ("300", 301, None),
+        ("many", 300, None),
+    ],
+)
+def test_forms_of_numbers(text: str, value: float, form: Form | None) -> None:
+    assert number_form_of(text, value) is form
+
+
+def test_numbers_are_written() -> None:
+    assert str(number_written(Form.DECIMAL, 300)) == "300.0"
+    assert number_written(Form.SHARE, 5) == 0.05
+    assert str(number_written(Form.TITLE, 300)) == "300"
