@@ -27,7 +27,7 @@ WRONG = plan(step("a", "find", name=3), answer="$a.cod$")
 class First:
     """A backend without a model: the first candidate, called with the whole request as its name."""
 
-    name = "compact"
+    name = "rules"
 
     async def read(self, apis: Sequence[Api]) -> None:
         """There is nothing to get ready."""
@@ -43,7 +43,7 @@ class First:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    app = create_app(PlannerSettings(max_body_bytes=500_000), backends={"compact": First()})
+    app = create_app(PlannerSettings(max_body_bytes=500_000), backends={"rules": First()})
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as client:
         yield client
 
@@ -57,7 +57,7 @@ async def test_plan(client: PlannerClient) -> None:
     await client.ready()
     request = PlanRequest(query="Portugal", candidates=(Candidate(api=FIND, score=1),))
     response = await client.plan(request)
-    assert (response.status, response.backend, response.confidence) == ("planned", "compact", 0.5)
+    assert (response.status, response.backend, response.confidence) == ("planned", "rules", 0.5)
     assert response.compiled is not None
     assert response.compiled.apis == {"t.find": FIND}
     nothing = await client.plan(PlanRequest(query="Portugal"))
@@ -76,10 +76,10 @@ async def test_compile(client: PlannerClient) -> None:
 
 async def test_backends_and_metrics(client: PlannerClient, http: httpx2.AsyncClient) -> None:
     backends = await client.backends()
-    assert (backends.default, backends.available) == ("compact", ("compact",))
+    assert (backends.default, backends.available) == ("rules", ("rules",))
     await client.plan(PlanRequest(query="x"))
     metrics = (await http.get("/metrics")).text
-    assert 'nestor_plans_total{backend="compact",status="no_plan"} 1.0' in metrics
+    assert 'nestor_plans_total{backend="rules",status="no_plan"} 1.0' in metrics
 
 
 async def test_an_unknown_backend_is_a_422(client: PlannerClient) -> None:
