@@ -237,8 +237,8 @@ class SentenceTransformersEncoder:
 
 
 def model_directory(name: str) -> Path:
-    """Where a model of that name lies that ships with Nestor."""
-    return _SHIPPED / name
+    """Where a model that ships with Nestor lies, by its name; any other name is a directory itself."""
+    return _SHIPPED / name if name in {path.name for path in _SHIPPED.iterdir()} else Path(name)
 
 
 def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder:

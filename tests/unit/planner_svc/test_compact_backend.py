@@ -1,6 +1,7 @@
 """The trained planner that ships, on a small shop: what it plans, and what it never does."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +20,7 @@ from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import Decision, DiagnosticCode, PlanRequest, Policy
-from services.encoder import EncoderError, load_encoder
+from services.encoder import PLANNER_MODEL, EncoderError, load_encoder, model_directory
 from tests.unit.planner_svc.training.worlds import HOSTILE, SHOP
 
 CHANGING = {"shop.createOrder", "shop.cancelOrder", "shop.bookTable"}
@@ -153,6 +154,13 @@ async def test_it_is_a_planner_backend(backend: CompactBackend) -> None:
     assert (await backend.plan(request("What is the weather in Oslo on 3 May 2027?"))).plan is not None
 
 
-def test_a_model_that_is_none_is_refused(tmp_path: object) -> None:
+def test_a_model_of_ones_own_is_found_beside_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "mine").symlink_to(model_directory(PLANNER_MODEL))
+    monkeypatch.chdir(tmp_path)
+    assert "compact" in load_backends(load_encoder(), ComputePool(1), "models/mine")
+
+
+def test_a_model_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises((EncoderError, CalibrationError), match=r"planner\.onnx"):
         load_backends(load_encoder(), ComputePool(1), str(tmp_path))
