@@ -149,6 +149,25 @@ def sample(instances: Sequence[Instance], limit: int) -> list[Instance]:
     return random.Random(_SEED).sample(instances, limit)  # noqa: S311 - a repeatable sample, not a secret
 
 
+def training_splits(splits: set[str]) -> set[str]:
+    """The splits to train on: ``dev`` and ``train`` where there are such, else all but those called ``test...``.
+
+    A folder of one split is trained on, whatever it is called.
+    """
+    if chosen := splits & {"dev", "train"}:
+        return chosen
+    return {one for one in splits if len(splits) == 1 or not one.startswith("test")}
+
+
+def licence(folder: Path) -> str:
+    """What the folder's ``info.json`` says, where there is one."""
+    try:
+        told = orjson.loads((folder / "info.json").read_bytes())
+        return f"{told.get('licence', 'not stated')}; {told.get('repo', '')}@{told.get('commit', '')}"
+    except (OSError, ValueError, AttributeError):
+        return "not stated"
+
+
 def _find(folder: Path, stems: tuple[str, ...]) -> Path:
     for name in _names(stems):
         if (folder / name).is_file():

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from evals.data import Instance, read_all
+from evals.data import Instance, licence, read_all, training_splits
 from evals.planning.offers import Offers, Source
 from evals.retrieve import build_snapshot
 from planner_svc.backends.compact.inputs import features_of
@@ -48,6 +48,7 @@ class PlannerFolder:
         apis: the catalogue.
         trained: requests to learn from.
         held_out: requests to calibrate and compare by.
+        key: of all that decides which examples come of it: another key is another file.
     """
 
     name: str
@@ -55,6 +56,11 @@ class PlannerFolder:
     apis: tuple[Api, ...]
     trained: tuple[Instance, ...]
     held_out: tuple[Instance, ...]
+    key: str
+
+    def file(self, work: Path, kind: str) -> Path:
+        """Where examples of that kind are kept."""
+        return work / f"{kind}-{self.name}-{self.key}.jsonl.gz"
 
 
 def is_held_out(identifier: str) -> bool:
@@ -69,7 +75,7 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
         DataError: it cannot be read.
     """
     whole = read_all(path)
-    splits = _training_splits({one.split or "" for one in whole.instances})
+    splits = training_splits({one.split or "" for one in whole.instances})
     known = {api.id for api in whole.apis}
     free = [one for one in whole.instances if (one.split or "") in splits and one.apis <= known]
     if not any(call.args for one in free for call in one.calls):
@@ -77,7 +83,9 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
     trained = [one for one in free if not is_held_out(one.id)][: recipe.requests]
     held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
-    return PlannerFolder(path.name, licence(path), whole.apis, tuple(trained), tuple(held_out))
+    drawn = recipe.model_dump_json(include={"seed", "requests", "validation", "made", "made_each"})
+    key = hashlib.sha256(f"{drawn} {len(whole.apis)} {len(free)}".encode()).hexdigest()[:12]
+    return PlannerFolder(path.name, licence(path), whole.apis, tuple(trained), tuple(held_out), key)
 
 
 def write_held_out(folder: PlannerFolder, source: Path, out: Path) -> None:
@@ -91,28 +99,17 @@ def write_held_out(folder: PlannerFolder, source: Path, out: Path) -> None:
 
 def recorded_examples(folder: PlannerFolder, cache: Path, work: Path, progress: Progress) -> list[Example]:
     """The requests to learn from, aligned, with the retriever's candidates; kept in ``work``."""
-    return _kept(work / f"recorded-{folder.name}.jsonl.gz", partial(_recorded, folder, folder.trained, cache, progress))
+    return _kept(folder.file(work, "recorded"), partial(_recorded, folder, folder.trained, cache, progress))
 
 
 def held_out_examples(folder: PlannerFolder, cache: Path, work: Path, progress: Progress) -> list[Example]:
     """Likewise of what is held out."""
-    return _kept(
-        work / f"held-out-{folder.name}.jsonl.gz", partial(_recorded, folder, folder.held_out, cache, progress)
-    )
+    return _kept(folder.file(work, "held-out"), partial(_recorded, folder, folder.held_out, cache, progress))
 
 
 def made_examples(folder: PlannerFolder, recipe: Recipe, cache: Path, work: Path, progress: Progress) -> list[Example]:
     """Requests made up over its catalogue; kept in ``work``."""
-    return _kept(work / f"made-{folder.name}.jsonl.gz", partial(_made, folder, recipe, cache, progress))
-
-
-def licence(path: Path) -> str:
-    """What the folder's ``info.json`` says, where there is one."""
-    try:
-        told = json.loads((path / "info.json").read_bytes())
-        return f"{told.get('licence', 'not stated')}; {told.get('repo', '')}@{told.get('commit', '')}"
-    except (OSError, ValueError, AttributeError):
-        return "not stated"
+    return _kept(folder.file(work, "made"), partial(_made, folder, recipe, cache, progress))
 
 
 def _recorded(
@@ -169,12 +166,6 @@ def _sound(examples: Iterable[Example]) -> Iterator[Example]:
         except InvalidExample:
             continue
         yield example
-
-
-def _training_splits(splits: set[str]) -> set[str]:
-    if chosen := splits & {"dev", "train"}:
-        return chosen
-    return {one for one in splits if len(splits) == 1 or not one.startswith("test")}
 
 
 def _row(instance: Instance) -> dict[str, object]:

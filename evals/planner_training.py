@@ -29,7 +29,7 @@ from evals.planner_data import (
     recorded_examples,
     write_held_out,
 )
-from planner_svc.training.card import Measured, write_card
+from planner_svc.training.card import Data, write_card
 from planner_svc.training.examples import Example
 from planner_svc.training.export import write_model
 from planner_svc.training.feeding import Feed
@@ -70,7 +70,7 @@ class Lessons:
     made: list[Example]
     held_out: dict[str, list[Example]]
 
-    def apis(self) -> list[Example]:
+    def examples(self) -> list[Example]:
         """All examples."""
         return [*self.recorded, *self.made, *(one for held in self.held_out.values() for one in held)]
 
@@ -109,7 +109,7 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     told = f"{len(lessons.recorded)} recorded requests, {len(lessons.made)} made up"
     run.console.print(told, markup=False)
     shelf = Shelf(load_encoder(DEFAULT_MODEL, os.cpu_count() or 1), run.work / "apis.npz")
-    apis = list({id(api): api for one in lessons.apis() for api in one.candidates}.values())
+    apis = list({id(api): api for one in lessons.examples() for api in one.candidates}.values())
     shelf.fill(run.progress.track(apis, description="reading APIs"))
 
     tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
@@ -121,7 +121,7 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     measured = _train(trainer, feed, lessons, run)
     write_model(trainer.network, tokenizer, shelf.dimension, out)
     calibrate(out, lessons.held_out, shelf, run.progress)
-    return write_card(out, run.recipe, [Measured(f.name, f.licence, *_sizes(f, lessons)) for f in folders], measured)
+    return write_card(out, run.recipe, [Data(f.name, f.licence, *_sizes(f, lessons)) for f in folders], measured)
 
 
 def _lessons(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> Lessons:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evals.data import DataError, Dataset, Instance, read_all, read_dataset
+from evals.data import DataError, Dataset, Instance, licence, read_all, read_dataset, training_splits
 from evals.retrieve import SHIPPED, Report, build_snapshot, evaluate, name_providers
 from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.ranking import RankingOptions, find
@@ -149,7 +149,7 @@ def read_folder(path: Path, hold_out: int, validation: int, recipe: Recipe) -> F
     whole = read_all(path)
     documents = {one.id: one for one in (document(path.name, api) for api in whole.apis)}
     solvable = [one for one in whole.instances if one.apis and _ids(one, path.name) <= documents.keys()]
-    splits = _training_splits({one.split or "" for one in solvable})
+    splits = training_splits({one.split or "" for one in solvable})
     held = read_dataset(path, limit=hold_out).instances if hold_out else ()
     held_ids = {one.id for one in held}
     apart = [_request(one, path.name) for one in held]
@@ -162,7 +162,7 @@ def read_folder(path: Path, hold_out: int, validation: int, recipe: Recipe) -> F
     checked = tuple(_request(one, path.name) for one in clear[:share])
     trained = _unlike(clear[share:], checked, path.name)[: recipe.requests]
     source = Source(path.name, documents, tuple(_request(one, path.name) for one in trained))
-    data = Data(path.name, _licence(path), len(documents), len(trained), share, len(held))
+    data = Data(path.name, licence(path), len(documents), len(trained), share, len(held))
     return Folder(source, Dataset(whole.apis, tuple(clear[:share]), None), checked, data, tuple(trained))
 
 
@@ -273,12 +273,6 @@ def _snapshot(folder: Folder, encoder: Encoder, run: Run) -> Snapshot:
     return build_snapshot(folder.validation.apis, encoder, run.progress, run.cache)
 
 
-def _training_splits(splits: set[str]) -> set[str]:
-    if chosen := splits & {"dev", "train"}:
-        return chosen
-    return {one for one in splits if len(splits) == 1 or not one.startswith("test")}
-
-
 def _unlike(instances: Sequence[Instance], held_out: Sequence[Request], source: str) -> list[Instance]:
     by_request = {_request(one, source): one for one in instances}
     return [by_request[one] for one in unlike(by_request, held_out)]
@@ -299,12 +293,3 @@ def _read_recipe(file: Path | None) -> Recipe:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise DataError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-
-
-def _licence(path: Path) -> str:
-    """What the folder's ``info.json`` says, where there is one."""
-    try:
-        told = json.loads((path / "info.json").read_bytes())
-        return f"{told.get('licence', 'not stated')}; {told.get('repo', '')}@{told.get('commit', '')}"
-    except (OSError, ValueError, AttributeError):
-        return "not stated"

@@ -70,18 +70,20 @@ class Warmer:
             page = await self._retriever.search(limit=min(_PAGE, self._most - offset), offset=offset)
             ids = [hit.id for hit in page.hits]
             for start in range(0, len(ids), _AT_ONCE):
-                await self._hand_on(ids[start : start + _AT_ONCE])
+                if not await self._hand_on(ids[start : start + _AT_ONCE]):
+                    self._version = version  # the planner gains nothing by it
+                    return
             if offset + len(ids) >= page.total or not ids:
                 break
         self._version = version
 
-    async def _hand_on(self, ids: list[str]) -> None:
-        """These APIs, and a rest as long as it took: requests come first."""
+    async def _hand_on(self, ids: list[str]) -> bool:
+        """These APIs, and a rest as long as it took: requests come first. Whether the planner has read any of them."""
         began = time.monotonic()
         apis = []
         for identifier in ids:
             with suppress(ServiceError):  # removed meanwhile
                 apis.append(await self._retriever.get(identifier))
-        if apis:
-            await self._planner.read(apis)
+        read = (await self._planner.read(apis)).read if apis else len(ids)
         await asyncio.sleep(time.monotonic() - began)
+        return read > 0

@@ -101,8 +101,7 @@ class PlannerService:
         Raises:
             Overloaded: too much work is waiting.
         """
-        await self._backends[self._default].read(apis)
-        return ReadApisReport(read=len(apis))
+        return ReadApisReport(read=await self._backends[self._default].read(apis))
 
     async def plan(self, request: PlanRequest) -> PlanResponse:
         """Plan a request: a proved plan, questions to the user, or the statement that nothing fits.

@@ -73,9 +73,9 @@ class Listening:
         """The backend's own name."""
         return self._backend.name
 
-    async def read(self, apis: Sequence[Api]) -> None:
+    async def read(self, apis: Sequence[Api]) -> int:
         """As the backend does."""
-        await self._backend.read(apis)
+        return await self._backend.read(apis)
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """The backend's draft."""

@@ -20,8 +20,10 @@ class PlannerBackend(Protocol):
         """The name requests choose it by, for example ``compact``."""
         ...
 
-    async def read(self, apis: Sequence[Api]) -> None:
-        """Get ready for requests with these APIs, whatever that takes. Must not block the event loop.
+    async def read(self, apis: Sequence[Api]) -> int:
+        """Get ready for requests with these APIs; how many it has read, 0 where that would save no time.
+
+        Must not block the event loop.
 
         Raises:
             Overloaded: too much work is waiting already.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
@@ -10,13 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from planner_svc.training.recipe import Recipe
+from services.cards import file_row, table
 
 _LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
 _FILES = ("planner.onnx", "tokenizer.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Data:
     """A folder that was learnt from; the numbers count its APIs and its requests."""
 
     name: str
@@ -27,7 +27,7 @@ class Measured:
     held_out: int
 
 
-def write_card(out: Path, recipe: Recipe, data: Sequence[Measured], held_out: Mapping[str, Mapping[str, float]]) -> str:
+def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Mapping[str, Mapping[str, float]]) -> str:
     """Write ``report.json`` and ``MODEL_CARD.md`` beside the model.
 
     Args:
@@ -46,8 +46,8 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Measured], held_out: Ma
     figures = _figures(held_out)
     parts = [
         f"# {out.name}\n\nThe compact planner's network (docs/adr/0009-planner-network.md). int8 ONNX.",
-        _table(("file", "size", "SHA-256"), [_file(out / name) for name in _FILES]),
-        "## Data\n\n" + _table(tuple(asdict(data[0])), [tuple(map(str, asdict(one).values())) for one in data]),
+        table(("file", "size", "SHA-256"), [file_row(out / name) for name in _FILES]),
+        "## Data\n\n" + table(tuple(asdict(data[0])), [tuple(map(str, asdict(one).values())) for one in data]),
         f"## Recipe\n\n```json\n{recipe.model_dump_json(indent=2)}\n```\n\n"
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "## What the heads are right about\n\nRequests held out, with the retriever's own candidates; percent. "
@@ -63,14 +63,4 @@ def _figures(held_out: Mapping[str, Mapping[str, float]]) -> str:
         (name, *(f"{shares[head]:.1f}" if head in shares else "" for head in heads))
         for name, shares in held_out.items()
     ]
-    return _table(("folder", *heads), rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _file(path: Path) -> tuple[str, str, str]:
-    content = path.read_bytes()
-    return path.name, f"{len(content) / 1e6:.1f} MB", hashlib.sha256(content).hexdigest()
+    return table(("folder", *heads), rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import io
 import json
@@ -18,6 +17,7 @@ import onnx
 from retriever_svc.training.export_encoder import export_fp32, save_tokenizer
 from retriever_svc.training.recipe import Recipe
 from retriever_svc.training.towers import Towers
+from services.cards import file_row, table
 from services.quantisation import to_int8_dynamic
 
 _LIBRARIES = ("torch", "sentence-transformers", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
@@ -88,8 +88,8 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], reports: Mapping
     figures = _figures(reports)
     parts = [
         f"# {out.name}\n\nThe API Retriever's encoder: requests and APIs to unit vectors of 384 numbers. int8 ONNX.",
-        _table(("file", "size", "SHA-256"), [_file(out / name) for name in _FILES]),
-        "## Data\n\n" + _table(tuple(asdict(data[0])), [tuple(map(str, asdict(one).values())) for one in data]),
+        table(("file", "size", "SHA-256"), [file_row(out / name) for name in _FILES]),
+        "## Data\n\n" + table(tuple(asdict(data[0])), [tuple(map(str, asdict(one).values())) for one in data]),
         f"## Recipe\n\n```json\n{recipe.model_dump_json(indent=2)}\n```\n\n"
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         f"## Figures\n\nRequests not trained on, the engine that serves; percent, base > trained.\n\n{figures}",
@@ -106,14 +106,4 @@ def _figures(reports: Mapping[str, Mapping[str, Measured]]) -> str:
             changes = (f"{base.methods[method][metric]:.1f} > {value:.1f}" for metric, value in scores.items())
             rows.append((key, f"{trained.n} of {trained.catalogue}", method, *changes))
     metrics = tuple(next(iter(next(iter(reports.values()))["trained"].methods.values()))) if reports else ()
-    return _table(("requests", "n of APIs", "method", *metrics), rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _file(path: Path) -> tuple[str, str, str]:
-    content = path.read_bytes()
-    return path.name, f"{len(content) / 1e6:.1f} MB", hashlib.sha256(content).hexdigest()
+    return table(("requests", "n of APIs", "method", *metrics), rows)

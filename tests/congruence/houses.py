@@ -61,8 +61,9 @@ class Script:
 
     name = "scripted"
 
-    async def read(self, apis: Sequence[Api]) -> None:
+    async def read(self, apis: Sequence[Api]) -> int:
         """There is nothing to get ready."""
+        return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """The script as a backend of the real planner."""

@@ -44,13 +44,12 @@ class CompactBackend:
         self._calibration = calibration
         self._pool = pool
 
-    async def read(self, apis: Sequence[Api]) -> None:
+    async def read(self, apis: Sequence[Api]) -> int:
         """Read APIs before a request has them as candidates."""
-        await self._pool.run(self._read, apis)
+        return await self._pool.run(self._read, apis)
 
-    def _read(self, apis: Sequence[Api]) -> None:
-        for api in apis:
-            self._encodings.of(api)
+    def _read(self, apis: Sequence[Api]) -> int:
+        return len([self._encodings.of(api) for api in apis])
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`."""

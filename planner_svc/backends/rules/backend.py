@@ -46,8 +46,9 @@ class RulesBackend:
         self._links = Links()
         self._pool = pool
 
-    async def read(self, apis: Sequence[Api]) -> None:
-        """Nothing: APIs are read with the first request that has them."""
+    async def read(self, apis: Sequence[Api]) -> int:
+        """None: APIs are read with the first request that has them."""
+        return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`."""

@@ -29,8 +29,9 @@ class First:
 
     name = "rules"
 
-    async def read(self, apis: Sequence[Api]) -> None:
+    async def read(self, apis: Sequence[Api]) -> int:
         """There is nothing to get ready."""
+        return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """One step, or none where there is no candidate."""

@@ -1,9 +1,14 @@
 """The planner is given the catalogue to read, once for each of its versions."""
 
 import asyncio
+from collections.abc import Sequence
+
+import pytest
 
 from gateway.warming import Warmer
 from services.contracts.api import Api
+from services.contracts.planning import ReadApisReport
+from services.errors import ServiceUnavailable
 from services.testing import FakePlanner, FakeRetriever
 
 APIS = [Api(id=f"shop.{n:03}", provider="shop", name=f"call {n}", method="GET", path=f"/{n}") for n in range(230)]
@@ -42,13 +47,24 @@ async def test_nothing_where_it_is_off() -> None:
 
 async def test_a_planner_that_is_down_is_asked_again() -> None:
     retriever, planner = FakeRetriever(*APIS[:3]), FakePlanner()
-    planner.down = True
-    async with Warmer(retriever, planner, most=10).working():
-        async with asyncio.timeout(10):
-            while "read" not in planner.calls:  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.01)
-    assert planner.known == []
-    planner.down = False
     warmer = Warmer(retriever, planner, most=10)
+    planner.down = True
+    with pytest.raises(ServiceUnavailable):
+        await warmer.look()
+    planner.down = False
     await warmer.look()
     assert len(planner.known) == 3
+
+
+async def test_a_planner_that_gains_nothing_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever, planner = FakeRetriever(*APIS), FakePlanner()
+
+    async def read(apis: Sequence[Api]) -> ReadApisReport:
+        planner.known += [api.id for api in apis]
+        return ReadApisReport(read=0)
+
+    monkeypatch.setattr(planner, "read", read)
+    warmer = Warmer(retriever, planner, most=1_000)
+    await warmer.look()
+    await warmer.look()
+    assert 0 < len(planner.known) < 20

@@ -33,8 +33,9 @@ class Scripted:
         self._draft = draft
         self._delay_s = delay_s
 
-    async def read(self, apis: Sequence[Api]) -> None:
+    async def read(self, apis: Sequence[Api]) -> int:
         """There is nothing to get ready."""
+        return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         await asyncio.sleep(self._delay_s)

@@ -90,8 +90,9 @@ class Known:
     def __init__(self, answer: Callable[[PlanRequest], PlanDraft]) -> None:
         self._answer = answer
 
-    async def read(self, apis: Sequence[Api]) -> None:
+    async def read(self, apis: Sequence[Api]) -> int:
         """There is nothing to get ready."""
+        return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         return self._answer(request)
