@@ -4,21 +4,18 @@ The data is a folder in the form of ``evals/data.py``; Seal-Tools' has 4,076 too
 """
 
 import asyncio
-import os
 import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from bench.catalogue import documents
-from bench.figures import Figure, Skipped
+from bench.figures import Figure
 from bench.processes import cpu_s, peak_rss_mb, rss_mb, service
-from bench.retrieve import DATA, imported_into, queries, replica
+from bench.retrieve import given, imported_into, queries, replica
 from deploy.sockets import free_port
-from evals.data import read_dataset
 from services.clients.base import open_http
 from services.clients.planner import PlannerClient
 from services.clients.retriever import RetrieverClient
@@ -33,10 +30,7 @@ AT_ONCE = 20
 
 def measure() -> list[Figure]:
     """Have the planner read the catalogue as after an import, and ask both services."""
-    data = os.environ.get(DATA)
-    if not data:
-        raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder of tools and requests)")
-    dataset = read_dataset(Path(data))
+    dataset = given()
     with (
         tempfile.TemporaryDirectory() as folder,
         replica(f"sqlite+aiosqlite:///{folder}/catalogue.db") as (_, retriever, _),

@@ -36,13 +36,22 @@ SEED = 11
 
 def measure() -> list[Figure]:
     """Import the documents, and measure the service over what they hold."""
-    data = os.environ.get(DATA)
-    if not data:
-        raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder of tools and requests)")
-    dataset = read_dataset(Path(data))
+    dataset = given()
     with tempfile.TemporaryDirectory() as folder:
         database = f"sqlite+aiosqlite:///{folder}/catalogue.db"
         return [*imported(database, documents(dataset.apis)), *served(database, queries(dataset))]
+
+
+def given() -> Dataset:
+    """The folder of tools and requests that ``--data`` names.
+
+    Raises:
+        Skipped: none is named.
+    """
+    data = os.environ.get(DATA)
+    if not data:
+        raise Skipped(f"no data: give --data FOLDER or set {DATA} (a folder of tools and requests)")
+    return read_dataset(Path(data))
 
 
 def queries(dataset: Dataset) -> list[str]:

@@ -157,6 +157,13 @@ def outputs_of(fields: Sequence[Field], *, plural: bool) -> list[tuple[str, Json
     return [(name, path) for path, name in found.items()] or [("", ())]
 
 
+def unused(name: str, taken: set[str]) -> str:
+    """The name for an output, numbered where another has it; it is taken from then on."""
+    label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
+    taken.add(label)
+    return label[:200]
+
+
 class Answerer:
     """Chooses the fields of a call's answer that say what was asked.
 

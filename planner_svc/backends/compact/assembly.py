@@ -9,6 +9,7 @@ from planner_svc.backends.compact.asked import Asked
 from planner_svc.backends.compact.decode import Decoder, Drafted, Fed, Said
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.models import MissingValue
+from planner_svc.reading.answers import unused
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 
 
@@ -69,16 +70,10 @@ class Assembly:
             if index in taken and not self.decoder.answers(call.api):
                 continue
             for name, path in self.asked.outputs(self.apis[call.api], call, self.decoder.answers(call.api)):
-                label = _unused(name or "result", names)
+                label = unused(name or "result", names)
                 outputs.append(AnswerOutput(name=label, value=Reference(step=_id(index), path=path)))
         return outputs
 
 
 def _id(index: int) -> str:
     return f"var{index + 1}"
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
-    taken.add(label)
-    return label[:200]

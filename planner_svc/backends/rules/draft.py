@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from planner_svc.backends.rules.chain import Call, Output, Said
 from planner_svc.backends.rules.choose import Choice
 from planner_svc.models import MissingValue
-from planner_svc.reading.answers import Answerer, outputs_of
+from planner_svc.reading.answers import Answerer, outputs_of, unused
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 
 
@@ -51,12 +51,6 @@ def draft(choices: Iterable[Choice], answerer: Answerer) -> tuple[Plan, tuple[Mi
         for call in choice.calls:
             step = drafter.add(call)
             for name, path in outputs_of(fields, plural=choice.question.plural):
-                label = _unused(name or "result", taken)
+                label = unused(name or "result", taken)
                 answer.append(AnswerOutput(name=label, value=Reference(step=step, path=path)))
     return drafter.finish(answer)
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
-    taken.add(label)
-    return label[:200]
