@@ -4,7 +4,8 @@ The form is one object a line, gzipped where the name ends in ``.gz``:
 
 - ``tools.jsonl``: ``{name, description, category, parameters: {name: {type, description, required, in?, ...}},
   outputs: {name: {type, description}}, http?: {method, path, host}}``;
-- ``instances.jsonl``: ``{id, split, query, tools?: [name], calls: [{api, args, label}]}``.
+  or ``{name, api}`` with an API as Nestor keeps it;
+- ``instances.jsonl``: ``{id, split, query, tools?: [name], calls: [{api, args, label}], answer?: [reference]}``.
 
 A folder may hold ``tools_dev.jsonl`` and ``workflows_dev.jsonl`` instead: the same form, where a tool's ``spec``, the
 path of the document it comes from, tells the vendor's name from the operation's. Or it holds the files that Seal-Tools
@@ -63,7 +64,8 @@ class Call(BaseModel):
 class Instance(BaseModel):
     """A request and the calls that solve it; none where nothing should be called.
 
-    ``tools`` are the ids of the APIs it is asked of, where the data gives each request its own.
+    ``answer`` are the outputs asked for, as references (``$var_1.field$``), where the data says so. ``tools`` are the
+    ids of the APIs it is asked of, where the data gives each request its own.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -72,6 +74,7 @@ class Instance(BaseModel):
     split: str | None = None
     query: Query
     calls: tuple[Call, ...] = ()
+    answer: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
 
     @property
@@ -103,6 +106,7 @@ class _Tool(BaseModel):
     outputs: dict[str, dict[str, JsonValue]] | None = None
     http: _Http | None = None
     spec: str | None = None
+    api: Api | None = None
 
 
 Line = TypeVar("Line", bound=BaseModel)
@@ -216,6 +220,8 @@ def _with_ids(instance: Instance, apis: Mapping[str, Api]) -> Instance:
 
 
 def _api(tool: _Tool) -> Api:
+    if tool.api is not None:
+        return tool.api
     provider, name = _owner(tool)
     http = tool.http or _Http()
     outputs = {key: _schema(value) for key, value in (tool.outputs or {}).items()}

@@ -26,7 +26,7 @@ from planner_svc.training.align import Aligner
 from planner_svc.training.examples import Example, InvalidExample, check
 from planner_svc.training.files import read_examples, write_examples
 from planner_svc.training.recipe import Recipe
-from planner_svc.training.synthesis import synthesise
+from planner_svc.training.synthesis import MADE, synthesise
 from retriever_svc.engine.ranking import shipped_options
 from retriever_svc.settings import RetrieverSettings
 from services.contracts.api import Api
@@ -83,7 +83,7 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
     trained = [one for one in free if not is_held_out(one.id)][: recipe.requests]
     held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
-    drawn = recipe.model_dump_json(include={"seed", "requests", "validation", "made", "made_each"})
+    drawn = recipe.model_dump_json(include={"seed", "requests", "validation", "made", "made_each", "made_least"})
     key = hashlib.sha256(f"{drawn} {len(whole.apis)} {len(free)}".encode()).hexdigest()[:12]
     return PlannerFolder(path.name, licence(path), whole.apis, tuple(trained), tuple(held_out), key)
 
@@ -127,8 +127,8 @@ def _recorded(
 def _made(folder: PlannerFolder, recipe: Recipe, cache: Path, progress: Progress) -> Iterator[Example]:
     """Where the retriever does not find what is right, the candidates stay those that were drawn, without scores."""
     offers = _offers(folder, cache, progress)
-    count = int(min(recipe.made, recipe.made_each * len(folder.apis)))
-    examples = synthesise(folder.apis, recipe.seed, count, source=f"{folder.name}-made")
+    count = int(min(recipe.made, max(recipe.made_least, recipe.made_each * len(folder.apis))))
+    examples = synthesise(folder.apis, recipe.seed, count, source=f"{folder.name}{MADE}")
     for example in progress.track(examples, total=count, description=f"making requests of {folder.name}"):
         yield (_offered(example, offers) or example) if example.calls else example
 

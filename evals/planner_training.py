@@ -36,6 +36,7 @@ from planner_svc.training.feeding import Feed
 from planner_svc.training.network import Network, Sizes
 from planner_svc.training.recipe import Recipe
 from planner_svc.training.shelf import Shelf
+from planner_svc.training.synthesis import MADE
 from planner_svc.training.trainer import Step, Trainer
 from retriever_svc.training.export_encoder import default_source
 from retriever_svc.training.towers import BaseError, DeviceError, choose_device
@@ -185,7 +186,7 @@ def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:
 def _sizes(folder: PlannerFolder, lessons: Lessons) -> tuple[int, int, int, int]:
     """APIs, recorded requests learnt from, made-up ones, held out ones."""
     recorded = sum(one.source == folder.name for one in lessons.recorded)
-    made = sum(one.source == f"{folder.name}-made" for one in lessons.made)
+    made = sum(one.source == f"{folder.name}{MADE}" for one in lessons.made)
     return len(folder.apis), recorded, made, len(lessons.held_out.get(folder.name, ()))
 
 

@@ -94,13 +94,21 @@ class Checkpoint:
 
 
 def start(model: torch.nn.Module, folder: Path) -> None:
-    """Give a model the weights that an earlier run came to.
+    """Give a model the weights that an earlier run came to; what the model has more than that one keeps its own.
 
     Raises:
         CheckpointError: its checkpoint cannot be read, or is of another kind of model.
     """
     try:
         state: dict[str, Any] = torch.load(folder / CHECKPOINT, map_location="cpu", weights_only=True)
-        model.load_state_dict(state["model"])
+        model.load_state_dict(_fitted(state["model"], model.state_dict()))
     except Exception as error:  # whatever its unpickler stumbles over
         raise CheckpointError(f"cannot start from {folder / CHECKPOINT}: {error}") from error
+
+
+def _fitted(earlier: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Earlier weights; of new tensors a model's own, and of grown ones the new rows."""
+    fitted = {name: weight.clone() for name, weight in own.items()}
+    for name, weight in earlier.items():
+        (fitted[name][: len(weight)] if weight.dim() else fitted[name]).copy_(weight)
+    return fitted

@@ -1,18 +1,17 @@
 """``nestor train``: making models. Needs more libraries than serving does, and says so where they are missing."""
 
-import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from deploy.cli.gateway import gateway, run
+from evals.recording import Row, instance_row, tool_row, write_folder
 from retriever_svc.settings import RetrieverSettings
-from services.contracts.api import Api
 from services.contracts.run import Run, RunStatus
 
 trains = typer.Typer(no_args_is_help=True, help="Train Nestor's models on folders of data.")
@@ -116,21 +115,19 @@ def write_data(
     Solved requests only: what they were planned with counts as right. Look through instances.jsonl before training.
     """
     tools, instances = run(_collect(Console(stderr=True)))
-    out.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("tools.jsonl", tools), ("instances.jsonl", instances)):
-        (out / name).write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
+    write_folder(out, tools, instances)
     typer.echo(f"{len(tools)} APIs and {len(instances)} solved requests in {out}")
 
 
-async def _collect(console: Console) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+async def _collect(console: Console) -> tuple[list[Row], list[Row]]:
     """The rows of both files."""
-    tools: list[dict[str, Any]] = []
+    tools: list[Row] = []
     solved: list[Run] = []
     async with gateway() as client:
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("reading the catalogue")
             while page := (found := await client.search_apis(limit=_PAGE, offset=len(tools))).hits:
-                tools += [_tool(await client.api(hit.id)) for hit in page]
+                tools += [tool_row(await client.api(hit.id)) for hit in page]
                 progress.update(task, completed=len(tools), total=found.total)
             cursor: str | None = None
             while True:
@@ -139,28 +136,7 @@ async def _collect(console: Console) -> tuple[list[dict[str, Any]], list[dict[st
                 if (cursor := runs.next) is None:
                     break
     first = {one.query: one for one in solved if one.plan is not None}  # a request asked often counts once
-    return tools, [_instance(one) for one in first.values()]
-
-
-def _tool(api: Api) -> dict[str, Any]:
-    parameters = {
-        one.name: {
-            "type": one.json_schema.get("type"),
-            "description": one.description,
-            "required": one.required,
-            "in": one.location.value,
-        }
-        for one in api.parameters
-    }
-    described = api.description if api.description.startswith(api.summary) else f"{api.summary}. {api.description}"
-    http = {"method": api.method, "path": api.path, "host": api.server}
-    category = next(iter(api.tags), None)
-    return {"name": api.id, "description": described, "category": category, "parameters": parameters, "http": http}
-
-
-def _instance(one: Run) -> dict[str, Any]:
-    steps = one.plan.steps if one.plan else ()
-    return {"id": one.id, "split": "train", "query": one.query, "calls": [{"api": step.api} for step in steps]}
+    return tools, [instance_row(one.id, one.query, one.plan) for one in first.values() if one.plan is not None]
 
 
 def _require(names: Sequence[str]) -> None:

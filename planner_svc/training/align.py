@@ -22,6 +22,7 @@ from planner_svc.training.examples import (
     LabelledCall,
     Many,
     Option,
+    Output,
     Ref,
     Span,
     Unsaid,
@@ -72,6 +73,11 @@ class Recorded(Protocol):
     @property
     def calls(self) -> Sequence[RecordedCall]:
         """What solves it, in order."""
+        ...
+
+    @property
+    def answer(self) -> Sequence[str] | None:
+        """References to the outputs asked for; None where that is not known."""
         ...
 
 
@@ -129,7 +135,9 @@ class Aligner:
         reading = _Reading(Request(recorded.query, now), recorded.calls, profiles, canonical)
         offered = {api.id: api for api in (*(profile.api for profile in profiles), *others)}
         candidates = tuple(offered[one] for one in sorted(offered))
-        return Example(recorded.id, self._source, recorded.query, candidates, reading.labelled(), now=now)
+        return Example(
+            recorded.id, self._source, recorded.query, candidates, reading.labelled(), reading.answer(recorded), now
+        )
 
     def _profile(self, api: str) -> Profile:
         if api not in self._profiles:
@@ -162,6 +170,13 @@ class _Reading:
             LabelledCall(call.api, dict(self._arguments(index)), self._clauses[index])
             for index, call in enumerate(self._calls)
         )
+
+    def answer(self, recorded: Recorded) -> tuple[Output, ...] | None:
+        """The outputs asked for; those that no API is known to answer with are passed over."""
+        if recorded.answer is None:
+            return None
+        found = (self._reference(len(self._calls), text) for text in recorded.answer)
+        return tuple(Output(one.call, one.path) for one in found if one is not None)
 
     def _given(self, index: int) -> Iterator[tuple[Slot, JsonValue, JsonValue]]:
         """The call's arguments, as said and as needed; those that its API does not take are passed over."""

@@ -11,6 +11,7 @@ import torch
 
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.items import SHAPES
+from planner_svc.backends.compact.looks import LOOKS
 from planner_svc.training.network import Inputs, Network, Outputs
 from services.quantisation import to_int8_dynamic, without_traces
 
@@ -37,6 +38,7 @@ def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
     axes = {
         "ids": {0: batch, 1: tokens},
         "mask": {0: batch, 1: tokens},
+        "looks": {0: batch, 1: tokens},
         "vectors": {0: batch, 1: items},
         "kind": {0: batch, 1: items},
         "shape": {0: batch, 1: items},
@@ -64,6 +66,7 @@ def _sample(dimension: int) -> Inputs:
     return Inputs(
         ids=torch.randint(1000, 2000, (2, tokens)),
         mask=torch.ones(2, tokens, dtype=torch.int64),
+        looks=torch.zeros(2, tokens, LOOKS),
         vectors=torch.randn(2, items, dimension),
         kind=torch.tensor([[0, 1, 2, 3, 0]] * 2),
         shape=torch.zeros(2, items, SHAPES),

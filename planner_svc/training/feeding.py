@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
@@ -14,11 +14,14 @@ from planner_svc.training.examples import Example
 from planner_svc.training.learning import Batch, collate
 from planner_svc.training.recipe import Recipe
 from planner_svc.training.shelf import Shelf
+from planner_svc.training.synthesis import MADE
 from planner_svc.training.targets import Layout, Targets, targets
+from planner_svc.training.varied import Variation, both
 
 _BUCKET: Final = 16
 """Batches that are drawn together and sorted by size, so that like is padded with like."""
 _FEW: Final = 6
+_HARDLY: Final = 2
 _MOST_ITEMS: Final = 320
 _EVENING: Final = 0.3
 """A source is drawn from in proportion to this power of its size: small ones are not drowned."""
@@ -43,7 +46,8 @@ class Feed:
         self, recorded: Sequence[Example], made: Sequence[Example], shelf: Shelf, tokenizer: Any, recipe: Recipe
     ) -> None:
         short = ([one for one in kind if len(one.query) <= recipe.chars] for kind in (recorded, made))
-        self._kinds = [_Sources(kind) for kind in short if kind]
+        self._kinds = [_Sources(kind, recipe.weights) for kind in short if kind]
+        self._variation = Variation(recorded)
         self._share = recipe.recorded if len(self._kinds) > 1 else 1.0
         self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
 
@@ -78,8 +82,18 @@ class Feed:
         return arrange(example.query, tokens, encoded, features), targets(shown, layout, tokens)
 
     def _draw(self, rng: random.Random) -> Example:
-        kind = self._kinds[0] if rng.random() < self._share else self._kinds[-1]
-        return kind.draw(rng)
+        if rng.random() >= self._share:
+            return self._kinds[-1].draw(rng)
+        found = self._recorded(rng)
+        if rng.random() < self._recipe.joined:
+            other = self._kinds[0].another(found, rng)
+            if len(found.query) + len(other.query) < self._recipe.chars:
+                found = both(found, other, rng) or found
+        return found
+
+    def _recorded(self, rng: random.Random) -> Example:
+        found = self._kinds[0].draw(rng)
+        return self._variation.vary(found, rng) if rng.random() < self._recipe.varied else found
 
     def _candidates(self, example: Example, rng: random.Random) -> list[int]:
         """The right ones, and others until there are enough: the retriever's first, or any."""
@@ -89,6 +103,8 @@ class Feed:
         if example.scores is None or rng.random() >= self._recipe.ranked:
             rng.shuffle(others)
         most = rng.randint(min(_FEW, self._recipe.candidates), self._recipe.candidates)
+        if rng.random() < self._recipe.few:
+            most = max(1, len(right) + rng.randint(0, _HARDLY))
         items = sum(len(self._shelf.of(example.candidates[index]).items) for index in right)
         for index in others[: max(0, most - len(right))]:
             items += len(self._shelf.of(example.candidates[index]).items)
@@ -109,13 +125,19 @@ def _alike(prepared: list[Prepared], group: int) -> list[Prepared]:
 class _Sources:
     """Examples by the data set they are from."""
 
-    def __init__(self, examples: Sequence[Example]) -> None:
+    def __init__(self, examples: Sequence[Example], weights: Mapping[str, float]) -> None:
         by_name: defaultdict[str, list[Example]] = defaultdict(list)
         for example in examples:
             by_name[example.source].append(example)
-        self._examples = list(by_name.values())
-        self._weights = [len(own) ** _EVENING for own in self._examples]
+        self._by_name = dict(by_name)
+        self._weights = [
+            len(own) ** _EVENING * weights.get(name.removesuffix(MADE), 1.0) for name, own in by_name.items()
+        ]
 
     def draw(self, rng: random.Random) -> Example:
         """One of a source that is drawn first."""
-        return rng.choice(rng.choices(self._examples, self._weights)[0])
+        return rng.choice(rng.choices(list(self._by_name.values()), self._weights)[0])
+
+    def another(self, example: Example, rng: random.Random) -> Example:
+        """One of the same source."""
+        return rng.choice(self._by_name[example.source])

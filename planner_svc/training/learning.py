@@ -39,6 +39,7 @@ def collate(examples: Sequence[tuple[Arranged, Targets]]) -> Batch:
     inputs = Inputs(
         ids=_padded([one.ids for one in given], (tokens,), 0),
         mask=_padded([np.ones_like(one.ids) for one in given], (tokens,), 0),
+        looks=_padded([one.looks for one in given], (tokens,), 0),
         vectors=_padded([one.vectors for one in given], (items,), 0),
         kind=_padded([one.kind for one in given], (items,), -1),
         shape=_padded([one.shape for one in given], (items,), 0),

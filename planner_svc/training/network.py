@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin
 from planner_svc.backends.compact.items import SHAPES, Kind
+from planner_svc.backends.compact.looks import LOOKS
 
 COUNTS = 4
 """A call is made once, twice, three times, or more often."""
@@ -35,6 +36,7 @@ class Inputs(NamedTuple):
     Attributes:
         ids: (B, T) token ids.
         mask: (B, T) 1 where there is a token.
+        looks: (B, T, LOOKS) how it looks.
         vectors: (B, M, d) the items.
         kind: (B, M) :class:`Kind`; -1 where there is no item.
         shape: (B, M, SHAPES) bits.
@@ -46,6 +48,7 @@ class Inputs(NamedTuple):
 
     ids: Tensor
     mask: Tensor
+    looks: Tensor
     vectors: Tensor
     kind: Tensor
     shape: Tensor
@@ -97,6 +100,8 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
         width = sizes.width
         self.encoder = encoder
         self.tokens = nn.Linear(dimension, width)
+        self.looks = nn.Linear(LOOKS, width, bias=False)
+        nn.init.zeros_(self.looks.weight)
         self.items = nn.Linear(dimension, width)
         self.kinds = nn.Embedding(len(Kind), width)
         self.shapes = nn.Linear(SHAPES, width, bias=False)
@@ -118,7 +123,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
         """The logits of :class:`Inputs`."""
         given = Inputs(*inputs)
         read = self.encoder(input_ids=given.ids, attention_mask=given.mask).last_hidden_state
-        tokens = self.tokens(read)
+        tokens = self.tokens(read) + self.looks(given.looks)
         items = self.items(given.vectors) + self.kinds(given.kind.clamp(min=0)) + self.shapes(given.shape)
         items = items + self.features(given.features)
         there = (given.mask > 0)[:, None, :]

@@ -20,13 +20,19 @@ class Recipe(BaseModel):
         validation: of those held out of each folder, how many are measured.
         made: requests made up over each folder's catalogue, at most.
         made_each: likewise, for each of its APIs.
+        made_least: as many are made up over a small catalogue nevertheless.
         steps: batches learnt from, at most.
         minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done.
         batch: requests a step.
         candidates: APIs that a request is offered, at most; the right ones are always among them.
         ranked: share of the requests that are offered the retriever's first APIs, as when serving.
+        few: share of the requests that are offered hardly more than the right ones: they cost half, and arguments do
+            not depend on other APIs.
         chars: requests longer than this are not learnt from: they cost as much as five others.
         recorded: share of the requests that are recorded ones, not made up.
+        varied: share of the recorded requests whose values are replaced by others.
+        joined: share of the recorded requests that are asked together with another of the same folder.
+        weights: how much oftener than others of its size a folder's requests are drawn, by the folder's name.
         unscored: share of the requests whose candidates come without the retriever's scores.
         encoder_rate: learning rate of the request's encoder at its peak, after the warm-up; it falls in a line.
         rate: likewise of what is on top.
@@ -46,13 +52,18 @@ class Recipe(BaseModel):
     validation: Annotated[int, Field(ge=0)] = 150
     made: Annotated[int, Field(ge=0)] = 8_000
     made_each: Annotated[float, Field(ge=0)] = 4
+    made_least: Annotated[int, Field(ge=0)] = 1_500
     steps: Annotated[int, Field(ge=1)] = 6_000
     minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=1, le=1_024)] = 32
     candidates: Annotated[int, Field(ge=1, le=100)] = 16
     ranked: Share = 0.7
+    few: Share = 0.0
     chars: Annotated[int, Field(ge=50)] = 700
     recorded: Share = 0.5
+    varied: Share = 0.0
+    joined: Share = 0.0
+    weights: dict[str, Annotated[float, Field(ge=0)]] = {}
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5
     rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-4

@@ -27,6 +27,8 @@ PER_VISIT = (8, 96)
 """Least and most examples made of a neighbourhood at a time: reading its APIs costs more than making an example."""
 _FEW = 500
 """Up to so many examples, neighbourhoods are visited for one at a time: they are for reading."""
+MADE = "-made"
+"""What ends the source's name of requests that are made up."""
 MAX_CHARS = 1_500
 _TRIES = 12
 _BUFFER = 2_000

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats
+from planner_svc.backends.compact.looks import quotations, sentence_ends
 
-_QUOTED: Final = re.compile(
-    r"\"(?P<a>[^\"]+)\"|\u201c(?P<b>[^\u201d]+)\u201d|`(?P<c>[^`]+)`"
-    r"|(?<!\w)['\u2018](?P<d>.+?)['\u2019](?!\w)",
-    re.DOTALL,
-)
-_SENTENCE: Final = re.compile(r"(?<=[\w)\"'\u201d\u2019%][.?!;])\s+(?=[A-Z\"'\u201c\u2018])|\n+")
 ACROSS: Final = 0.02
 """How much less likely words are as a value that cross an edge."""
 WITHIN: Final = 0.3
@@ -32,11 +26,9 @@ def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
     starts, ends = (np.asarray(side) for side in zip(*offsets, strict=True))
     real = (ends > starts).astype(np.float32)
     found = np.outer(real, real)
-    quotes = [next((m.start(g), m.end(g)) for g in "abcd" if m[g] is not None) for m in _QUOTED.finditer(query)]
-    sentences = [m.start() for m in _SENTENCE.finditer(query) if not any(s <= m.start() < e for s, e in quotes)]
-    for at in sentences:
+    for at in sentence_ends(query):
         found[np.ix_(starts < at, ends > at)] *= ACROSS
-    for start, end in quotes:
+    for start, end in quotations(query):
         inside_first, inside_last = (starts >= start) & (starts < end), (ends > start) & (ends <= end)
         found[np.ix_(inside_first, ~inside_last & (ends > end))] *= ACROSS
         found[np.ix_(~inside_first & (starts < start), inside_last)] *= ACROSS

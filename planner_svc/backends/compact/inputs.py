@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner_svc.backends.compact.items import SHAPES, Item, Kind, matches
+from planner_svc.backends.compact.looks import looks_of
 from planner_svc.reading.text import WORD, stem
 from services.contracts.api import Candidate
 
@@ -56,6 +57,7 @@ class Inputs:
     """
 
     ids: Ints
+    looks: Floats
     vectors: Floats
     kind: Ints
     shape: Floats
@@ -110,6 +112,7 @@ def arrange(query: str, tokens: Tokens, apis: Sequence[ItemsOfApi], features: Se
     told[first[:-1]] = np.asarray(features, np.float32).reshape(-1, FEATURES)
     return Inputs(
         ids=np.asarray(tokens.ids, np.int64),
+        looks=looks_of(query, tokens.offsets),
         vectors=np.concatenate([api.vectors for api in apis]).astype(np.float32),
         kind=kind,
         shape=(shapes[:, None] >> np.arange(SHAPES) & 1).astype(np.float32),

@@ -45,6 +45,7 @@ class Reader:
                 raise EncoderError(f"the planner's directory {directory} has no {name}")
         self._session: Any = load_session(directory / "planner.onnx")
         self._tokenizer = load_tokenizer(directory / "tokenizer.json")
+        self._inputs = {node.name for node in self._session.get_inputs()}
         given = {node.name for node in self._session.get_outputs()}
         if given != set(OUTPUTS):
             raise EncoderError(f"{directory / 'planner.onnx'} answers {sorted(given)}: it is no planner")
@@ -56,6 +57,7 @@ class Reader:
         feed: dict[str, NDArray[Any]] = {
             "ids": inputs.ids,
             "mask": np.ones_like(inputs.ids),
+            "looks": inputs.looks,
             "vectors": inputs.vectors,
             "kind": inputs.kind,
             "shape": inputs.shape,
@@ -64,6 +66,6 @@ class Reader:
             "features": inputs.features,
             "matches": inputs.matches,
         }
-        found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items()})
+        found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items() if name in self._inputs})
         logits = {name: array[0] for name, array in zip(OUTPUTS, found, strict=True)}
         return Reading(tuple(tokens.offsets), inputs, logits)

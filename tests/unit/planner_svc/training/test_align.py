@@ -8,7 +8,7 @@ import pytest
 from pydantic import JsonValue
 
 from planner_svc.training.align import Aligner
-from planner_svc.training.examples import Default, Example, Label, Many, Option, Ref, Span, Unsaid, check
+from planner_svc.training.examples import Default, Example, Label, Many, Option, Output, Ref, Span, Unsaid, check
 from services.contracts.api import Api
 from tests.unit.planner_svc.training.worlds import FLAG, NUMBER, SHOP, TEXT, WHOLE, api, param
 
@@ -26,6 +26,7 @@ class Recorded:
     query: str
     calls: list[Call]
     id: str = "r1"
+    answer: tuple[str, ...] | None = None
 
 
 def aligned(query: str, *calls: Call, apis: tuple[Api, ...] = SHOP, **more: Any) -> Example:
@@ -166,3 +167,12 @@ def test_arguments_that_the_api_does_not_take_are_left_out_and_candidates_are_so
     example = aligned("Cancel order 7", Call("shop.cancelOrder", {"order_id": "7", "colour": "red"}), others=SHOP)
     assert list(example.calls[0].arguments) == ["order_id"]
     assert [one.id for one in example.candidates] == sorted(one.id for one in SHOP)
+
+
+def test_the_outputs_asked_for_are_those_that_are_there() -> None:
+    recorded = Recorded(
+        "Find Ann", [Call("findCustomer", {"customer_name": "Ann"})], answer=("$var_1.email$", "$var_1.x$")
+    )
+    example = Aligner({one.id: one for one in SHOP}, "test").align(recorded)
+    assert example is not None
+    assert example.answer == (Output(0, ("email",)),)

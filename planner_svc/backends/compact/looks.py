@@ -1,0 +1,70 @@
+"""How the words of a request look: what the encoder, which reads small letters only, does not see.
+
+Names are written with capitals, codes mix letters with digits, and what is quoted is meant word for word; where a value
+starts and ends often shows in nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOOKS: Final = 9
+"""A capital, all capitals, a digit, a code, quoted, a sentence's first word, a quotation's first and last token, within
+a word."""
+
+_QUOTED: Final = re.compile(
+    r"\"(?P<a>[^\"]+)\"|\u201c(?P<b>[^\u201d]+)\u201d|`(?P<c>[^`]+)`"
+    r"|(?<!\w)['\u2018](?P<d>.+?)['\u2019](?!\w)",
+    re.DOTALL,
+)
+_SENTENCE: Final = re.compile(r"(?<=[\w)\"'\u201d\u2019%][.?!;])\s+(?=[A-Z\"'\u201c\u2018])|\n+")
+_CHUNK: Final = re.compile(r"[^\s\"'()\u201c\u201d`,;]+")
+_CODE: Final = re.compile(r"[A-Za-z][\d_]|\d[A-Za-z]|[a-z][A-Z]|[_@#]|://")
+
+
+def quotations(query: str) -> list[tuple[int, int]]:
+    """The characters inside each pair of quotation marks."""
+    return [next((m.start(g), m.end(g)) for g in "abcd" if m[g] is not None) for m in _QUOTED.finditer(query)]
+
+
+def sentence_ends(query: str) -> list[int]:
+    """Where sentences end, those that end inside a quotation left out."""
+    quoted = quotations(query)
+    return [m.start() for m in _SENTENCE.finditer(query) if not any(s <= m.start() < e for s, e in quoted)]
+
+
+def looks_of(query: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
+    """(t, LOOKS): 1 for what is true of a token, see :data:`LOOKS`; all 0 for special tokens."""
+    chunks = {at: chunk for chunk in _CHUNK.finditer(query) for at in range(chunk.start(), chunk.end())}
+    quoted = quotations(query)
+    inside = {at for start, end in quoted for at in range(start, end)}
+    firsts, lasts = {start for start, _ in quoted}, {end for _, end in quoted}
+    openings = {_next_word(query, at) for at in (0, *sentence_ends(query))}
+    found = np.zeros((len(offsets), LOOKS), np.float32)
+    for row, (start, end) in zip(found, offsets, strict=True):
+        if end > start:
+            chunk = chunks.get(start)
+            said = chunk[0] if chunk is not None else query[start:end]
+            begins = chunk.start() if chunk is not None else start
+            row[:] = (
+                said[0].isupper(),
+                len(said) > 1 and said.isupper(),
+                any(map(str.isdigit, said)),
+                _CODE.search(said) is not None,
+                start in inside,
+                begins in openings,
+                start in firsts,
+                end in lasts,
+                start > begins,
+            )
+    return found
+
+
+def _next_word(query: str, at: int) -> int:
+    found = _CHUNK.search(query, at)
+    return found.start() if found is not None else -1

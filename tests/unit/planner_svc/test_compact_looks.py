@@ -1,0 +1,50 @@
+"""What a request's words look like."""
+
+import numpy as np
+
+from planner_svc.backends.compact.looks import LOOKS, looks_of, quotations, sentence_ends
+
+NAMES = ("capital", "capitals", "digit", "code", "quoted", "opens", "first", "last", "within")
+
+
+def told(query: str, word: str) -> set[str]:
+    """What is said of one word, read as one token."""
+    start = query.index(word)
+    (row,) = looks_of(query, [(start, start + len(word))])
+    assert len(row) == LOOKS == len(NAMES)
+    return {name for name, value in zip(NAMES, row, strict=True) if value}
+
+
+def test_words_are_told_by_their_look() -> None:
+    query = "Find Alice in NASA. Then mail 'the big one' to order_17, 42 times"
+    assert told(query, "Find") == {"capital", "opens"}
+    assert told(query, "Alice") == {"capital"}
+    assert told(query, "NASA") == {"capital", "capitals"}
+    assert told(query, "Then") == {"capital", "opens"}
+    assert told(query, "the") == {"quoted", "first"}
+    assert told(query, "one") == {"quoted", "last"}
+    assert told(query, "order_17") == {"digit", "code"}
+    assert told(query, "42") == {"digit"}
+    assert told(query, "times") == set()
+
+
+def test_a_part_of_a_word_knows_the_whole_word() -> None:
+    whole, part = looks_of("use iPhone now", [(4, 6), (6, 10)])
+    assert whole[NAMES.index("code")] == part[NAMES.index("code")] == 1
+    assert (whole[NAMES.index("within")], part[NAMES.index("within")]) == (0, 1)
+
+
+def test_special_tokens_look_like_nothing() -> None:
+    assert not looks_of("Find it", [(0, 0), (7, 7)]).any()
+    assert looks_of("", [(0, 0)]).shape == (1, LOOKS)
+
+
+def test_quotations_and_sentences() -> None:
+    query = "Say \u201cHi. You\u201d to Bob's friend. Then stop.\nNow"
+    assert [query[slice(*place)] for place in quotations(query)] == ["Hi. You"]
+    assert [query[at:].split()[0] for at in sentence_ends(query)] == ["Then", "Now"]
+
+
+def test_any_characters_can_be_looked_at() -> None:
+    query = "\u200b'\"`\u2028 ß😀 '' \x00" * 30
+    assert np.isfinite(looks_of(query, [(at, at + 1) for at in range(len(query))])).all()
