@@ -171,7 +171,7 @@ def test_arguments_that_the_api_does_not_take_are_left_out_and_candidates_are_so
 
 def test_the_outputs_asked_for_are_those_that_are_there() -> None:
     recorded = Recorded(
-        "Find Ann", [Call("findCustomer", {"customer_name": "Ann"})], answer=("$var_1.email$", "$var_1.x$")
+        "Find Ann", [Call("shop.findCustomer", {"customer_name": "Ann"})], answer=("$var_1.email$", "$var_1.x$")
     )
     example = Aligner({one.id: one for one in SHOP}, "test").align(recorded)
     assert example is not None
