@@ -19,6 +19,7 @@ from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.shown import shown_by
 from planner_svc.models import PlanDraft
 from planner_svc.reading.context import given_values, read_clock
+from planner_svc.reading.loops import looped
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.plan import Plan
@@ -71,12 +72,13 @@ class CompactBackend:
             return PlanDraft(None, 1 - float(decoder.called.max()), reason=NOTHING)
         asked = Asked(request.query, request.clauses, seen, self._encoder)
         best = Assembly(apis, calls, decoder, asked)
-        return PlanDraft(
+        drafted = PlanDraft(
             best.plan(),
             self._calibration.probability(signs_of(decoder, calls)),
             best.missing(),
             alternatives=tuple(_alternatives(decoder, apis, chosen, asked)),
         )
+        return looped(drafted, request.query)
 
 
 def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int], asked: Asked) -> list[Plan]:

@@ -13,6 +13,7 @@ from planner_svc.backends.rules.links import Links
 from planner_svc.backends.rules.segments import MAX_CHARS, segments
 from planner_svc.models import PlanDraft
 from planner_svc.reading.context import given_values, read_clock
+from planner_svc.reading.loops import looped
 from planner_svc.reading.profile import Library, Profile
 from planner_svc.reading.text import stems, words_of
 from planner_svc.reading.values import Span, find_spans
@@ -73,7 +74,7 @@ class RulesBackend:
             demonstrated,
             preferred,
         )
-        return _drafted(chooser, divide(chooser, found, parts))
+        return looped(_drafted(chooser, divide(chooser, found, parts)), request.query)
 
     def _spans(self, request: PlanRequest, now: datetime, profiles: Sequence[Profile]) -> list[Span]:
         """The request's values; acronyms that the APIs' own descriptions use are words, not values."""
