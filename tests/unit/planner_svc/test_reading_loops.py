@@ -56,11 +56,10 @@ def test_a_plan_without_lists_stays() -> None:
 
 
 def test_items_that_are_values_themselves() -> None:
-    steps = (
-        Step(id="a", api=TAGS.id),
-        Step(id="b", api=WEATHER.id, arguments={"city": Reference(step="a", path=(0,))}),
-    )
-    plan = with_loops(Plan(steps=steps), "weather for each of my tags")
+    weather = Step(id="b", api=WEATHER.id, arguments={"city": Reference(step="a", path=(0,))})
+    answer = (AnswerOutput(name="degrees", value=Reference(step="b", path=("degrees",))),)
+    tagged = Plan(steps=(Step(id="a", api=TAGS.id), weather), answer=answer)
+    plan = with_loops(tagged, "weather for each of my tags")
     assert plan.steps[1].foreach == ForEach(items=Reference(step="a"))
     assert plan.steps[1].arguments == {"city": ItemReference()}
     assert compile_plan(plan, (TAGS, WEATHER), Policy()).compiled is not None
