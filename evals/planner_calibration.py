@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 
 from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
-from planner_svc.backends.compact.decode import Decoder, Drafted, Fed
+from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.drafted import Drafted, Fed
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.training.examples import Example, Label, Many, Ref, Unsaid, items, labels

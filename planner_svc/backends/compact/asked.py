@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from planner_svc.backends.compact.decode import Drafted
+from planner_svc.backends.compact.drafted import Drafted
 from planner_svc.backends.compact.items import Encoded, Kind
 from planner_svc.reading.answers import Answerer, Place, Question, outputs_of, read_question
 from planner_svc.reading.profile import Field

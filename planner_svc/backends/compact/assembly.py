@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner_svc.backends.compact.asked import Asked
-from planner_svc.backends.compact.decode import Decoder, Drafted, Fed, Said
+from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.drafted import Drafted, Fed, Said
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.models import MissingValue
 from planner_svc.reading.answers import unused

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from planner_svc.backends.compact.decode import Decoder, Drafted, Said
+from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.drafted import Drafted, Said
 
 CALIBRATION: Final = "calibration.json"
 SIGNS: Final = (

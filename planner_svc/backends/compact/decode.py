@@ -1,26 +1,22 @@
-"""From what the network says to calls with arguments: values normalised, references resolved, repeats told apart."""
+"""From what the network says to calls: which candidates, how often each, and in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.boundaries import plausible
-from planner_svc.backends.compact.forms import Form, number_written, written
-from planner_svc.backends.compact.inputs import Floats, Origin
-from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
-from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.drafted import Drafted, Fed, Said, distinct, ordered
+from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap
+from planner_svc.backends.compact.inputs import Floats
+from planner_svc.backends.compact.items import Encoded, Item, Kind
+from planner_svc.backends.compact.reader import Reading, items_at
 from planner_svc.backends.compact.shown import Shown
-from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.actions import may_call
-from planner_svc.reading.profile import Field, Profile, Slot
-from planner_svc.reading.readings import readings
-from planner_svc.reading.text import stems
+from planner_svc.reading.profile import Field, Slot
 
 CALLED: Final = 0.6
 """An API is called that is at least so likely to be needed."""
@@ -28,70 +24,6 @@ ALONE: Final = 0.3
 """Likewise the likeliest of all: somebody who asks wants something."""
 ANSWERS: Final = 0.5
 """A field is asked for that is at least so likely to be."""
-OMITTED: Final = 0.2
-"""An optional parameter is left out that is at least so likely to be."""
-IMPLIED: Final = 0.15
-"""An API that answers with what a call needs is called itself where it is at least so likely."""
-REPEATED: Final = 0.1
-"""Of several values those count that are at least so likely as the likeliest."""
-RIVALS: Final = 0.02
-"""Where the likeliest words cannot be the value, others are tried that are at least so likely as these."""
-MAX_VALUES: Final = 12
-TAKEN: Final = 0.01
-"""How much less likely words are that say another argument of the same call."""
-DEMONSTRATED: Final = 2.0
-"""Log-odds that a demo of the very same request adds to its calls, and to what feeds what."""
-NAMESAKE: Final = 8.0
-"""How much likelier a value comes from another call that answers with a field of the same name."""
-NAMED: Final = 1.0
-"""Log-odds of an option that the network has not seen, where the request names it."""
-USED: Final = 4.0
-"""Log-odds against an option that another argument of the call with the same options has already."""
-UNLIKELY: Final = 0.02
-"""Where a value surely does not come from."""
-MAX_SPAN: Final = 40
-"""Tokens of a value."""
-MAX_OUTPUTS: Final = 20
-"""Fields that are tried for one parameter, likeliest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A value, the characters of the request that say it (None: none do), and how sure that is."""
-
-    value: JsonValue
-    place: tuple[int, int] | None
-    sure: float
-
-
-@dataclass(frozen=True, slots=True)
-class Fed:
-    """A field of another call's answer."""
-
-    api: int
-    field: Field
-    sure: float
-
-
-@dataclass(slots=True)
-class Drafted:
-    """A call: which candidate, how sure, and its arguments; ``missing`` are required and nobody says them."""
-
-    api: int
-    sure: float
-    arguments: dict[str, Said | Fed] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-    place: float = 1e9
-
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """The characters that say its arguments."""
-        said = (one.place for one in self.arguments.values() if isinstance(one, Said))
-        return [place for place in said if place is not None]
-
-    def fed_by(self) -> set[int]:
-        """The candidates whose answers it needs."""
-        return {argument.api for argument in self.arguments.values() if isinstance(argument, Fed)}
 
 
 class Decoder:
@@ -115,16 +47,12 @@ class Decoder:
         given: Mapping[str, JsonValue],
         shown: Shown | None = None,
     ) -> None:
-        self._query, self._apis, self._reading, self._now, self._given = query, apis, reading, now, given
-        logits = reading.logits
-        first = np.asarray(reading.inputs.first)
+        self._query, self._apis, self._reading = query, apis, reading
         self._shown = shown or Shown()
-        self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
-        self._sources: Floats = _softmax(logits["source"])
-        self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
-        self._words: Floats = plausible(query, reading.offsets)
-        self._said = f" {' '.join(stems(query))} "
-        self._answers: Floats = _sigmoid(logits["answer"])
+        first = np.asarray(reading.inputs.first)
+        self.called: Floats = _sigmoid(reading.logits["call"][first] + self._bonus())
+        self._filler = Filler(query, apis, reading, now, given, self._shown, self.called)
+        self._answers: Floats = _sigmoid(reading.logits["answer"])
 
     def _bonus(self) -> Floats:
         """Log-odds that demos of like requests add to a candidate."""
@@ -152,18 +80,14 @@ class Decoder:
                 continue
             drafted[number] = self._of(number, chosen)
             waiting += [need for call in drafted[number] for need in call.fed_by() if need not in drafted]
-        return _ordered(drafted)
+        return ordered(drafted)
 
     def answers(self, number: int) -> list[Field]:
         """The fields of an API's answer that the request asks for, surest first."""
         profile = self._apis[number].profile
-        places = [(place, item) for place, item in self._items(number) if item.kind is Kind.OUTPUT]
+        places = items_at(self._reading, self._apis, number, Kind.OUTPUT)
         found = [(self._answers[place], profile.fields[item.field]) for place, item in places]
         return [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
-
-    def _items(self, number: int) -> Iterator[tuple[int, Item]]:
-        first = self._reading.inputs.first[number]
-        yield from enumerate(self._apis[number].items, first)
 
     def _of(self, number: int, chosen: Sequence[int]) -> list[Drafted]:
         """The calls of one API: as many as values say, where it is called more than once."""
@@ -175,7 +99,7 @@ class Decoder:
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
         for place, item in self._surest(number):
             slot = profile.slots[item.slot]
-            values = self._values(_Gap(number, profile, slot, place, times, chosen, taken, used))
+            values = self._filler.values(Gap(number, profile, slot, place, times, chosen, taken, used))
             for index, call in enumerate(calls):
                 if values:
                     self._put(call, slot, values[min(index, len(values) - 1)])
@@ -184,13 +108,12 @@ class Decoder:
         order = [slot.name for slot in profile.slots]
         for call in calls:
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
-        return _distinct(calls)
+        return distinct(calls)
 
     def _surest(self, number: int) -> list[tuple[int, Item]]:
         """An API's parameters, those first of which it is clearest which words say them."""
-        found = [(place, item) for place, item in self._items(number) if item.kind is Kind.PARAMETER]
-        clear = {place: float(self._starts[place].max() * self._ends[place].max()) for place, _ in found}
-        return sorted(found, key=lambda one: -clear[one[0]])
+        found = items_at(self._reading, self._apis, number, Kind.PARAMETER)
+        return sorted(found, key=lambda one: -self._filler.clear(one[0]))
 
     @staticmethod
     def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:
@@ -198,228 +121,7 @@ class Decoder:
         if isinstance(value, Said) and value.place is not None:
             call.place = min(call.place, value.place[0])
 
-    def _values(self, gap: _Gap) -> list[Said | Fed]:
-        """What a parameter is given: one value for each call that has its own, or one for all."""
-        slot, origins = gap.slot, self._origins(gap)
-        if not slot.required and origins[Origin.ABSENT] > OMITTED:
-            return []
-        for origin in map(Origin, np.argsort(-origins)):
-            sure = float(origins[origin])
-            if origin is Origin.ABSENT and not slot.required:
-                return []
-            if origin is Origin.ABSENT or sure < UNLIKELY:
-                continue
-            found = list(self._from(origin, gap, sure))
-            if found:
-                return found
-        known = self._given.get(slot.name)
-        if slot.required and known is not None and gap.allows(known):
-            return [Said(known, None, 1.0)]
-        return []
-
-    def _origins(self, gap: _Gap) -> Floats:
-        """How likely a value is from where: from another call more so where that answers with just what is wanted."""
-        origins = self._sources[gap.place].copy()
-        others = (self._apis[other].profile for other in gap.chosen if other != gap.number)
-        if any(field.words == gap.slot.words for profile in others for field in profile.fields):
-            origins[Origin.REFERENCE] *= NAMESAKE
-        result: Floats = origins / origins.sum()
-        return result
-
-    def _from(self, origin: Origin, gap: _Gap, sure: float) -> Iterator[Said | Fed]:
-        if origin is Origin.SPAN:
-            yield from self._spans(gap, sure)
-        elif origin is Origin.OPTION:
-            yield from self._options(gap, sure)
-        elif origin is Origin.REFERENCE:
-            yield from self._references(gap, sure)
-        elif gap.slot.kinds == {"boolean"}:
-            yield Said(origin is Origin.TRUE, None, sure)
-
-    def _spans(self, gap: _Gap, sure: float) -> Iterator[Said]:
-        """The likeliest words that may be a value; where there are several values, all that are likely, in order."""
-        said: list[Said] = []
-        several = gap.listed or gap.times > 1
-        for first, last, likely in self._ranges(gap, REPEATED if several else RIVALS):
-            start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
-            value = self._meaning(gap, self._query[start:end])
-            if value is not None:
-                said.append(Said(value, (start, end), sure * likely))
-                gap.taken.append((first, last))
-                if not several:
-                    break
-        said.sort(key=lambda one: one.place or (0, 0))
-        if not gap.listed:
-            yield from said
-            return
-        unique = list({str(one.value): one.value for one in said}.values())
-        if said and gap.allows(unique):
-            yield Said(unique, said[0].place, min(one.sure for one in said))
-
-    def _meaning(self, gap: _Gap, text: str) -> JsonValue:
-        """The words as a value, in the form that is usual for the parameter; None where that is not allowed."""
-        meant = readings(gap.profile, gap.slot, text, self._now)
-        read = meant[0] if meant else None
-        usual = Form(int(self._reading.logits["form"][gap.place].argmax()))
-        form = self._shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
-        value: JsonValue = None
-        if isinstance(read, int | float) and not isinstance(read, bool):
-            value = number_written(form, read)
-        elif gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (read is None or isinstance(read, str)):
-            value = written(form, text, self._now)
-        allowed = value is not None and gap.allows([value] if gap.listed else value)
-        return value if allowed else read
-
-    def _ranges(self, gap: _Gap, share: float) -> Iterator[tuple[int, int, float]]:
-        """First and last tokens of values, likeliest first, down to a share of the likeliest; none overlaps another.
-
-        Start and end are chosen together. Words that say another argument of the same call already are less likely.
-        """
-        likely = np.triu(np.outer(self._starts[gap.place], self._ends[gap.place])) * self._words
-        likely *= np.tri(len(likely), k=MAX_SPAN - 1, dtype=np.float32)
-        for first, last in gap.taken:
-            likely[: last + 1, first:] *= TAKEN
-        bound = float(likely.max()) * share
-        for _ in range(MAX_VALUES):
-            first, last = map(int, np.unravel_index(int(likely.argmax()), likely.shape))
-            best = float(likely[first, last])
-            if best <= 0 or best < bound:
-                return
-            yield first, last, best
-            likely[: last + 1, first:] = 0  # whatever overlaps it
-
-    def _options(self, gap: _Gap, sure: float) -> Iterator[Said]:
-        offered = self._offered(gap)
-        ranked = sorted(offered, key=lambda one: -one[0])
-        likely = [value for odds, value in ranked if odds > 0]
-        best = [value for _, value in ranked[:1]]
-        if gap.listed:
-            meant = likely or best
-            if meant and gap.allows(meant):
-                yield Said(meant, None, sure)
-            return
-        for value in (likely if gap.times > 1 else []) or best:
-            if gap.allows(value):
-                gap.used.append((gap.slot.choices, value))
-                yield Said(value, None, sure)
-
-    def _offered(self, gap: _Gap) -> list[tuple[float, JsonValue]]:
-        """The options with their log-odds. What another argument with the same options has is less likely.
-
-        Of a long list the network has seen the beginning only; of the rest those count that the request names.
-        """
-        logits = self._reading.logits["option"]
-        offered = [
-            (float(logits[at]), gap.slot.choices[item.option])
-            for at, item in self._items(gap.number)
-            if item.kind is Kind.OPTION and self._reading.inputs.parent[at] == gap.place
-        ]
-        rest = gap.slot.choices[MAX_OPTIONS:]
-        offered += [(NAMED, choice) for choice in rest if set(stems(str(choice))) and self._names(str(choice))]
-        used = [value for choices, value in gap.used if choices == gap.slot.choices]
-        return [(odds - (USED if value in used else 0.0), value) for odds, value in offered]
-
-    def _names(self, choice: str) -> bool:
-        """Whether the request has all the words of an option, one after the other."""
-        return f" {' '.join(stems(choice))} " in self._said
-
-    def _references(self, gap: _Gap, sure: float) -> Iterator[Fed]:
-        """The likeliest output of another API that is called, or may be, and whose type allows it."""
-        logits = self._reading.logits["reference"][gap.place]
-        offered: list[tuple[float, int, Field]] = []
-        for other, api in enumerate(self._apis):
-            implied = self.called[other] >= IMPLIED and not api.profile.api.mutating
-            if other == gap.number or (other not in gap.chosen and not implied):
-                continue
-            shown = (api.profile.api.id, gap.profile.api.id) in self._shown.feeds
-            offered += [
-                (float(logits[at]) + DEMONSTRATED * shown, other, api.profile.fields[item.field])
-                for at, item in self._items(other)
-                if item.kind is Kind.OUTPUT
-            ]
-        for _, other, output in sorted(offered, key=lambda one: -one[0])[:MAX_OUTPUTS]:
-            found = mismatch(gap.profile.schemas, output.node, gap.slot.node, as_text=gap.slot.as_text)
-            if found is None or not found.certain:
-                yield Fed(other, output, sure)
-                return
-
-
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """A parameter to fill: whose, its place among the items, for how many calls.
-
-    ``chosen`` are called in any case; ``taken`` are the words, and ``used`` the options, that the API's other
-    parameters have.
-    """
-
-    number: int
-    profile: Profile
-    slot: Slot
-    place: int
-    times: int
-    chosen: Sequence[int]
-    taken: list[tuple[int, int]]
-    used: list[tuple[tuple[JsonValue, ...], JsonValue]]
-
-    @property
-    def listed(self) -> bool:
-        return self.slot.kinds == {"array"}
-
-    def allows(self, value: JsonValue) -> bool:
-        return self.profile.schemas.problem(self.slot.node, value) is None
-
-
-def _distinct(calls: list[Drafted]) -> list[Drafted]:
-    """Without those that say the same as one before."""
-    kept: list[Drafted] = []
-    for call in calls:
-        if not any(_same(call, other) for other in kept):
-            kept.append(call)
-    return kept
-
-
-def _same(one: Drafted, other: Drafted) -> bool:
-    def plain(call: Drafted) -> dict[str, object]:
-        return {
-            name: repr(value.value) if isinstance(value, Said) else (value.api, value.field.path)
-            for name, value in call.arguments.items()
-        }
-
-    return plain(one) == plain(other)
-
-
-def _ordered(drafted: dict[int, list[Drafted]]) -> list[Drafted]:
-    """Each after those it needs, else in the order of the request; a circle is cut where it is least sure."""
-    waiting = sorted(drafted, key=lambda number: (min(call.place for call in drafted[number]), number))
-    done: list[int] = []
-    while waiting:
-        free = next((n for n in waiting if _needs(drafted[n]) <= {*done, n} | (_needs(drafted[n]) - {*waiting})), None)
-        if free is None:
-            free = max(waiting, key=lambda n: min(call.sure for call in drafted[n]))
-            _forget(drafted[free], {*waiting} - {free})
-        waiting.remove(free)
-        done.append(free)
-    return [call for number in done for call in drafted[number]]
-
-
-def _needs(calls: Sequence[Drafted]) -> set[int]:
-    return {number for call in calls for number in call.fed_by()}
-
-
-def _forget(calls: Sequence[Drafted], apis: set[int]) -> None:
-    """Drop the arguments that these would feed."""
-    for call in calls:
-        for name in [name for name, one in call.arguments.items() if isinstance(one, Fed) and one.api in apis]:
-            del call.arguments[name]
-            call.missing.append(name)
-
 
 def _sigmoid(logits: Floats) -> Floats:
     result: Floats = (1 / (1 + np.exp(-logits))).astype(np.float32)
-    return result
-
-
-def _softmax(logits: Floats) -> Floats:
-    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    result: Floats = raised / raised.sum(axis=-1, keepdims=True)
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
-from planner_svc.backends.compact.items import Encoded
+from planner_svc.backends.compact.items import Encoded, Item, Kind
 from services.encoder import EncoderError, load_session, load_tokenizer, sanitised
 
 OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "reference", "answer")
@@ -69,3 +69,9 @@ class Reader:
         found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items() if name in self._inputs})
         logits = {name: array[0] for name, array in zip(OUTPUTS, found, strict=True)}
         return Reading(tuple(tokens.offsets), inputs, logits)
+
+
+def items_at(reading: Reading, apis: Sequence[Encoded], number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
+    """The items of that kind of the candidate of that number, with their places in the reading."""
+    numbered = enumerate(apis[number].items, reading.inputs.first[number])
+    return ((place, item) for place, item in numbered if item.kind is kind)

@@ -10,7 +10,8 @@ import pytest
 from tokenizers import Tokenizer
 
 import services
-from planner_svc.backends.compact.decode import Decoder, Fed
+from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.drafted import Fed
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
