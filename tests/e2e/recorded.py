@@ -49,7 +49,9 @@ def _call(call: dict[str, Any], apis: tuple[Api, ...]) -> Row:
         ((api, found.groupdict()) for api in apis if api.method == call["method"] and (found := _match(api, call))),
         key=lambda one: len(one[1]),
     )
-    given = {**in_path, **call.get("path_parameters", {}), **call.get("query", {}), **call.get("body", {})}
+    filled = {f"{{{name}}}": value for name, value in call.get("path_parameters", {}).items()}
+    in_path = {name: filled.get(value, value) for name, value in in_path.items()}
+    given = {**in_path, **call.get("query", {}), **call.get("body", {})}
     names = {parameter.wire_name: parameter for parameter in api.parameters}
     arguments = {}
     for wire, value in given.items():
