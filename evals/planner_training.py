@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from tokenizers import Tokenizer
 from transformers import AutoModel
 
@@ -29,6 +28,7 @@ from evals.planner_data import (
     recorded_examples,
     write_held_out,
 )
+from evals.runs import progress_on, read_recipe
 from planner_svc.training.card import Data, write_card
 from planner_svc.training.examples import Example
 from planner_svc.training.export import write_model
@@ -90,11 +90,10 @@ def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: P
         The exit status: 0, or 1 where the data or the recipe is not usable.
     """
     err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
-        recipe = _read_recipe(recipe_file)
+        recipe = read_recipe(Recipe, recipe_file)
         work.mkdir(parents=True, exist_ok=True)
-        with Progress(*columns, console=err, transient=True) as progress:
+        with progress_on(err) as progress:
             print(_run(folders, out, Run(work, recipe, err, progress), torch.device(choose_device(device))))
     except (DataError, EncoderError, CheckpointError, DeviceError, BaseError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
@@ -188,11 +187,3 @@ def _sizes(folder: PlannerFolder, lessons: Lessons) -> tuple[int, int, int, int]
     recorded = sum(one.source == folder.name for one in lessons.recorded)
     made = sum(one.source == f"{folder.name}{MADE}" for one in lessons.made)
     return len(folder.apis), recorded, made, len(lessons.held_out.get(folder.name, ()))
-
-
-def _read_recipe(file: Path | None) -> Recipe:
-    try:
-        return Recipe.model_validate_json(file.read_bytes()) if file else Recipe()
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise DataError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

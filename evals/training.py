@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from evals.data import DataError, Dataset, Instance, licence, read_all, read_dataset, training_splits
 from evals.retrieve import SHIPPED, Report, build_snapshot, evaluate, name_providers
+from evals.runs import progress_on, read_recipe
 from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
@@ -113,15 +114,14 @@ def train_retriever(
         The exit status: 0, or 1 where the data or the recipe is not usable.
     """
     err = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
-        recipe = _read_recipe(recipe_file)
+        recipe = read_recipe(Recipe, recipe_file)
         read = [read_folder(one, hold_out.get(one.name, 0), validation, recipe) for one in folders]
         if unknown := hold_out.keys() - {one.name for one in folders}:
             raise DataError(f"there is no folder {sorted(unknown)[0]!r} to hold requests out of")
         work.mkdir(parents=True, exist_ok=True)
         options = RankingOptions(dense_weight=RetrieverSettings().dense_weight)
-        with Progress(*columns, console=err, transient=True) as progress:
+        with progress_on(err) as progress:
             run = Run(out, work, recipe, choose_device(device), options, err, progress)
             reports = _train_and_measure(read, run)
     except (DataError, EncoderError, CheckpointError, NothingToTrain, DeviceError, BaseError) as error:
@@ -285,11 +285,3 @@ def _request(instance: Instance, source: str) -> Request:
 
 def _ids(instance: Instance, source: str) -> frozenset[str]:
     return frozenset(document_id(source, api) for api in instance.apis)
-
-
-def _read_recipe(file: Path | None) -> Recipe:
-    try:
-        return Recipe.model_validate_json(file.read_bytes()) if file else Recipe()
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise DataError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
