@@ -32,7 +32,9 @@ _NO = frozenset({"no", "false", "off", "disabled"})
 MAX_TEXT = 300
 
 
-def readings(profile: Profile, slot: Slot, text: str, now: datetime | None = None) -> list[JsonValue]:
+def readings(
+    profile: Profile, slot: Slot, text: str, now: datetime | None = None, moment: Moment | None = None
+) -> list[JsonValue]:
     """Values that the text may be for an argument, likeliest first; each is one that the schema allows.
 
     Args:
@@ -40,9 +42,10 @@ def readings(profile: Profile, slot: Slot, text: str, now: datetime | None = Non
         slot: the argument, or for an item of a list the list argument itself.
         text: the words, without quotes.
         now: the clock that relative dates refer to.
+        moment: what the words are where they stand, if that is known: "14:00" of a day that was said before.
     """
     found: list[JsonValue] = []
-    for value in _candidates(slot, text, now or NO_CLOCK):
+    for value in _candidates(slot, text, now or NO_CLOCK, moment):
         allowed = profile.schemas.problem(slot.node, [value] if slot.kinds == {"array"} else value) is None
         if allowed and value not in found:
             found.append(value)
@@ -89,6 +92,11 @@ def moments_in(text: str, now: datetime, *, month_first: bool = True) -> list[Fo
     return found
 
 
+def whole_moments(text: str, now: datetime) -> list[Found]:
+    """The moments that a request names, each as it is meant where it stands: a time of day is on a day said before."""
+    return [one for one in _found(DateReader(now, month_first=True), text) if isinstance(one.value, Moment)]
+
+
 def moment_of(text: str, now: datetime, *, month_first: bool = True) -> Moment | None:
     """The moment that the whole text is, if it is one."""
     if len(text) > 60:
@@ -118,21 +126,22 @@ def _half(reader: DateReader, part: str, offset: int) -> Iterator[Found]:
             yield Found(offset, offset + len(bare), value)
 
 
-def _candidates(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
+def _candidates(slot: Slot, text: str, now: datetime, moment: Moment | None) -> Iterator[JsonValue]:
     kinds = slot.kinds
     for choice in slot.choices:
         if same(choice, text):
             yield choice
     if kinds & {"string", "array"} or not kinds:
-        yield from _as_text(slot, text, now)
+        yield from _as_text(slot, text, now, moment)
     if kinds & {"integer", "number", "array"}:
         yield from _as_number(slot, text, now)
     if kinds & {"boolean", "array"} and text.lower() in _YES | _NO:
         yield text.lower() in _YES
 
 
-def _as_text(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
-    moment = moment_of(text, now) if slot.temporal or any(c.isdigit() for c in text) else None
+def _as_text(slot: Slot, text: str, now: datetime, moment: Moment | None) -> Iterator[JsonValue]:
+    if moment is None and (slot.temporal or any(c.isdigit() for c in text)):
+        moment = moment_of(text, now)
     forms: list[str] = []
     if moment is not None:
         forms = [value for value, _ in renderings(moment, now.tzinfo or UTC, last=slot.role == "to")]

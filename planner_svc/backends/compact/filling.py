@@ -12,15 +12,17 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.boundaries import plausible
 from planner_svc.backends.compact.drafted import Fed, Said
-from planner_svc.backends.compact.forms import Form, number_written, written
+from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Kind
 from planner_svc.backends.compact.reader import Reading, items_at
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.compiler.assign import mismatch
+from planner_svc.reading.choices import NamedChoice, named_choices
+from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.profile import Field, Profile, Slot
-from planner_svc.reading.readings import readings
-from planner_svc.reading.text import stems
+from planner_svc.reading.readings import readings, whole_moments
+from planner_svc.reading.text import words_of
 
 OMITTED: Final = 0.2
 """An optional parameter is left out that is at least so likely to be."""
@@ -38,11 +40,15 @@ DEMONSTRATED: Final = 2.0
 NAMESAKE: Final = 8.0
 """How much likelier a value comes from another call that answers with a field of the same name."""
 NAMED: Final = 1.0
-"""Log-odds of an option that the network has not seen, where the request names it."""
+"""Log-odds that an option gains which the request names; of one that the network has not seen, all its log-odds."""
+OTHER_END: Final = 4.0
+"""Log-odds against an option that is said to be the other end of a pair: what to convert from, and to."""
 USED: Final = 4.0
 """Log-odds against an option that another argument of the call with the same options has already."""
 UNLIKELY: Final = 0.02
 """Where a value surely does not come from."""
+MAX_READ: Final = 4_000
+"""Characters of a request in which dates and options are looked for."""
 MAX_SPAN: Final = 40
 """Tokens of a value."""
 MAX_OUTPUTS: Final = 20
@@ -104,7 +110,8 @@ class Filler:
         self._sources: Floats = _softmax(reading.logits["source"])
         self._starts, self._ends = _softmax(reading.logits["start"]), _softmax(reading.logits["end"])
         self._words: Floats = plausible(query, reading.offsets)
-        self._said = f" {' '.join(stems(query))} "
+        self._words_said = words_of(query[:MAX_READ])
+        self._moments: list[Found] | None = None
 
     def clear(self, place: int) -> float:
         """How clear it is which words say a parameter."""
@@ -154,7 +161,7 @@ class Filler:
         several = gap.listed or gap.times > 1
         for first, last, likely in self._ranges(gap, REPEATED if several else RIVALS):
             start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
-            value = self._meaning(gap, self._query[start:end])
+            value = self._meaning(gap, start, end)
             if value is not None:
                 said.append(Said(value, (start, end), sure * likely))
                 gap.taken.append((first, last))
@@ -164,23 +171,39 @@ class Filler:
         if not gap.listed:
             yield from said
             return
-        unique = list({str(one.value): one.value for one in said}.values())
-        if said and gap.allows(unique):
-            yield Said(unique, said[0].place, min(one.sure for one in said))
+        values = [one.value for one in said]
+        if any(isinstance(value, str) for value in values):
+            values = list({str(value): value for value in values}.values())
+        if said and gap.allows(values):
+            yield Said(values, said[0].place, min(one.sure for one in said))
 
-    def _meaning(self, gap: Gap, text: str) -> JsonValue:
+    def _meaning(self, gap: Gap, start: int, end: int) -> JsonValue:
         """The words as a value, in the form that is usual for the parameter; None where that is not allowed."""
-        meant = readings(gap.profile, gap.slot, text, self._now)
-        read = meant[0] if meant else None
+        text = self._query[start:end]
         usual = Form(int(self._reading.logits["form"][gap.place].argmax()))
         form = self._shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
+        moment = self._moment(start, end) if gap.slot.temporal or form in OF_TIME else None
+        meant = readings(gap.profile, gap.slot, text, self._now, moment)
+        read = meant[0] if meant else None
         value: JsonValue = None
         if isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, read)
         elif gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (read is None or isinstance(read, str)):
-            value = written(form, text, self._now)
+            value = written(form, text, self._now, moment)
         allowed = value is not None and gap.allows([value] if gap.listed else value)
         return value if allowed else read
+
+    def _moment(self, start: int, end: int) -> Moment | None:
+        """What is said there, as it is meant: a time of day is on the day said before it."""
+        if self._moments is None:
+            self._moments = whole_moments(self._query[:MAX_READ], self._now)
+        best, shared = None, 0.5
+        for found in self._moments:
+            common = min(end, found.end) - max(start, found.start)
+            share = common / (max(end, found.end) - min(start, found.start))
+            if share > shared and isinstance(found.value, Moment):
+                best, shared = found.value, share
+        return best
 
     def _ranges(self, gap: Gap, share: float) -> Iterator[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest; none overlaps another.
@@ -201,21 +224,23 @@ class Filler:
             likely[: last + 1, first:] = 0  # whatever overlaps it
 
     def _options(self, gap: Gap, sure: float) -> Iterator[Said]:
-        offered = self._offered(gap)
-        ranked = sorted(offered, key=lambda one: -one[0])
-        likely = [value for odds, value in ranked if odds > 0]
-        best = [value for _, value in ranked[:1]]
+        """The likeliest option; for several calls all that are likely, in the order in which they are named."""
+        named = {str(one.value): one for one in reversed(list(named_choices(gap.slot, self._words_said)))}
+        ranked = sorted(self._offered(gap, named), key=lambda one: -one[0])
+        likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
+        places = {value: (one.start, one.end) for value, one in named.items()}
         if gap.listed:
-            meant = likely or best
-            if meant and gap.allows(meant):
-                yield Said(meant, None, sure)
+            if likely and gap.allows(likely):
+                yield Said(likely, None, sure)
             return
-        for value in (likely if gap.times > 1 else []) or best:
+        if gap.times > 1:
+            likely.sort(key=lambda value: places.get(str(value), (len(self._query), 0)))
+        for value in likely if gap.times > 1 else likely[:1]:
             if gap.allows(value):
                 gap.used.append((gap.slot.choices, value))
-                yield Said(value, None, sure)
+                yield Said(value, places.get(str(value)), sure)
 
-    def _offered(self, gap: Gap) -> list[tuple[float, JsonValue]]:
+    def _offered(self, gap: Gap, named: Mapping[str, NamedChoice]) -> list[tuple[float, JsonValue]]:
         """The options with their log-odds. What another argument with the same options has is less likely.
 
         Of a long list the network has seen the beginning only; of the rest those count that the request names.
@@ -226,14 +251,17 @@ class Filler:
             for at, item in items_at(self._reading, self._apis, gap.number, Kind.OPTION)
             if self._reading.inputs.parent[at] == gap.place
         ]
-        rest = gap.slot.choices[MAX_OPTIONS:]
-        offered += [(NAMED, choice) for choice in rest if set(stems(str(choice))) and self._names(str(choice))]
+        offered += [(0.0, choice) for choice in gap.slot.choices[MAX_OPTIONS:] if str(choice) in named]
         used = [value for choices, value in gap.used if choices == gap.slot.choices]
-        return [(odds - (USED if value in used else 0.0), value) for odds, value in offered]
 
-    def _names(self, choice: str) -> bool:
-        """Whether the request has all the words of an option, one after the other."""
-        return f" {' '.join(stems(choice))} " in self._said
+        def told(value: JsonValue) -> float:
+            one = named.get(str(value))
+            if one is None:
+                return 0.0
+            other_end = {one.role, gap.slot.role} == {"from", "to"}
+            return NAMED - (OTHER_END if other_end else 0.0)
+
+        return [(odds + told(value) - (USED if value in used else 0.0), value) for odds, value in offered]
 
     def _references(self, gap: Gap, sure: float) -> Iterator[Fed]:
         """The likeliest output of another API that is called, or may be, and whose type allows it."""

@@ -48,19 +48,20 @@ _MOMENTS: Final = {
     Form.MOMENT_SECONDS: "%Y-%m-%d %H:%M:%S",
     Form.MOMENT_ISO: "%Y-%m-%dT%H:%M:%S",
 }
-_OF_TIME: Final = frozenset({Form.DAY, *_CLOCKS, *_MOMENTS})
+OF_TIME: Final = frozenset({Form.DAY, *_CLOCKS, *_MOMENTS})
 
 
-def written(form: Form, text: str, now: datetime) -> str | None:
+def written(form: Form, text: str, now: datetime, moment: Moment | None = None) -> str | None:
     """The words in that form; None where they have none such.
 
     Args:
         form: which.
         text: words of the request.
         now: the clock that relative dates refer to.
+        moment: what the words are where they stand, if that is known.
     """
-    if form in _OF_TIME:
-        moment = moment_of(text, now)
+    if form in OF_TIME:
+        moment = moment or moment_of(text, now)
         return None if moment is None else _moment(form, moment)
     if form is Form.NUMBER:
         counted = number_in(text)

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from planner_svc.backends.rules.choose import Choice, Chooser, divide
 from planner_svc.backends.rules.draft import draft
-from planner_svc.backends.rules.fit import Fitter, named_choices
+from planner_svc.backends.rules.fit import Fitter
 from planner_svc.backends.rules.links import Links
 from planner_svc.backends.rules.segments import MAX_CHARS, segments
 from planner_svc.models import PlanDraft
+from planner_svc.reading.choices import named_choices
 from planner_svc.reading.context import given_values, read_clock
 from planner_svc.reading.loops import looped
 from planner_svc.reading.profile import Library, Profile
@@ -103,9 +104,9 @@ def _choices(profiles: Sequence[Profile], text: str) -> list[Span]:
     for profile in profiles:
         for slot in profile.slots:
             if slot.required and slot.choices and slot.kinds != {"array"}:
-                for fit in named_choices(slot, words, text, 0):
-                    span = fit.span
-                    found.setdefault((span.start, span.end), Span("choice", span.start, span.end, span.text, fit.value))
+                for named in named_choices(slot, words):
+                    place = (named.start, named.end)
+                    found.setdefault(place, Span("choice", *place, text[slice(*place)], named.value))
     return list(found.values())
 
 

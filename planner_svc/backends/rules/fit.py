@@ -1,17 +1,17 @@
 """How well a part of the request fits an argument: the schema is a gate, everything else is a score from 0 to 1."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
 from pydantic import JsonValue
 
+from planner_svc.reading.choices import named_choices
 from planner_svc.reading.dates import UNITS, Duration, Moment
 from planner_svc.reading.profile import Library, Profile, Slot
 from planner_svc.reading.renderings import renderings
 from planner_svc.reading.text import Word, overlap, shape, split_name, stem, stem_set, word_set, words_of
-from planner_svc.reading.values import Role, Span
+from planner_svc.reading.values import Span
 
 _TEXTUAL = frozenset({"quoted", "code", "name", "phrase", "thing", "email", "url", "phone"})
 _LONG_TEXT = word_set("text content message note title body subject comment description memo label")
@@ -93,7 +93,7 @@ class Fitter:
             return list(_truths(slot, words_of(text, offset)))
         if not slot.choices:
             return []
-        found = list(named_choices(slot, words_of(text, offset), text, offset))
+        found = list(choice_fits(slot, words_of(text, offset), text, offset))
         if slot.kinds == {"array"} and found:
             values = list(dict.fromkeys(str(fit.value) for fit in found))
             listed = [choice for choice in slot.choices if str(choice) in values]
@@ -275,81 +275,20 @@ _IS = stem_set("is has only include with")
 _DENIALS = word_set("not no un without never nothing")
 
 
-def named_choices(slot: Slot, words: list[Word], text: str, offset: int) -> Iterator[Fit]:
-    """Choices whose words all stand together in the text, longest first. "km" and "kg" are known by their choice."""
-    by_stem: dict[tuple[str, ...], JsonValue] = {}
-    for choice in slot.choices:
-        if isinstance(choice, str) and choice.strip():
-            by_stem.setdefault(tuple(stem(part) for part in re.findall(r"[^\W_]+", choice)), choice)
-            if choice in _SIGN_NAMES:
-                by_stem.setdefault((stem(_SIGN_NAMES[choice]),), choice)
-            by_stem.setdefault(tuple(_NO_DEGREE.sub("", choice).lower().split("_")), choice)
-    for symbol, name in UNIT_SYMBOLS.items():
-        key = tuple(stem(part) for part in name.split("_"))
-        if key in by_stem:
-            by_stem.setdefault((symbol,), by_stem[key])
-    for key in [key for key in by_stem if "per" in key]:
-        symbols = tuple(_SYMBOL_OF.get(part, part) for part in key if part != "per")
-        by_stem.setdefault(symbols, by_stem[key])
-    index = 0
-    while index < len(words):
-        length = next((n for n in (4, 3, 2, 1) if _choice(by_stem, slot, words, index, n) is not None), 0)
-        value = _choice(by_stem, slot, words, index, length) if length else None
-        followed = (
-            length == 1 and words[index].stem == "degre" and _choice(by_stem, slot, words, index + 1, 1) is not None
+def choice_fits(slot: Slot, words: Sequence[Word], text: str, offset: int) -> Iterator[Fit]:
+    """Fits of the choices that the words name; the surer the more speaks for this very argument."""
+    for named in named_choices(slot, words):
+        near = tuple(w.stem for w in named.near)
+        span = Span(
+            "code",
+            named.start,
+            named.end,
+            text[named.start - offset : named.end - offset],
+            named.value,
+            near=near,
+            weak_role=named.role,
         )
-        if value is not None and not followed:
-            yield _choice_fit(slot, words, index, length, value, text, offset)
-        index += max(length, 1)
-
-
-def _choice(
-    by_stem: dict[tuple[str, ...], JsonValue], slot: Slot, words: list[Word], index: int, length: int
-) -> JsonValue:
-    """The choice that these words name, if any; a lone letter counts as a symbol only right after a number."""
-    part = words[index : index + length]
-    if len(part) < length or not part:
-        return None
-    key, exact = tuple(w.stem for w in part), tuple(w.text for w in part)
-    before = words[index - 1] if index else None
-    graded = before is not None and (before.stem in _GRADES or before.stem in {*slot.words, *slot.about})
-    counted = before is not None and before.text[-1:].isdigit()
-    if len(exact) == 1 == len(exact[0]) and not counted and not (graded and exact[0] in slot.choices):
-        return None
-    return by_stem.get(key, by_stem.get(exact))
-
-
-_GRADES = stem_set("level grade class type size option version mode")
-"""Words that a lone letter may follow."""
-_SIGN_NAMES = {"_": "underscore", "-": "hyphen", ".": "dot", ",": "comma", ";": "semicolon", "/": "slash", "|": "pipe"}
-_NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
-
-
-def _choice_fit(
-    slot: Slot, words: list[Word], index: int, length: int, value: JsonValue, text: str, offset: int
-) -> Fit:
-    start, end = words[index].start, words[index + length - 1].end
-    before = words[index - 1] if index else None
-    near = tuple(w.stem for w in (*words[max(index - 2, 0) : index][::-1], *words[index + length : index + length + 1]))
-    counted = before is not None and re.match(r"[\d.]+$|degree", before.text.lower()) is not None
-    wanted = [w.text.lower() for w in words[max(index - 2, 0) : index]]
-    asked = wanted[-1:] in (["in"], ["into"], ["to"], ["as"]) or wanted == ["how", "many"]
-    role: Role | None = "from" if counted else "to" if asked else None
-    span = Span("code", start, end, text[start - offset : end - offset], value, near=near, weak_role=role)
-    score = 0.6 if slot.required else 0.5
-    score += 0.1 if asked or counted else 0.0
-    score += 0.3 * overlap(near, frozenset(slot.words)) + _role_score(slot, span)
-    return Fit(span, value, min(score, 1.0))
-
-
-UNIT_SYMBOLS = {
-    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",
-    "yd": "yard", "nmi": "nautical_mile", "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound",
-    "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
-    "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",
-    "kb": "kilobyte", "tb": "terabyte", "h": "hour", "s": "second", "min": "minute", "ha": "hectare",
-    "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
-    "F": "fahrenheit",
-}  # fmt: skip
-"""International symbols of units."""
-_SYMBOL_OF = {stem(name): symbol for symbol, name in reversed(UNIT_SYMBOLS.items())}
+        score = 0.6 if slot.required else 0.5
+        score += 0.1 if named.role is not None else 0.0
+        score += 0.3 * overlap(near, frozenset(slot.words)) + _role_score(slot, span)
+        yield Fit(span, named.value, min(score, 1.0))

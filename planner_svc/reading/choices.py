@@ -1,0 +1,99 @@
+"""Which of a parameter's listed values a request names, however it is said: "km", "kilometres", "degrees Celsius"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.text import Word, stem, stem_set
+from planner_svc.reading.values import Role
+
+UNIT_SYMBOLS = {
+    "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",
+    "yd": "yard", "nmi": "nautical_mile", "kg": "kilogram", "g": "gram", "mg": "milligram", "lb": "pound",
+    "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
+    "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",
+    "kb": "kilobyte", "tb": "terabyte", "h": "hour", "s": "second", "min": "minute", "ha": "hectare",
+    "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
+    "F": "fahrenheit",
+}  # fmt: skip
+"""International symbols of units."""
+_SYMBOL_OF = {stem(name): symbol for symbol, name in reversed(UNIT_SYMBOLS.items())}
+_GRADES = stem_set("level grade class type size option version mode")
+"""Words that a lone letter may follow."""
+_SIGN_NAMES = {"_": "underscore", "-": "hyphen", ".": "dot", ",": "comma", ";": "semicolon", "/": "slash", "|": "pipe"}
+_NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedChoice:
+    """A listed value and the characters that name it.
+
+    Attributes:
+        near: words around it, nearest first.
+        role: which end of a pair it is: what is counted is what something is from, "in" says what it is to become.
+    """
+
+    value: JsonValue
+    start: int
+    end: int
+    near: tuple[Word, ...]
+    role: Role | None
+
+
+def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
+    """Choices whose words all stand together in the text, longest first. "km" and "kg" are known by their choice."""
+    by_stem: dict[tuple[str, ...], JsonValue] = {}
+    for choice in slot.choices:
+        if isinstance(choice, str) and choice.strip():
+            by_stem.setdefault(tuple(stem(part) for part in re.findall(r"[^\W_]+", choice)), choice)
+            if choice in _SIGN_NAMES:
+                by_stem.setdefault((stem(_SIGN_NAMES[choice]),), choice)
+            by_stem.setdefault(tuple(_NO_DEGREE.sub("", choice).lower().split("_")), choice)
+    for symbol, name in UNIT_SYMBOLS.items():
+        key = tuple(stem(part) for part in name.split("_"))
+        if key in by_stem:
+            by_stem.setdefault((symbol,), by_stem[key])
+    for key in [key for key in by_stem if "per" in key]:
+        symbols = tuple(_SYMBOL_OF.get(part, part) for part in key if part != "per")
+        by_stem.setdefault(symbols, by_stem[key])
+    index = 0
+    while index < len(words):
+        length = next((n for n in (4, 3, 2, 1) if _choice(by_stem, slot, words, index, n) is not None), 0)
+        value = _choice(by_stem, slot, words, index, length) if length else None
+        followed = (
+            length == 1 and words[index].stem == "degre" and _choice(by_stem, slot, words, index + 1, 1) is not None
+        )
+        if value is not None and not followed:
+            yield _named(words, index, length, value)
+        index += max(length, 1)
+
+
+def _choice(
+    by_stem: Mapping[tuple[str, ...], JsonValue], slot: Slot, words: Sequence[Word], index: int, length: int
+) -> JsonValue:
+    """The choice that these words name, if any; a lone letter counts as a symbol only right after a number."""
+    part = words[index : index + length]
+    if len(part) < length or not part:
+        return None
+    key, exact = tuple(w.stem for w in part), tuple(w.text for w in part)
+    before = words[index - 1] if index else None
+    graded = before is not None and (before.stem in _GRADES or before.stem in {*slot.words, *slot.about})
+    counted = before is not None and before.text[-1:].isdigit()
+    if len(exact) == 1 == len(exact[0]) and not counted and not (graded and exact[0] in slot.choices):
+        return None
+    return by_stem.get(key, by_stem.get(exact))
+
+
+def _named(words: Sequence[Word], index: int, length: int, value: JsonValue) -> NamedChoice:
+    before = words[index - 1] if index else None
+    near = (*words[max(index - 2, 0) : index][::-1], *words[index + length : index + length + 1])
+    counted = before is not None and re.match(r"[\d.]+$|degree", before.text.lower()) is not None
+    wanted = [w.text.lower() for w in words[max(index - 2, 0) : index]]
+    asked = wanted[-1:] in (["in"], ["into"], ["to"], ["as"]) or wanted == ["how", "many"]
+    role: Role | None = "from" if counted else "to" if asked else None
+    return NamedChoice(value, words[index].start, words[index + length - 1].end, near, role)
