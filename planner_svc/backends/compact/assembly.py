@@ -36,7 +36,7 @@ class Assembly:
             Step(
                 id=_id(index),
                 api=self.apis[call.api].profile.api.id,
-                arguments={name: self._value(index, one) for name, one in call.arguments.items()},
+                arguments={name: self._value(index, name, one) for name, one in call.arguments.items()},
             )
             for index, call in enumerate(self.calls)
         )
@@ -46,23 +46,25 @@ class Assembly:
         """What nobody says."""
         return tuple(MissingValue(_id(index), name) for index, call in enumerate(self.calls) for name in call.missing)
 
-    def _value(self, index: int, argument: Said | Fed) -> Value:
+    def _value(self, index: int, name: str, argument: Said | Fed) -> Value:
         if isinstance(argument, Said):
             return LiteralValue(value=argument.value)
-        return Reference(step=_id(self._producer(index, argument)), path=argument.field.path)
+        return Reference(step=_id(self._producer(index, name, argument)), path=argument.field.path)
 
-    def _producer(self, index: int, fed: Fed) -> int:
+    def _producer(self, index: int, name: str, fed: Fed) -> int:
         """Of several calls of the API that feeds it, the one that stands where this one does among its own."""
-        before = [number for number, call in enumerate(self.calls[:index]) if call.api == fed.api]
-        own = [number for number, call in enumerate(self.calls) if call.api == self.calls[index].api]
-        return before[min(own.index(index), len(before) - 1)]
+        call = self.calls[index]
+        before = [number for number, other in enumerate(self.calls[:index]) if other.api == fed.api]
+        own = [number for number, other in enumerate(self.calls) if other.api == call.api]
+        turn = own.index(index) * call.turns(fed.api) + call.turn(name)
+        return before[min(turn, len(before) - 1)]
 
     def _answer(self) -> list[AnswerOutput]:
         """What was asked for, of calls whose answers no other call takes up; all of them where nothing stands out."""
         taken = {
-            self._producer(i, one)
+            self._producer(i, name, one)
             for i, call in enumerate(self.calls)
-            for one in call.arguments.values()
+            for name, one in call.arguments.items()
             if isinstance(one, Fed)
         }
         outputs: list[AnswerOutput] = []

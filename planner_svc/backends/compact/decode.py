@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.drafted import Drafted, Fed, Said, distinct, ordered
+from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap
 from planner_svc.backends.compact.inputs import Floats
 from planner_svc.backends.compact.items import Encoded, Item, Kind
@@ -80,7 +80,7 @@ class Decoder:
                 continue
             drafted[number] = self._of(number, chosen)
             waiting += [need for call in drafted[number] for need in call.fed_by() if need not in drafted]
-        return ordered(drafted)
+        return arranged(drafted)
 
     def answers(self, number: int) -> list[Field]:
         """The fields of an API's answer that the request asks for, surest first."""
@@ -108,7 +108,7 @@ class Decoder:
         order = [slot.name for slot in profile.slots]
         for call in calls:
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
-        return distinct(calls)
+        return calls
 
     def _surest(self, number: int) -> list[tuple[int, Item]]:
         """An API's parameters, those first of which it is clearest which words say them."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pydantic import JsonValue
 
 from planner_svc.reading.profile import Field
+
+MAX_CALLS: Final = 8
+"""Of one API, where each takes up another call's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,48 @@ class Drafted:
         """The candidates whose answers it needs."""
         return {argument.api for argument in self.arguments.values() if isinstance(argument, Fed)}
 
+    def turn(self, name: str) -> int:
+        """Which of several calls of the API that feeds it an argument takes up.
 
-def distinct(calls: list[Drafted]) -> list[Drafted]:
-    """Without those that say the same as one before."""
-    kept: list[Drafted] = []
-    for call in calls:
-        if not any(_same(call, other) for other in kept):
-            kept.append(call)
-    return kept
+        A field that two arguments get, such as the code of where one starts and of where one goes, is of two calls.
+        """
+        fed = self.arguments[name]
+        before = list(self.arguments)[: list(self.arguments).index(name)]
+        return sum(_from_like(self.arguments[other], fed) for other in before)
+
+    def turns(self, api: int) -> int:
+        """How many calls of an API feed it."""
+        fed = (name for name, one in self.arguments.items() if isinstance(one, Fed) and one.api == api)
+        return 1 + max(map(self.turn, fed), default=0)
+
+
+def arranged(drafted: Mapping[int, list[Drafted]]) -> list[Drafted]:
+    """The calls in an order that can be run, none twice, and as many as what feeds them has calls.
+
+    Args:
+        drafted: by candidate.
+    """
+    calls: list[Drafted] = []
+    made: dict[int, int] = {}
+    for number in _ordered(drafted):
+        own = drafted[number]
+        shares = [made[api] // own[0].turns(api) for api in own[0].fed_by() if api in made]
+        wanted = max(shares, default=1)
+        if len(own) == 1 and wanted > 1:
+            own = [replace(own[0], arguments=dict(own[0].arguments)) for _ in range(min(wanted, MAX_CALLS))]
+        kept: list[Drafted] = []
+        for index, call in enumerate(own):
+            if (index < wanted and call.fed_by()) or not any(_same(call, other) for other in kept):
+                kept.append(call)
+        made[number] = len(kept)
+        calls += kept
+    return calls
+
+
+def _from_like(one: Said | Fed, other: Said | Fed) -> bool:
+    if not isinstance(one, Fed) or not isinstance(other, Fed):
+        return False
+    return (one.api, one.field.path) == (other.api, other.field.path)
 
 
 def _same(one: Drafted, other: Drafted) -> bool:
@@ -68,7 +106,7 @@ def _same(one: Drafted, other: Drafted) -> bool:
     return plain(one) == plain(other)
 
 
-def ordered(drafted: dict[int, list[Drafted]]) -> list[Drafted]:
+def _ordered(drafted: Mapping[int, list[Drafted]]) -> list[int]:
     """Each after those it needs, else in the order of the request; a circle is cut where it is least sure."""
     waiting = sorted(drafted, key=lambda number: (min(call.place for call in drafted[number]), number))
     done: list[int] = []
@@ -79,7 +117,7 @@ def ordered(drafted: dict[int, list[Drafted]]) -> list[Drafted]:
             _forget(drafted[free], {*waiting} - {free})
         waiting.remove(free)
         done.append(free)
-    return [call for number in done for call in drafted[number]]
+    return done
 
 
 def _needs(calls: Sequence[Drafted]) -> set[int]:
