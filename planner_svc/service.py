@@ -34,7 +34,7 @@ class Thresholds:
 
     Attributes:
         escalate_to: name of the backend that is asked then; None: nobody is.
-        escalate_below: the confidence from which on the first answer stands.
+        escalate_below: the confidence from which on a plan of the first stands.
         abstain_below: a plan that is less sure than this, after that, is not answered with.
     """
 
@@ -125,15 +125,16 @@ class PlannerService:
         return await self._choose(await self._draft(self._backends[name], request), request, name)
 
     async def _escalated(self, response: PlanResponse, request: PlanRequest) -> PlanResponse:
-        """The answer of the backend to escalate to, where the first is unsure and the other one has a plan."""
-        other, below = self._thresholds.escalate_to, self._thresholds.escalate_below
-        if other is None or other == response.backend or response.confidence >= below:
+        """The answer of the backend to escalate to, where the first has no plan, or is unsure and the other has one."""
+        other, planned = self._thresholds.escalate_to, response.status == "planned"
+        stands = planned and response.confidence >= self._thresholds.escalate_below
+        if other is None or other == response.backend or stands:
             return response
         try:
             second = await self._answer(other, request)
         except (ServiceUnavailable, Overloaded, DeadlineExceeded):
             return response  # the first answer is there
-        return second if second.status == "planned" else response
+        return second if second.status == "planned" or not planned else response
 
     def _abstained(self, response: PlanResponse) -> PlanResponse:
         if response.status != "planned" or response.confidence >= self._thresholds.abstain_below:

@@ -19,10 +19,11 @@ class PlannerSettings(ServiceSettings):
         default=20.0, gt=0, le=3_600, description="How long a backend may take for one draft; then the answer is 504."
     )
     escalate_to: str | None = Field(
-        default=None, description="The backend that is asked where the default one is not sure; unset: none."
+        default=None,
+        description="The backend that is asked where the default one has no plan, or is not sure of it; unset: none.",
     )
     escalate_below: float = Field(
-        default=0.5, ge=0, le=1, description="Confidence from which on an answer of the default backend stands."
+        default=0.5, ge=0, le=1, description="Confidence from which on a plan of the default backend stands."
     )
     abstain_below: float = Field(
         default=0.0, ge=0, le=1, description="A plan less likely right than this is not answered with; then `no_plan`."

@@ -187,6 +187,17 @@ async def test_an_unsure_answer_stands_where_the_other_backend_has_none(
     assert (await asked.plan(REQUEST)).plan == GOOD
 
 
+@pytest.mark.parametrize(
+    ("draft", "status"), [(PlanDraft(OTHER, confidence=0.1), "planned"), (PlanDraft(None), "no_plan")]
+)
+async def test_where_there_is_no_plan_the_other_backend_answers(
+    pool: ComputePool, draft: PlanDraft, status: str
+) -> None:
+    asked = service(pool, PlanDraft(None, 0.99), others={"other": Scripted(draft)}, thresholds=UNSURE)
+    response = await asked.plan(REQUEST)
+    assert (response.backend, response.status) == ("other", status)
+
+
 async def test_who_names_a_backend_gets_its_answer(pool: ComputePool) -> None:
     others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
     asked = service(pool, PlanDraft(GOOD, confidence=0.1), others=others, thresholds=UNSURE)
