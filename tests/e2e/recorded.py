@@ -56,9 +56,7 @@ def _call(call: dict[str, Any], apis: tuple[Api, ...]) -> Row:
     arguments = {}
     for wire, value in given.items():
         if wire in names:
-            typed = names[wire].json_schema.get("type")
-            number = isinstance(value, str) and typed in ("integer", "number") and not value.startswith("$")
-            arguments[names[wire].name] = float(value) if number and typed == "number" else _said(value, number)
+            arguments[names[wire].name] = _said(_typed(value, names[wire].json_schema.get("type")))
     return {"api": api.id, "args": arguments}
 
 
@@ -70,11 +68,19 @@ def _match(api: Api, call: dict[str, Any]) -> re.Match[str] | None:
     return re.fullmatch(pattern, unquote(call["path"]))
 
 
-def _said(value: Any, number: bool) -> Any:
-    if number:
-        return int(value)
+def _typed(value: Any, kind: Any) -> Any:
+    """What stands in a path or a query as text, as its schema has it."""
+    if not isinstance(value, str) or value.startswith("$"):
+        return value
+    if kind == "array":
+        return value.split(",")
+    return int(value) if kind == "integer" else float(value) if kind == "number" else value
+
+
+def _said(value: Any) -> Any:
+    """With references as they are written in data."""
     if isinstance(value, list):
-        return [_said(item, False) for item in value]
+        return [_said(item) for item in value]
     found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return value
