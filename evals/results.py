@@ -19,7 +19,7 @@ from evals.planning.summary import Ratio
 from evals.results_text import COUNTED, INTRO, MEANING, NESTFUL, NOTE, REPEAT, SEAL_TOOLS, Row
 
 FOLDER = "docs/planning-results"
-RUNS: tuple[tuple[str, str, str, str], ...] = (
+RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/seal_tools", "dev", "own", "compact"),
     ("held-out/seal_tools", "dev", "gold", "compact"),
     ("nestful_v1", "sgd", "own", "compact"),
@@ -33,8 +33,14 @@ RUNS: tuple[tuple[str, str, str, str], ...] = (
     ("seal_tools", "test_in_domain", "gold", "compact"),
     ("held-out/seal_tools", "dev", "own", "rules"),
     ("held-out/nestools", "test", "own", "rules"),
+    ("held-out/sandbox", "train", "own", "compact"),
+    ("held-out/sandbox", "train", "own", "rules"),
+    ("held-out/nestools", "test", "own", "compact", "nestools"),
+    ("held-out/nestools", "test", "own", "rules", "nestools"),
+    ("held-out/sandbox", "train", "own", "compact", "sandbox"),
+    ("held-out/sandbox", "train", "own", "rules", "sandbox"),
 )
-"""Folder, split, candidates and planner of everything the page may show."""
+"""Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
 _ORDER = {name: place for place, name in enumerate(("own", "given", "gold"))}
 _NONE = "-"
 _HEADS = {
@@ -61,6 +67,7 @@ _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
         ("partial", "full", "any_order", "passed", "tool", "param", "reference"),
     ),
     "nestools": ("NesTools", (), _SHOWN),
+    "sandbox": ("The sandbox's development questions", (), _SHOWN),
 }
 
 
@@ -77,11 +84,12 @@ def page(reports: Sequence[PlanReport]) -> str:
 
 def commands(data: str) -> Iterator[str]:
     """The commands that make the files, for folders below ``data``."""
-    for folder, split, candidates, planner in RUNS:
-        name = f"{folder.replace('/', '-')}-{split}-{candidates}-{planner}"
+    for folder, split, candidates, planner, *shown in RUNS:
+        name = f"{folder.replace('/', '-')}-{split}-{candidates}-{planner}{'-demos' if shown else ''}"
+        demos = "".join(f" --demos {data}/{one}" for one in shown)
         yield (
             f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates} --planner {planner}"
-            f" --cache vectors.npz --json > {FOLDER}/{name}.json"
+            f"{demos} --cache vectors.npz --json > {FOLDER}/{name}.json"
         )
 
 

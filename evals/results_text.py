@@ -12,8 +12,9 @@ and runs them. Every figure of ours on this page is from that command's output, 
 `docs/planning-results/`; `python -m evals.results --write docs/planning-results.md docs/planning-results/*.json` makes
 the page of it. Rows of Seal-Tools' `dev` and of NesTools are of the fifth of the requests that training held out
 (`WORK/held-out`, here below DATA); nothing was trained on, or chosen by, Seal-Tools' `test_in_domain` and NESTFUL.
-NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. Percentages are 0 to 100;
-in brackets stand 95 % intervals (bootstrap over the requests, seeded).
+NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
+held out of training as well, but the rules were developed on them; `python -m tests.e2e.recorded DATA/sandbox` writes
+that folder. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
 """
 
 REPEAT = """
