@@ -8,8 +8,9 @@ interaction, see docs/planning.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -77,14 +78,14 @@ def items_of(profile: Profile) -> tuple[Item, ...]:
 
 
 def encode(profile: Profile, encoder: Encoder) -> Encoded:
-    """Read an API."""
+    """Read an API. The texts are read and gone: an API is kept for long, and they are much of it."""
     items = items_of(profile)
     vectors = np.zeros((len(items), encoder.dimension), np.float16)
     for text, places in _texts(items):
         read = encoder.encode_tokens(text)
         for index, start, end in places:
             vectors[index] = _mean(read, start, end)
-    return Encoded(profile, items, vectors)
+    return Encoded(profile, tuple(replace(item, text="") for item in items), vectors)
 
 
 def shape_of(slot: Slot) -> int:
@@ -112,7 +113,7 @@ def _items(profile: Profile) -> Iterator[Item]:
     api = profile.api
     about = " ".join(part for part in (api.summary, api.description[:_ABOUT]) if part)
     name = " ".join(split_name(api.name))
-    yield Item(Kind.API, f"{name}: {about}", frozenset(stems(f"{name} {api.summary or api.description[:_SAID]}")))
+    yield Item(Kind.API, f"{name}: {about}", _stems(f"{name} {api.summary or api.description[:_SAID]}"))
     for number, slot in _chosen(profile.slots):
         options = [str(choice) for choice in slot.choices[:_LISTED]]
         listed = f" ({', '.join(options)})" if options else ""
@@ -121,15 +122,21 @@ def _items(profile: Profile) -> Iterator[Item]:
         yield Item(
             Kind.PARAMETER,
             f"{spoken}: {described}{listed}",
-            frozenset(stems(spoken)),
+            _stems(spoken),
             slot=number,
             shape=shape_of(slot),
         )
         for index, choice in enumerate(slot.choices[:MAX_OPTIONS]):
             said = " ".join(split_name(str(choice)[:60]))
-            yield Item(Kind.OPTION, f"{spoken} {said}", frozenset(stems(said)), slot=number, option=index)
+            yield Item(Kind.OPTION, f"{spoken} {said}", _stems(said), slot=number, option=index)
     for number, field in enumerate(profile.fields[:MAX_FIELDS]):
         yield Item(Kind.OUTPUT, _field_text(field), frozenset(field.words), field=number)
+
+
+@lru_cache(4_096)
+def _stems(text: str) -> frozenset[str]:
+    """Shared, since many APIs have parameters of the same names."""
+    return frozenset(stems(text))
 
 
 def _chosen(slots: Sequence[Slot]) -> list[tuple[int, Slot]]:
