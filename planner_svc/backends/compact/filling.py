@@ -24,7 +24,7 @@ from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import words_of
 
-OMITTED: Final = 0.2
+OMITTED: Final = 0.3
 """An optional parameter is left out that is at least so likely to be."""
 IMPLIED: Final = 0.15
 """An API that answers with what a call needs is called itself where it is at least so likely."""

@@ -14,6 +14,7 @@ from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
 from planner_svc.backends.compact.items import Encoded, Item, Kind
 from services.encoder import EncoderError, load_session, load_tokenizer, sanitised
 
+INPUTS: Final = ("ids", "mask", "looks", "vectors", "kind", "shape", "owner", "parent", "features", "matches")
 OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "reference", "answer")
 
 
@@ -45,10 +46,13 @@ class Reader:
                 raise EncoderError(f"the planner's directory {directory} has no {name}")
         self._session: Any = load_session(directory / "planner.onnx")
         self._tokenizer = load_tokenizer(directory / "tokenizer.json")
-        self._inputs = {node.name for node in self._session.get_inputs()}
+        asked = {node.name for node in self._session.get_inputs()}
         given = {node.name for node in self._session.get_outputs()}
-        if given != set(OUTPUTS):
-            raise EncoderError(f"{directory / 'planner.onnx'} answers {sorted(given)}: it is no planner")
+        if asked != set(INPUTS) or given != set(OUTPUTS):
+            raise EncoderError(
+                f"{directory / 'planner.onnx'} takes {sorted(asked)} and answers {sorted(given)}: "
+                "it is no planner, or one of another version"
+            )
 
     def read(self, query: str, apis: Sequence[Encoded], features: Sequence[Sequence[float]]) -> Reading:
         """Read a request beside its candidates; blocks, run it on a pool."""
@@ -66,7 +70,7 @@ class Reader:
             "features": inputs.features,
             "matches": inputs.matches,
         }
-        found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items() if name in self._inputs})
+        found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items()})
         logits = {name: array[0] for name, array in zip(OUTPUTS, found, strict=True)}
         return Reading(tuple(tokens.offsets), inputs, logits)
 
