@@ -51,7 +51,7 @@ def calibrate(directory: Path, held_out: Mapping[str, Sequence[Example]], shelf:
     if len(set(right)) < 2:  # too little to learn from
         Calibration((0.0,) * len(SIGNS), 0.0).save(directory)
         return
-    model = LogisticRegression(C=1.0, max_iter=2_000)
+    model = LogisticRegression(C=10.0, max_iter=5_000)
     model.fit(np.array(rows), right, sample_weight=np.array(weights) * len(rows) / len(held_out))
     Calibration(tuple(map(float, model.coef_[0])), float(model.intercept_[0])).save(directory)
 

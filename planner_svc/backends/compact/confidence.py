@@ -22,6 +22,11 @@ SIGNS: Final = (
     "values from calls",
     "missing values",
     "several calls of one API",
+    "all together",
+    "least sure call, as a probability",
+    "least sure value, as a probability",
+    "calls left out, as a probability",
+    "values said, as a probability",
 )
 _LEAST: Final = 1e-4
 
@@ -68,21 +73,27 @@ class Calibration:
 
 
 def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
-    """What speaks for a draft and against it; ``SIGNS`` names them. Sums and minima of log-probabilities."""
+    """What speaks for a draft and against it; ``SIGNS`` names them.
+
+    Sums and minima of log-probabilities tell bad drafts apart, the same as probabilities good ones.
+    """
     made = {call.api for call in calls}
     chosen = [_log(float(decoder.called[number])) for number in made]
     left = [_log(1 - float(sure)) for number, sure in enumerate(decoder.called) if number not in made]
     said = [_log(one.sure) for call in calls for one in call.arguments.values() if isinstance(one, Said)]
     fed = [_log(one.sure) for call in calls for one in call.arguments.values() if not isinstance(one, Said)]
+    least_call, least_value = min(chosen, default=0.0), min([*said, *fed], default=0.0)
+    sums = [math.fsum(part) for part in (chosen, left, said, fed)]
     return (
-        min(chosen, default=0.0),
-        math.fsum(chosen),
-        math.fsum(left),
-        min([*said, *fed], default=0.0),
-        math.fsum(said),
-        math.fsum(fed),
+        least_call,
+        sums[0],
+        sums[1],
+        least_value,
+        sums[2],
+        sums[3],
         float(sum(len(call.missing) for call in calls)),
         float(len(calls) - len(made)),
+        *map(math.exp, (math.fsum(sums), least_call, least_value, sums[1], sums[2])),
     )
 
 
