@@ -31,16 +31,26 @@ def instance_row(identifier: str, query: str, plan: Plan) -> Row:
     """A request with the calls of the plan that solves it, and the outputs that answer."""
     numbers = {step.id: number for number, step in enumerate(plan.steps, 1)}
     calls = [
-        {"api": step.api, "args": {name: _argument(value, step, numbers) for name, value in step.arguments.items()}}
+        {
+            "api": step.api,
+            "args": {name: _argument(value, step, numbers) for name, value in step.arguments.items()},
+            "label": label(numbers[step.id]),
+        }
         for step in plan.steps
     ]
     answer = [_argument(output.value, plan.steps[0], numbers) for output in plan.answer]
     return {"id": identifier, "split": "train", "query": query, "calls": calls, "answer": answer}
 
 
+def label(call: int) -> str:
+    """``var_1``: what references call a call by."""
+    return f"var_{call}"
+
+
 def reference(call: int, path: JsonPath) -> str:
-    """``$var_1.items.0.code$``, calls counted from 1."""
-    return f"${'.'.join(map(str, (f'var_{call}', *path)))}$"
+    """``$var_1.items[0].code$``, calls counted from 1."""
+    steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return f"${label(call)}{''.join(steps)}$"
 
 
 def _argument(value: Value, step: Step, numbers: Mapping[str, int]) -> Any:

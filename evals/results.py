@@ -35,8 +35,6 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/nestools", "test", "own", "rules"),
     ("held-out/sandbox", "train", "own", "compact"),
     ("held-out/sandbox", "train", "own", "rules"),
-    ("held-out/nestools", "test", "own", "compact", "nestools"),
-    ("held-out/nestools", "test", "own", "rules", "nestools"),
     ("held-out/sandbox", "train", "own", "compact", "sandbox"),
     ("held-out/sandbox", "train", "own", "rules", "sandbox"),
 )

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from fastapi.testclient import TestClient
 
 from deploy.onebox import sandbox_access, shipped_demos
-from evals.recording import Row, instance_row, reference, tool_row, write_folder
+from evals.recording import Row, instance_row, label, reference, tool_row, write_folder
 from retriever_svc.importers import import_document
 from sandbox.main import create_app
 from services.contracts.api import Api, Location
@@ -38,7 +38,7 @@ def rows(apis: tuple[Api, ...]) -> Iterator[Row]:
         if question["status"] == "needs_input":
             continue  # what it would call is written nowhere
         solution = solutions.get(question["id"], {"calls": [], "answers": []})
-        calls = [_call(call, apis) for call in solution["calls"]]
+        calls = [_call(call, apis) | {"label": label(number)} for number, call in enumerate(solution["calls"], 1)]
         answer = [reference(path[0] + 1, tuple(path[1:])) for path in solution["answers"]]
         row = {"id": question["id"], "split": "train", "query": question["query"], "calls": calls, "answer": answer}
         yield row
