@@ -48,7 +48,7 @@ class Feed:
         short = ([one for one in kind if len(one.query) <= recipe.chars] for kind in (recorded, made))
         self._kinds = [_Sources(kind, recipe.weights) for kind in short if kind]
         self._variation = Variation(recorded)
-        self._share = recipe.recorded if len(self._kinds) > 1 else 1.0
+        self._share = recipe.recorded if len(self._kinds) > 1 else float(bool(recorded))
         self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
 
     def batches(self, first: int) -> Iterator[Batch]:
