@@ -15,6 +15,7 @@ from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.drafted import Drafted, Fed
+from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.training.examples import Example, Label, Many, Ref, Unsaid, items, labels
@@ -66,7 +67,7 @@ def decoded(reader: Reader, shelf: Shelf, example: Example) -> tuple[Decoder, li
     apis = [shelf.of(api) for api in example.candidates[:MAX_CANDIDATES]]
     told = example.scores or ((0.0,) * FEATURES,) * len(apis)
     reading = reader.read(example.query, apis, told[: len(apis)])
-    decoder = Decoder(example.query, apis, reading, example.now or _NOW, {})
+    decoder = Decoder(Task(example.query, apis, reading, example.now or _NOW, {}))
     return decoder, decoder.calls(decoder.chosen())
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deploy.cli.gateway import gateway, run
-from evals.recording import Row, instance_row, tool_row, write_folder
 from retriever_svc.settings import RetrieverSettings
+from services.contracts.api import Api
 from services.contracts.run import Run, RunStatus
 
 trains = typer.Typer(no_args_is_help=True, help="Train Nestor's models on folders of data.")
@@ -114,20 +114,24 @@ def write_data(
 
     Solved requests only: what they were planned with counts as right. Look through instances.jsonl before training.
     """
-    tools, instances = run(_collect(Console(stderr=True)))
+    from evals.recording import instance_row, tool_row, write_folder  # evals stay out of the services' images
+
+    apis, solved = run(_collect(Console(stderr=True)))
+    tools = [tool_row(api) for api in apis]
+    instances = [instance_row(one.id, one.query, one.plan) for one in solved if one.plan is not None]
     write_folder(out, tools, instances)
     typer.echo(f"{len(tools)} APIs and {len(instances)} solved requests in {out}")
 
 
-async def _collect(console: Console) -> tuple[list[Row], list[Row]]:
-    """The rows of both files."""
-    tools: list[Row] = []
+async def _collect(console: Console) -> tuple[list[Api], list[Run]]:
+    """The catalogue, and the runs that solved their request with a plan; of a request asked often the first."""
+    tools: list[Api] = []
     solved: list[Run] = []
     async with gateway() as client:
         with Progress(console=console, transient=True) as progress:
             task = progress.add_task("reading the catalogue")
             while page := (found := await client.search_apis(limit=_PAGE, offset=len(tools))).hits:
-                tools += [tool_row(await client.api(hit.id)) for hit in page]
+                tools += [await client.api(hit.id) for hit in page]
                 progress.update(task, completed=len(tools), total=found.total)
             cursor: str | None = None
             while True:
@@ -135,8 +139,8 @@ async def _collect(console: Console) -> tuple[list[Row], list[Row]]:
                 solved += [await client.run(line.id) for line in runs.runs]
                 if (cursor := runs.next) is None:
                     break
-    first = {one.query: one for one in solved if one.plan is not None}  # a request asked often counts once
-    return tools, [instance_row(one.id, one.query, one.plan) for one in first.values() if one.plan is not None]
+    once = {one.query: one for one in solved if one.plan is not None}
+    return tools, list(once.values())
 
 
 def _require(names: Sequence[str]) -> None:

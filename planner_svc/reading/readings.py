@@ -83,18 +83,17 @@ def moments_in(text: str, now: datetime, *, month_first: bool = True) -> list[Fo
     """The moments a text names, the parts of one that is a day with a time also by themselves."""
     reader = DateReader(now, month_first=month_first)
     found: list[Found] = []
-    for one in _found(reader, text):
-        if not isinstance(one.value, Moment):
-            continue
+    for one in whole_moments(text, now, month_first=month_first):
         found.append(one)
-        if one.value.day is not None and one.value.clock is not None and not one.part:
+        whole = one.value
+        if isinstance(whole, Moment) and whole.day is not None and whole.clock is not None and not one.part:
             found += _halves(reader, text, one)
     return found
 
 
-def whole_moments(text: str, now: datetime) -> list[Found]:
-    """The moments that a request names, each as it is meant where it stands: a time of day is on a day said before."""
-    return [one for one in _found(DateReader(now, month_first=True), text) if isinstance(one.value, Moment)]
+def whole_moments(text: str, now: datetime, *, month_first: bool = True) -> list[Found]:
+    """The moments a text names, each as it is meant where it stands: a time of day is on a day said before it."""
+    return [one for one in _found(DateReader(now, month_first=month_first), text) if isinstance(one.value, Moment)]
 
 
 def moment_of(text: str, now: datetime, *, month_first: bool = True) -> Moment | None:

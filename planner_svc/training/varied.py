@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import string
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -79,46 +79,47 @@ class Variation:
 def both(first: Example, second: Example, rng: random.Random) -> Example | None:
     """Two requests asked one after the other; None where they want the same API.
 
-    Candidates alternate, so that each keeps the rank it has in its own request.
+    The first one's candidates come first, those that only the second is offered after them.
     """
     if {call.api for call in first.calls} & {call.api for call in second.calls}:
         return None
-    head = first.query.rstrip()
-    link = rng.choice(_LINKS)
-    ended = head if head[-1:] in ".?!" else f"{head}."
-    after = second.query.strip()
-    shift = len(ended) + len(link) - (len(second.query) - len(second.query.lstrip()))
-    moved = [_moved_call(call, {}, shift, len(first.calls)) for call in second.calls]
-    place = {api.id: index for index, api in enumerate(first.candidates)}
-    extra = [index for index, api in enumerate(second.candidates) if api.id not in place]
-    wanted = {call.api for call in second.calls}
-    replaced = {place[api.id]: index for index, api in enumerate(second.candidates) if api.id in place}
-    scores = None
-    if first.scores is not None and second.scores is not None:
-        shared = tuple(
-            second.scores[replaced[index]] if index in replaced and first.candidates[index].id in wanted else score
-            for index, score in enumerate(first.scores)
-        )
-        scores = (*shared, *(second.scores[index] for index in extra))
+    head, tail = first.query.rstrip(), second.query.lstrip()
+    head += rng.choice(_LINKS) if head[-1:] in ".?!" else f".{rng.choice(_LINKS)}"
+    shift = len(head) - (len(second.query) - len(tail))
+    moved = (_moved_call(call, {}, shift, len(first.calls)) for call in second.calls)
+    known = {api.id for api in first.candidates}
+    extra = [index for index, api in enumerate(second.candidates) if api.id not in known]
     answer = None
     if first.answer is not None and second.answer is not None:
         answer = (*first.answer, *(Output(one.call + len(first.calls), one.path) for one in second.answer))
     return replace(
         first,
         id=f"{first.id}+{second.id}",
-        query=ended + link + after,
+        query=head + tail.rstrip(),
         candidates=(*first.candidates, *(second.candidates[index] for index in extra)),
         calls=(*first.calls, *moved),
         answer=answer,
-        scores=scores,
+        scores=_scores_of_both(first, second, extra),
     )
+
+
+def _scores_of_both(first: Example, second: Example, extra: Sequence[int]) -> tuple[tuple[float, ...], ...] | None:
+    """An API that both are offered has the score that it has for the request that wants it."""
+    if first.scores is None or second.scores is None:
+        return None
+    wanted = {call.api for call in second.calls}
+    own = {api.id: score for api, score in zip(second.candidates, second.scores, strict=True) if api.id in wanted}
+    shared = (own.get(api.id, score) for api, score in zip(first.candidates, first.scores, strict=True))
+    return (*shared, *(second.scores[index] for index in extra))
 
 
 def _is_copied(query: str, span: Span) -> bool:
     text = query[span.start : span.end]
     if isinstance(span.value, str):
         return text == span.value and len(text) <= _LONGEST
-    return isinstance(span.value, int | float) and number_form_of(text, span.value) is not None and "." not in text[-1:]
+    return (
+        isinstance(span.value, int | float) and number_form_of(text, span.value) is not None and not text.endswith(".")
+    )
 
 
 def _like(character: str, rng: random.Random, *, coded: bool) -> str:

@@ -3,8 +3,8 @@
 ``questions_dev.jsonl`` may be looked at while a planner is being tuned; ``questions_heldout.jsonl`` may not, it is for
 reporting. Both are drawn from the same distribution. Each row holds an id, the question in words, its kind, the values
 an answer must hold (answers, not plans), the status expected, perhaps context and options for the request, and a note
-on how the answer is known. ``solutions.jsonl`` holds plain HTTP calls that lead to each answer; only the test that the
-questions are sound reads it.
+on how the answer is known. ``solutions.jsonl`` holds plain HTTP calls that lead to each answer: the test that the
+questions are sound reads it, and of the first file's questions ``recorded``, for a planner to learn from.
 """
 
 import json

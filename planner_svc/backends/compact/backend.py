@@ -13,6 +13,7 @@ from planner_svc.backends.compact.assembly import Assembly
 from planner_svc.backends.compact.confidence import Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.encodings import Encodings
+from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
@@ -65,7 +66,7 @@ class CompactBackend:
         reading = self._reader.read(request.query, apis, [features_of(one, rank) for rank, one in enumerate(seen)])
         now, given = read_clock(request.context), given_values(request.context)
         shown = shown_by(request.demos, {one.api.id for one in seen}, now)
-        decoder = Decoder(request.query, apis, reading, now, given, shown)
+        decoder = Decoder(Task(request.query, apis, reading, now, given, shown))
         chosen = decoder.chosen()
         calls = decoder.calls(chosen)
         if not calls:

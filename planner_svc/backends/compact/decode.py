@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
-from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap
+from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap, Task
 from planner_svc.backends.compact.inputs import Floats
-from planner_svc.backends.compact.items import Encoded, Item, Kind
-from planner_svc.backends.compact.reader import Reading, items_at
-from planner_svc.backends.compact.shown import Shown
+from planner_svc.backends.compact.items import Item, Kind
 from planner_svc.reading.actions import may_call
 from planner_svc.reading.profile import Field, Slot
 
@@ -27,36 +24,19 @@ ANSWERS: Final = 0.5
 
 
 class Decoder:
-    """Decodes one reading.
+    """Decodes one task."""
 
-    Args:
-        query: the request.
-        apis: the candidates, in the order in which they were read.
-        reading: what the network says.
-        now: the request's clock.
-        given: values that the application knows, by argument name.
-        shown: what demos show of the candidates.
-    """
-
-    def __init__(
-        self,
-        query: str,
-        apis: Sequence[Encoded],
-        reading: Reading,
-        now: datetime,
-        given: Mapping[str, JsonValue],
-        shown: Shown | None = None,
-    ) -> None:
-        self._query, self._apis, self._reading = query, apis, reading
-        self._shown = shown or Shown()
-        first = np.asarray(reading.inputs.first)
-        self.called: Floats = _sigmoid(reading.logits["call"][first] + self._bonus())
-        self._filler = Filler(query, apis, reading, now, given, self._shown, self.called)
-        self._answers: Floats = _sigmoid(reading.logits["answer"])
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        logits = task.reading.logits
+        first = np.asarray(task.reading.inputs.first)
+        self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
+        self._filler = Filler(task, self.called)
+        self._answers: Floats = _sigmoid(logits["answer"])
 
     def _bonus(self) -> Floats:
         """Log-odds that demos of like requests add to a candidate."""
-        similar = [self._shown.calls.get(one.profile.api.id, 0.0) for one in self._apis]
+        similar = [self._task.shown.calls.get(one.profile.api.id, 0.0) for one in self._task.apis]
         return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
@@ -67,8 +47,8 @@ class Decoder:
 
     def allowed(self, number: int) -> bool:
         """Whether the request has words for what the call would change."""
-        profile = self._apis[number].profile
-        return not profile.api.mutating or may_call(profile, self._query)
+        profile = self._task.apis[number].profile
+        return not profile.api.mutating or may_call(profile, self._task.query)
 
     def calls(self, chosen: Sequence[int]) -> list[Drafted]:
         """The calls of these candidates and of those they need, each after those it needs."""
@@ -84,16 +64,16 @@ class Decoder:
 
     def answers(self, number: int) -> list[Field]:
         """The fields of an API's answer that the request asks for, surest first."""
-        profile = self._apis[number].profile
-        places = items_at(self._reading, self._apis, number, Kind.OUTPUT)
+        profile = self._task.apis[number].profile
+        places = self._task.items(number, Kind.OUTPUT)
         found = [(self._answers[place], profile.fields[item.field]) for place, item in places]
         return [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
 
     def _of(self, number: int, chosen: Sequence[int]) -> list[Drafted]:
         """The calls of one API: as many as values say, where it is called more than once."""
-        profile = self._apis[number].profile
-        first = self._reading.inputs.first[number]
-        times = 1 + int(self._reading.logits["count"][first].argmax())
+        profile = self._task.apis[number].profile
+        first = self._task.reading.inputs.first[number]
+        times = 1 + int(self._task.reading.logits["count"][first].argmax())
         calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
@@ -112,7 +92,7 @@ class Decoder:
 
     def _surest(self, number: int) -> list[tuple[int, Item]]:
         """An API's parameters, those first of which it is clearest which words say them."""
-        found = items_at(self._reading, self._apis, number, Kind.PARAMETER)
+        found = self._task.items(number, Kind.PARAMETER)
         return sorted(found, key=lambda one: -self._filler.clear(one[0]))
 
     @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -14,8 +14,8 @@ from planner_svc.backends.compact.boundaries import plausible
 from planner_svc.backends.compact.drafted import Fed, Said
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin
-from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Kind
-from planner_svc.backends.compact.reader import Reading, items_at
+from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
+from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.choices import NamedChoice, named_choices
@@ -82,35 +82,47 @@ class Gap:
         return self.profile.schemas.problem(self.slot.node, value) is None
 
 
-class Filler:
-    """Fills the parameters of one reading's APIs.
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is decoded: a request beside its candidates, read.
 
-    Args:
+    Attributes:
         query: the request.
         apis: the candidates, in the order in which they were read.
         reading: what the network says.
         now: the request's clock.
         given: values that the application knows, by argument name.
         shown: what demos show of the candidates.
+    """
+
+    query: str
+    apis: Sequence[Encoded]
+    reading: Reading
+    now: datetime
+    given: Mapping[str, JsonValue]
+    shown: Shown = field(default_factory=Shown)
+
+    def items(self, number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
+        """The items of that kind of the candidate of that number, with their places in the reading."""
+        numbered = enumerate(self.apis[number].items, self.reading.inputs.first[number])
+        return ((place, item) for place, item in numbered if item.kind is kind)
+
+
+class Filler:
+    """Fills the parameters of a task's APIs.
+
+    Args:
+        task: what is decoded.
         called: how likely each candidate is called.
     """
 
-    def __init__(
-        self,
-        query: str,
-        apis: Sequence[Encoded],
-        reading: Reading,
-        now: datetime,
-        given: Mapping[str, JsonValue],
-        shown: Shown,
-        called: Floats,
-    ) -> None:
-        self._query, self._apis, self._reading, self._now, self._given = query, apis, reading, now, given
-        self._shown, self._called = shown, called
-        self._sources: Floats = _softmax(reading.logits["source"])
-        self._starts, self._ends = _softmax(reading.logits["start"]), _softmax(reading.logits["end"])
-        self._words: Floats = plausible(query, reading.offsets)
-        self._words_said = words_of(query[:MAX_READ])
+    def __init__(self, task: Task, called: Floats) -> None:
+        self._task, self._called = task, called
+        logits = task.reading.logits
+        self._sources: Floats = _softmax(logits["source"])
+        self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
+        self._plausible: Floats = plausible(task.query, task.reading.offsets)
+        self._words = words_of(task.query[:MAX_READ])
         self._moments: list[Found] | None = None
 
     def clear(self, place: int) -> float:
@@ -131,7 +143,7 @@ class Filler:
             found = list(self._from(origin, gap, sure))
             if found:
                 return found
-        known = self._given.get(slot.name)
+        known = self._task.given.get(slot.name)
         if slot.required and known is not None and gap.allows(known):
             return [Said(known, None, 1.0)]
         return []
@@ -139,8 +151,8 @@ class Filler:
     def _origins(self, gap: Gap) -> Floats:
         """How likely a value is from where: from another call more so where that answers with just what is wanted."""
         origins = self._sources[gap.place].copy()
-        others = (self._apis[other].profile for other in gap.chosen if other != gap.number)
-        if any(field.words == gap.slot.words for profile in others for field in profile.fields):
+        others = (self._task.apis[other].profile for other in gap.chosen if other != gap.number)
+        if any(output.words == gap.slot.words for profile in others for output in profile.fields):
             origins[Origin.REFERENCE] *= NAMESAKE
         result: Floats = origins / origins.sum()
         return result
@@ -160,7 +172,7 @@ class Filler:
         said: list[Said] = []
         several = gap.listed or gap.times > 1
         for first, last, likely in self._ranges(gap, REPEATED if several else RIVALS):
-            start, end = self._reading.offsets[first][0], self._reading.offsets[last][1]
+            start, end = self._task.reading.offsets[first][0], self._task.reading.offsets[last][1]
             value = self._meaning(gap, start, end)
             if value is not None:
                 said.append(Said(value, (start, end), sure * likely))
@@ -179,24 +191,24 @@ class Filler:
 
     def _meaning(self, gap: Gap, start: int, end: int) -> JsonValue:
         """The words as a value, in the form that is usual for the parameter; None where that is not allowed."""
-        text = self._query[start:end]
-        usual = Form(int(self._reading.logits["form"][gap.place].argmax()))
-        form = self._shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
+        text = self._task.query[start:end]
+        usual = Form(int(self._task.reading.logits["form"][gap.place].argmax()))
+        form = self._task.shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
         moment = self._moment(start, end) if gap.slot.temporal or form in OF_TIME else None
-        meant = readings(gap.profile, gap.slot, text, self._now, moment)
+        meant = readings(gap.profile, gap.slot, text, self._task.now, moment)
         read = meant[0] if meant else None
         value: JsonValue = None
         if isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, read)
         elif gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (read is None or isinstance(read, str)):
-            value = written(form, text, self._now, moment)
+            value = written(form, text, self._task.now, moment)
         allowed = value is not None and gap.allows([value] if gap.listed else value)
         return value if allowed else read
 
     def _moment(self, start: int, end: int) -> Moment | None:
         """What is said there, as it is meant: a time of day is on the day said before it."""
         if self._moments is None:
-            self._moments = whole_moments(self._query[:MAX_READ], self._now)
+            self._moments = whole_moments(self._task.query[:MAX_READ], self._task.now)
         best, shared = None, 0.5
         for found in self._moments:
             common = min(end, found.end) - max(start, found.start)
@@ -210,7 +222,7 @@ class Filler:
 
         Start and end are chosen together. Words that say another argument of the same call already are less likely.
         """
-        likely = np.triu(np.outer(self._starts[gap.place], self._ends[gap.place])) * self._words
+        likely = np.triu(np.outer(self._starts[gap.place], self._ends[gap.place])) * self._plausible
         likely *= np.tri(len(likely), k=MAX_SPAN - 1, dtype=np.float32)
         for first, last in gap.taken:
             likely[: last + 1, first:] *= TAKEN
@@ -225,7 +237,7 @@ class Filler:
 
     def _options(self, gap: Gap, sure: float) -> Iterator[Said]:
         """The likeliest option; for several calls all that are likely, in the order in which they are named."""
-        named = {str(one.value): one for one in reversed(list(named_choices(gap.slot, self._words_said)))}
+        named = {str(one.value): one for one in reversed(list(named_choices(gap.slot, self._words)))}
         ranked = sorted(self._offered(gap, named), key=lambda one: -one[0])
         likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
         places = {value: (one.start, one.end) for value, one in named.items()}
@@ -234,7 +246,7 @@ class Filler:
                 yield Said(likely, None, sure)
             return
         if gap.times > 1:
-            likely.sort(key=lambda value: places.get(str(value), (len(self._query), 0)))
+            likely.sort(key=lambda value: places.get(str(value), (len(self._task.query), 0)))
         for value in likely if gap.times > 1 else likely[:1]:
             if gap.allows(value):
                 gap.used.append((gap.slot.choices, value))
@@ -245,11 +257,11 @@ class Filler:
 
         Of a long list the network has seen the beginning only; of the rest those count that the request names.
         """
-        logits = self._reading.logits["option"]
+        logits = self._task.reading.logits["option"]
         offered = [
             (float(logits[at]), gap.slot.choices[item.option])
-            for at, item in items_at(self._reading, self._apis, gap.number, Kind.OPTION)
-            if self._reading.inputs.parent[at] == gap.place
+            for at, item in self._task.items(gap.number, Kind.OPTION)
+            if self._task.reading.inputs.parent[at] == gap.place
         ]
         offered += [(0.0, choice) for choice in gap.slot.choices[MAX_OPTIONS:] if str(choice) in named]
         used = [value for choices, value in gap.used if choices == gap.slot.choices]
@@ -265,16 +277,16 @@ class Filler:
 
     def _references(self, gap: Gap, sure: float) -> Iterator[Fed]:
         """The likeliest output of another API that is called, or may be, and whose type allows it."""
-        logits = self._reading.logits["reference"][gap.place]
+        logits = self._task.reading.logits["reference"][gap.place]
         offered: list[tuple[float, int, Field]] = []
-        for other, api in enumerate(self._apis):
+        for other, api in enumerate(self._task.apis):
             implied = self._called[other] >= IMPLIED and not api.profile.api.mutating
             if other == gap.number or (other not in gap.chosen and not implied):
                 continue
-            shown = (api.profile.api.id, gap.profile.api.id) in self._shown.feeds
+            shown = (api.profile.api.id, gap.profile.api.id) in self._task.shown.feeds
             offered += [
                 (float(logits[at]) + DEMONSTRATED * shown, other, api.profile.fields[item.field])
-                for at, item in items_at(self._reading, self._apis, other, Kind.OUTPUT)
+                for at, item in self._task.items(other, Kind.OUTPUT)
             ]
         for _, other, output in sorted(offered, key=lambda one: -one[0])[:MAX_OUTPUTS]:
             found = mismatch(gap.profile.schemas, output.node, gap.slot.node, as_text=gap.slot.as_text)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
-from planner_svc.backends.compact.items import Encoded, Item, Kind
+from planner_svc.backends.compact.items import Encoded
 from services.encoder import EncoderError, load_session, load_tokenizer, sanitised
 
 INPUTS: Final = ("ids", "mask", "looks", "vectors", "kind", "shape", "owner", "parent", "features", "matches")
@@ -58,24 +57,7 @@ class Reader:
         """Read a request beside its candidates; blocks, run it on a pool."""
         tokens = self._tokenizer.encode(sanitised(query))
         inputs = arrange(query, tokens, apis, features)
-        feed: dict[str, NDArray[Any]] = {
-            "ids": inputs.ids,
-            "mask": np.ones_like(inputs.ids),
-            "looks": inputs.looks,
-            "vectors": inputs.vectors,
-            "kind": inputs.kind,
-            "shape": inputs.shape,
-            "owner": inputs.owner,
-            "parent": inputs.parent,
-            "features": inputs.features,
-            "matches": inputs.matches,
-        }
+        feed = {name: getattr(inputs, name) for name in INPUTS if name != "mask"} | {"mask": np.ones_like(inputs.ids)}
         found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items()})
         logits = {name: array[0] for name, array in zip(OUTPUTS, found, strict=True)}
         return Reading(tuple(tokens.offsets), inputs, logits)
-
-
-def items_at(reading: Reading, apis: Sequence[Encoded], number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
-    """The items of that kind of the candidate of that number, with their places in the reading."""
-    numbered = enumerate(apis[number].items, reading.inputs.first[number])
-    return ((place, item) for place, item in numbered if item.kind is kind)

@@ -25,7 +25,7 @@ from planner_svc.training.feeding import Feed  # noqa: E402
 from planner_svc.training.learning import collate  # noqa: E402
 from planner_svc.training.network import Inputs, Network, Sizes  # noqa: E402
 from planner_svc.training.trainer import Step, Trainer  # noqa: E402
-from services.training import CheckpointError  # noqa: E402
+from services.training import CHECKPOINT, CheckpointError, start  # noqa: E402
 
 RECIPE = Recipe(steps=8, batch=4, candidates=3, recorded=0, width=32, layers=1, bfloat16=False)
 TOKENIZER = Path(services.__file__).parent / "models" / DEFAULT_MODEL / "tokenizer.json"
@@ -108,3 +108,14 @@ def test_what_is_exported_says_what_the_network_says(examples: list[Example], sh
 def test_a_directory_without_a_planner_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EncoderError, match=r"planner\.onnx"):
         Reader(tmp_path)
+
+
+def test_a_run_goes_further_from_weights_of_a_smaller_head(tmp_path: Path) -> None:
+    earlier, later = torch.nn.Linear(2, 3), torch.nn.Linear(2, 5)
+    torch.save({"model": earlier.state_dict()}, tmp_path / CHECKPOINT)
+    new = later.weight[3:].clone()
+    start(later, tmp_path)
+    assert torch.equal(later.weight[:3], earlier.weight)
+    assert torch.equal(later.weight[3:], new)
+    with pytest.raises(CheckpointError, match="cannot start"):
+        start(torch.nn.Linear(4, 5), tmp_path)

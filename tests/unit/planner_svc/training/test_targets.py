@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 import services
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.drafted import Fed
+from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
@@ -52,7 +53,7 @@ def decoder(example: Example, tokenizer: Tokenizer) -> Decoder:
     _, right = wanted(example, tokenizer)
     inputs = arrange(example.query, tokens, read, [[0.0] * FEATURES] * len(read))
     reading = Reading(tuple(tokens.offsets), inputs, said(right))
-    return Decoder(example.query, read, reading, example.now or NOW, {})
+    return Decoder(Task(example.query, read, reading, example.now or NOW, {}))
 
 
 def decoded(example: Example, tokenizer: Tokenizer) -> Counter[tuple[str, str, str]]:
