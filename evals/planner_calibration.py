@@ -67,7 +67,7 @@ def decoded(reader: Reader, shelf: Shelf, example: Example) -> tuple[Decoder, li
     apis = [shelf.of(api) for api in example.candidates[:MAX_CANDIDATES]]
     told = example.scores or ((0.0,) * FEATURES,) * len(apis)
     reading = reader.read(example.query, apis, told[: len(apis)])
-    decoder = Decoder(Task(example.query, apis, reading, example.now or _NOW, {}))
+    decoder = Decoder(Task(example.query, apis, reading, example.now or _NOW, {}), reader.spans)
     return decoder, decoder.calls(decoder.chosen())
 
 

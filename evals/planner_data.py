@@ -78,6 +78,8 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     splits = training_splits({one.split or "" for one in whole.instances})
     known = {api.id for api in whole.apis}
     free = [one for one in whole.instances if (one.split or "") in splits and one.apis <= known]
+    # What none of a request's own APIs answers, another of the catalogue may.
+    free = [one for one in free if one.calls or not one.tools]
     if not any(call.args for one in free for call in one.calls):
         free = []  # a catalogue, perhaps with the names of what is called: nothing to learn arguments from
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
@@ -121,7 +123,7 @@ def _recorded(
         canonical = [call.args_canonical for call in instance.calls]
         example = aligner.align(instance, canonical=canonical, now=_CLOCKS.get(folder.name))
         if example is not None and (offered := _offered(example, offers)) is not None:
-            yield offered
+            yield _without_twins(offered, set(instance.tools)) if instance.tools else offered
 
 
 def _made(folder: PlannerFolder, recipe: Recipe, cache: Path, progress: Progress) -> Iterator[Example]:
@@ -141,6 +143,19 @@ def _offered(example: Example, offers: Offers) -> Example | None:
         return None
     scores = tuple(features_of(one, rank) for rank, one in enumerate(offer.candidates))
     return dataclasses.replace(example, candidates=tuple(one.api for one in offer.candidates), scores=scores)
+
+
+def _without_twins(example: Example, own: set[str]) -> Example:
+    """Without candidates that are called like one that is needed, and were not offered to the one who solved it.
+
+    Where names repeat in a catalogue, the second is called ``name__2``: either may be right, and the data knows one.
+    """
+    names = {call.api.partition("__")[0] for call in example.calls}
+    keep = [
+        index for index, api in enumerate(example.candidates) if api.id in own or api.id.partition("__")[0] not in names
+    ]
+    scores = example.scores and tuple(example.scores[index] for index in keep)
+    return dataclasses.replace(example, candidates=tuple(example.candidates[i] for i in keep), scores=scores)
 
 
 def _offers(folder: PlannerFolder, cache: Path, progress: Progress) -> Offers:

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
+from planner_svc.reading.examples import MAX_EXAMPLE, examples_in
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.readings import readings
 from planner_svc.reading.text import singular, split_name, word_set
@@ -22,18 +23,6 @@ from planner_svc.training.senses import About, about
 from services.contracts.api import Api, Location
 
 _TRIES = 5
-_EG = re.compile(
-    r"(?:\be\.?g\.?,?|\bsuch as|\bfor example,?|\bexamples?:)\s*[:(]?\s*(?P<list>[^()\n;]{2,160})",
-    re.IGNORECASE,
-)
-_ITEM = re.compile(r"\s*(?:,|\bor\b|\band\b|/(?=\s)|\betc\b\.?)\s*")
-_PLACEHOLDER = re.compile(
-    r"^(?:yyyy|hh|dd|mm)\b|yyyy|hh:mm|%[ymdh]|[<>{}|\[\]\"]"
-    r"|^(?:the|a|an|any|in|or|and|if|to|have|be|is|are|when|where|that|number|name|id|https?://)\b",
-    re.IGNORECASE,
-)
-_PLAIN = re.compile(r"[\w .&+/#:%°'\u2019-]+")
-_MAX_EXAMPLE = 40
 _BROAD = word_set(
     """
     area position condition role field target subject category label period location place data type system framework
@@ -140,7 +129,7 @@ class Sampler:
             return self._number(slot, meant)
         if meant.sense in ("currency", "language", "code") and self._rng.random() < 0.6:
             return _said(drawn.known(self._rng, meant) or "")
-        shown = [e for e in slot.examples if 0 < len(e) <= _MAX_EXAMPLE]
+        shown = [e for e in slot.examples if 0 < len(e) <= MAX_EXAMPLE]
         if shown and (slot.specific or slot.patterned or self._rng.random() < 0.5):
             return _said(self._like(self._rng.choice(shown)))
         if len(slot.samples) > 1 and self._rng.random() < 0.5:
@@ -158,7 +147,7 @@ class Sampler:
         said = str(value).strip()
         if re.fullmatch(r"[A-Za-z]+(?:[_-][A-Za-z]+)+|[a-z]{2,}(?:[A-Z][a-z]+)+|[A-Z]{5,}", said):
             said = " ".join(split_name(said))
-        return Said(((said, value),), option=True) if said and len(said) <= _MAX_EXAMPLE else None
+        return Said(((said, value),), option=True) if said and len(said) <= MAX_EXAMPLE else None
 
     def _like(self, example: str) -> str:
         """A value of the example's form: other digits, and other letters where it looks like a code."""
@@ -278,24 +267,6 @@ def _fitting(shown: Sequence[str], meant: About) -> list[str]:
 
 def _is_price(meant: About) -> bool:
     return meant.sense == "money" and (meant.words[-1] != "amount" or bool(_LENT & set(meant.words)))
-
-
-def examples_in(description: str) -> list[str]:
-    """The examples that a description gives: "(e.g., DNA, fingerprints, blood)"."""
-    match = _EG.search(description[:600])
-    if match is None:
-        return []
-    told = re.split(r"\.\s+[A-Z]", match["list"])[0]
-    found = [item.strip(" .'\"`\u201c\u201d").removeprefix("e.g. ") for item in _ITEM.split(told)]
-    return [
-        item
-        for item in found
-        if 1 < len(item) <= _MAX_EXAMPLE
-        and len(item.split()) <= 4
-        and _PLAIN.fullmatch(item)
-        and not _PLACEHOLDER.search(item)
-        and any(map(str.isalnum, item))
-    ]
 
 
 def _said(text: str) -> Said:

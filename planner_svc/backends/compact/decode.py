@@ -11,7 +11,8 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap, Task
 from planner_svc.backends.compact.inputs import Floats
-from planner_svc.backends.compact.items import Item, Kind
+from planner_svc.backends.compact.items import Kind
+from planner_svc.backends.compact.spans import SpanModel, Spans, Wish
 from planner_svc.reading.actions import may_call
 from planner_svc.reading.profile import Field, Slot
 
@@ -24,15 +25,25 @@ ANSWERS: Final = 0.5
 
 
 class Decoder:
-    """Decodes one task."""
+    """Decodes one task.
 
-    def __init__(self, task: Task) -> None:
+    Args:
+        task: what is decoded.
+        spans: says which words a value is; None: the network alone does.
+    """
+
+    def __init__(self, task: Task, spans: SpanModel | None = None) -> None:
         self._task = task
         logits = task.reading.logits
         first = np.asarray(task.reading.inputs.first)
         self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
-        self._filler = Filler(task, self.called)
+        self._filler = Filler(task, self.called, spans)
         self._answers: Floats = _sigmoid(logits["answer"])
+
+    @property
+    def spans(self) -> Spans:
+        """What speaks for which words."""
+        return self._filler.spans
 
     def _bonus(self) -> Floats:
         """Log-odds that demos of like requests add to a candidate."""
@@ -77,9 +88,9 @@ class Decoder:
         calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
-        for place, item in self._surest(number):
-            slot = profile.slots[item.slot]
-            values = self._filler.values(Gap(number, profile, slot, place, times, chosen, taken, used))
+        for wish in self._surest(number, times):
+            slot = wish.slot
+            values = self._filler.values(Gap(number, profile, slot, wish.place, times, chosen, taken, used))
             for index, call in enumerate(calls):
                 if values:
                     self._put(call, slot, values[min(index, len(values) - 1)])
@@ -90,10 +101,9 @@ class Decoder:
             call.arguments = {name: call.arguments[name] for name in order if name in call.arguments}
         return calls
 
-    def _surest(self, number: int) -> list[tuple[int, Item]]:
+    def _surest(self, number: int, times: int) -> list[Wish]:
         """An API's parameters, those first of which it is clearest which words say them."""
-        found = self._task.items(number, Kind.PARAMETER)
-        return sorted(found, key=lambda one: -self._filler.clear(one[0]))
+        return sorted(self._task.wishes(number), key=lambda wish: -self._filler.clear(wish, times))
 
     @staticmethod
     def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:

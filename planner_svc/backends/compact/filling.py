@@ -10,21 +10,21 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.boundaries import plausible
 from planner_svc.backends.compact.drafted import Fed, Said
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
+from planner_svc.backends.compact.spans import SpanModel, Spans, Wish, shown_examples
 from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.readings import readings, whole_moments
-from planner_svc.reading.text import words_of
+from planner_svc.reading.text import stems, words_of
 
-OMITTED: Final = 0.3
+OMITTED: Final = 0.5
 """An optional parameter is left out that is at least so likely to be."""
 IMPLIED: Final = 0.15
 """An API that answers with what a call needs is called itself where it is at least so likely."""
@@ -49,8 +49,8 @@ UNLIKELY: Final = 0.02
 """Where a value surely does not come from."""
 MAX_READ: Final = 4_000
 """Characters of a request in which dates and options are looked for."""
-MAX_SPAN: Final = 40
-"""Tokens of a value."""
+WANTING: Final = 0.5
+"""The parameters of APIs that are so likely called compete for words."""
 MAX_OUTPUTS: Final = 20
 """Fields that are tried for one parameter, likeliest first."""
 
@@ -107,6 +107,11 @@ class Task:
         numbered = enumerate(self.apis[number].items, self.reading.inputs.first[number])
         return ((place, item) for place, item in numbered if item.kind is kind)
 
+    def wishes(self, number: int) -> Iterator[Wish]:
+        """The parameters of the candidate of that number."""
+        slots = self.apis[number].profile.slots
+        return (Wish(number, place, slots[item.slot]) for place, item in self.items(number, Kind.PARAMETER))
+
 
 class Filler:
     """Fills the parameters of a task's APIs.
@@ -114,20 +119,40 @@ class Filler:
     Args:
         task: what is decoded.
         called: how likely each candidate is called.
+        model: says which words a value is; None: the network alone does.
     """
 
-    def __init__(self, task: Task, called: Floats) -> None:
-        self._task, self._called = task, called
+    def __init__(self, task: Task, called: Floats, model: SpanModel | None) -> None:
+        self._task, self._called, self._model = task, called, model
         logits = task.reading.logits
         self._sources: Floats = _softmax(logits["source"])
-        self._starts, self._ends = _softmax(logits["start"]), _softmax(logits["end"])
-        self._plausible: Floats = plausible(task.query, task.reading.offsets)
+        self.spans = Spans(
+            task.query,
+            task.reading.offsets,
+            _softmax(logits["start"]),
+            _softmax(logits["end"]),
+            self._sources,
+            [wish for number in np.flatnonzero(called >= WANTING) for wish in task.wishes(int(number))],
+        )
+        self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
         self._words = words_of(task.query[:MAX_READ])
         self._moments: list[Found] | None = None
 
-    def clear(self, place: int) -> float:
-        """How clear it is which words say a parameter."""
-        return float(self._starts[place].max() * self._ends[place].max())
+    def clear(self, wish: Wish, times: int) -> float:
+        """How clear it is which words say a parameter of an API that is called so many times."""
+        return max((likely for _, likely in self._spans_of(wish, times)), default=0.0)
+
+    def _spans_of(self, wish: Wish, times: int) -> list[tuple[tuple[int, int], float]]:
+        """First and last tokens of what may be a parameter's value, with how likely each is, likeliest first."""
+        if wish.place not in self._weighed:
+            found = self.spans.candidates(wish, several=times > 1 or wish.slot.kinds == {"array"})
+            if self._model is not None and found:
+                likely = self._model.trees.probabilities(self.spans.evidence(wish, found))
+            else:
+                likely = np.asarray([self.spans.likely(wish.place)[span] for span in found])
+            weighed = zip(found, likely.tolist(), strict=True)
+            self._weighed[wish.place] = sorted(weighed, key=lambda one: -one[1])
+        return self._weighed[wish.place]
 
     def values(self, gap: Gap) -> list[Said | Fed]:
         """What a parameter is given: one value for each call that has its own, or one for all."""
@@ -154,6 +179,11 @@ class Filler:
         others = (self._task.apis[other].profile for other in gap.chosen if other != gap.number)
         if any(output.words == gap.slot.words for profile in others for output in profile.fields):
             origins[Origin.REFERENCE] *= NAMESAKE
+        if self._model is not None:  # it weighs all that the network says of the origins, and more
+            origins[Origin.SPAN] = 0
+            said = self.clear(Wish(gap.number, gap.place, gap.slot), gap.times)
+            origins *= (1 - said) / max(float(origins.sum()), UNLIKELY)
+            origins[Origin.SPAN] = said
         result: Floats = origins / origins.sum()
         return result
 
@@ -201,7 +231,7 @@ class Filler:
         if isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, read)
         elif gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (read is None or isinstance(read, str)):
-            value = written(form, text, self._task.now, moment)
+            value = _as_shown(gap.slot, written(form, text, self._task.now, moment))
         allowed = value is not None and gap.allows([value] if gap.listed else value)
         return value if allowed else read
 
@@ -217,23 +247,22 @@ class Filler:
                 best, shared = found.value, share
         return best
 
-    def _ranges(self, gap: Gap, share: float) -> Iterator[tuple[int, int, float]]:
+    def _ranges(self, gap: Gap, share: float) -> list[tuple[int, int, float]]:
         """First and last tokens of values, likeliest first, down to a share of the likeliest; none overlaps another.
 
-        Start and end are chosen together. Words that say another argument of the same call already are less likely.
+        Words that say another argument of the same call already are less likely.
         """
-        likely = np.triu(np.outer(self._starts[gap.place], self._ends[gap.place])) * self._plausible
-        likely *= np.tri(len(likely), k=MAX_SPAN - 1, dtype=np.float32)
-        for first, last in gap.taken:
-            likely[: last + 1, first:] *= TAKEN
-        bound = float(likely.max()) * share
-        for _ in range(MAX_VALUES):
-            first, last = map(int, np.unravel_index(int(likely.argmax()), likely.shape))
-            best = float(likely[first, last])
-            if best <= 0 or best < bound:
-                return
-            yield first, last, best
-            likely[: last + 1, first:] = 0  # whatever overlaps it
+        wish = Wish(gap.number, gap.place, gap.slot)
+        weighed = [
+            (span, likely * TAKEN if _overlaps(span, gap.taken) else likely)
+            for span, likely in self._spans_of(wish, gap.times)
+        ]
+        weighed.sort(key=lambda one: -one[1])
+        found: list[tuple[int, int, float]] = []
+        for span, likely in weighed:
+            if likely >= weighed[0][1] * share and not _overlaps(span, [one[:2] for one in found]):
+                found.append((*span, likely))
+        return found[:MAX_VALUES]
 
     def _options(self, gap: Gap, sure: float) -> Iterator[Said]:
         """The likeliest option; for several calls all that are likely, in the order in which they are named."""
@@ -293,6 +322,18 @@ class Filler:
             if found is None or not found.certain:
                 yield Fed(other, output, sure)
                 return
+
+
+def _as_shown(slot: Slot, value: JsonValue) -> JsonValue:
+    """As an example of the parameter is written, where the value is one but for capitals and endings: "male"."""
+    if not isinstance(value, str):
+        return value
+    said = stems(value)
+    return next((one for one in shown_examples(slot) if value not in shown_examples(slot) and stems(one) == said), value)
+
+
+def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= span[1] and span[0] <= last for first, last in others)
 
 
 def _softmax(logits: Floats) -> Floats:

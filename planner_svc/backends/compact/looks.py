@@ -24,7 +24,7 @@ _QUOTED: Final = re.compile(
 )
 _SENTENCE: Final = re.compile(r"(?<=[\w)\"'\u201d\u2019%][.?!;])\s+(?=[A-Z\"'\u201c\u2018])|\n+")
 _CHUNK: Final = re.compile(r"[^\s\"'()\u201c\u201d`,;]+")
-_CODE: Final = re.compile(r"[A-Za-z][\d_]|\d[A-Za-z]|[a-z][A-Z]|[_@#]|://")
+CODE: Final = re.compile(r"[A-Za-z][\d_]|\d[A-Za-z]|[a-z][A-Z]|[_@#]|://")
 
 
 def quotations(query: str) -> list[tuple[int, int]]:
@@ -55,7 +55,7 @@ def looks_of(query: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.float
                 said[0].isupper(),
                 len(said) > 1 and said.isupper(),
                 any(map(str.isdigit, said)),
-                _CODE.search(said) is not None,
+                CODE.search(said) is not None,
                 start in inside,
                 begins in openings,
                 start in firsts,

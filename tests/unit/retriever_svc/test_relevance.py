@@ -21,6 +21,7 @@ from retriever_svc.engine.traits import METHOD, SEGMENTS, WIDTH, traits_of
 from retriever_svc.settings import RetrieverSettings
 from services.contracts.api import Clause
 from services.encoder import Encoder, load_encoder
+from services.trees import Trees
 from tests.unit.retriever_svc.catalogue import api
 from tests.unit.retriever_svc.test_ranking import entry_of, snapshot_of
 
@@ -40,14 +41,17 @@ def tree(column: str, split: float, low: float, high: float, **changed: Any) -> 
         columns=np.array(COLUMNS),
         encoder=np.array("some encoder"),
         threshold=np.array(0.5, np.float32),
-        base=np.array(0.0, np.float32),
-        feature=np.array([[COLUMNS.index(column), 0, 0]], np.int32),
-        split=np.array([[split, 0, 0]], np.float32),
-        children=np.array([[[1, 2], [1, 1], [2, 2]]], np.int32),
-        value=np.array([[0, low, high]], np.float32),
-        depth=np.array(1, np.int16),
+        trees=Trees(
+            base=np.array(0.0, np.float32),
+            feature=np.array([[COLUMNS.index(column), 0, 0]], np.int32),
+            split=np.array([[split, 0, 0]], np.float32),
+            children=np.array([[[1, 2], [1, 1], [2, 2]]], np.int32),
+            value=np.array([[0, low, high]], np.float32),
+            depth=np.array(1, np.int16),
+        ),
     )
-    return replace(model, **changed)
+    own = {name: changed.pop(name) for name in ("columns", "encoder", "threshold") if name in changed}
+    return replace(model, trees=replace(model.trees, **changed), **own)
 
 
 @pytest.fixture(scope="module")

@@ -55,8 +55,8 @@ def test_trees_learn_what_tells_the_needed_apart(tmp_path: Path) -> None:
 def test_the_same_examples_give_the_same_model() -> None:
     rows, needed = examples(1)[0].evidence.repeat(20, axis=0), np.tile([True, False], 200)
     one, other = (fit(rows, needed, "", 0.1) for _ in range(2))
-    assert (one.split == other.split).all()
-    assert (one.value == other.value).all()
+    assert (one.trees.split == other.trees.split).all()
+    assert (one.trees.value == other.trees.value).all()
 
 
 def test_groups_are_never_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:

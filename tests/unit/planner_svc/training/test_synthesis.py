@@ -15,7 +15,8 @@ from planner_svc.reading.readings import readings
 from planner_svc.training.catalogue import Catalogue
 from planner_svc.training.examples import Example, Label, Option, Ref, Span, check, items, labels
 from planner_svc.training.pieces import Piece, and_list, bare, capital, fill, plain, small, text
-from planner_svc.training.samples import Sampler, examples_in, lexicon_of
+from planner_svc.reading.examples import examples_in
+from planner_svc.training.samples import Sampler, lexicon_of
 from planner_svc.training.senses import about, is_plumbing, label_of
 from planner_svc.training.synthesis import MAX_CHARS, synthesise
 from planner_svc.training.wording import read_speech, sayable
@@ -228,9 +229,9 @@ def test_samples_are_what_their_words_say(seed: int, one: Api) -> None:
 
 
 def test_examples_are_read_from_descriptions_and_bounds_are_kept() -> None:
-    assert examples_in("The type (e.g., DNA, blood or hair)") == ["DNA", "blood", "hair"]
-    assert examples_in("the day (e.g., YYYY-MM-DD)") == []
-    assert examples_in("level, such as 'low', 'high'. More on this below") == ["low", "high"]
+    assert examples_in("The type (e.g., DNA, blood or hair)") == ("DNA", "blood", "hair")
+    assert examples_in("the day (e.g., YYYY-MM-DD)") == ()
+    assert examples_in("level, such as 'low', 'high'. More on this below") == ("low", "high")
     assert lexicon_of([GET_PRICE])["currency"] == ("USD", "EUR", "GBP")
     narrow = api("rate", "Rate it.", param("score", {**NUMBER, "minimum": 3, "maximum": 4}, required=True))
     profile = read_profile(narrow)

@@ -1,0 +1,92 @@
+"""Gradient-boosted trees as plain arrays: few and small ones need no library to be served.
+
+All trees take one step for all rows at a time, in numpy. :mod:`services.boosting` fits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+_LONGEST_WAY: Final = 64
+
+
+class TreesError(ValueError):
+    """Arrays are no trees, or contradict each other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trees:
+    """(t trees, n nodes) each; a leaf leads to itself.
+
+    Attributes:
+        base: of the log-odds.
+        feature: which column a node asks.
+        split: values up to it go left.
+        children: (t, n, 2) the next node of the same tree: the left one, and the right one.
+        value: of a leaf, in log-odds; 0 elsewhere.
+        depth: the longest way to a leaf.
+    """
+
+    base: NDArray[np.float32]
+    feature: NDArray[np.int32]
+    split: NDArray[np.float32]
+    children: NDArray[np.int32]
+    value: NDArray[np.float32]
+    depth: NDArray[np.int16]
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, NDArray[Any]], columns: int) -> Self:
+        """Those among the arrays of a file.
+
+        Raises:
+            TreesError: one is missing, or they do not make trees over so many columns.
+        """
+        try:
+            trees = cls(**{field.name: arrays[field.name] for field in fields(cls)})
+        except KeyError as error:
+            raise TreesError(f"{error} is missing") from None
+        if not (trees._fits_together() and trees._leads_nowhere_else(columns)):
+            raise TreesError("the arrays contradict each other")
+        return trees
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """By name, for a file."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def probabilities(self, rows: Floats) -> Floats:
+        """(m,) from (m, columns)."""
+        trees, nodes = self.feature.shape
+        first = np.arange(trees, dtype=np.int32) * nodes
+        children = (self.children + first[:, None, None]).ravel()  # nodes of all trees in one row: `take` is fast
+        feature, split = self.feature.ravel(), self.split.ravel()
+        starts = np.arange(len(rows), dtype=np.int32)[:, None] * rows.shape[1]
+        values, at = np.ascontiguousarray(rows).ravel(), np.tile(first, (len(rows), 1))
+        for _ in range(int(self.depth)):
+            right = values.take(starts + feature.take(at)) > split.take(at)
+            at = children.take(2 * at + right)
+        odds = self.base + self.value.ravel().take(at).sum(axis=1)
+        result: Floats = 1 / (1 + np.exp(-odds))
+        return result
+
+    def _fits_together(self) -> bool:
+        shape = self.feature.shape
+        numbers = (self.base, self.feature, self.split, self.children, self.value, self.depth)
+        return (
+            all(array.dtype.kind in "fi" for array in numbers)
+            and self.base.shape == self.depth.shape == ()
+            and len(shape) == 2
+            and self.split.shape == self.value.shape == shape
+            and self.children.shape == (*shape, 2)
+        )
+
+    def _leads_nowhere_else(self, columns: int) -> bool:
+        inside = (self.children >= 0) & (self.children < self.feature.shape[1])
+        known = (self.feature >= 0) & (self.feature < columns)
+        return bool(inside.all() and known.all() and 0 < int(self.depth) <= _LONGEST_WAY)
