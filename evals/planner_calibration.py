@@ -1,9 +1,9 @@
-"""Fits what the planner says of its own drafts: how likely one is right, on requests that it did not learn from."""
+"""Fits what comes after the network, on requests that it did not learn from: the second stage, and its confidence."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,12 +11,14 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
+from evals.planner_judges import Fitted, fit_judges
 from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.drafted import Drafted, Fed
 from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.training.examples import Example, Label, Many, Ref, Unsaid, items, labels
 from planner_svc.training.shelf import Shelf
@@ -27,34 +29,53 @@ _NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 Arguments = frozenset[tuple[str, str]]
 
 
-def calibrate(directory: Path, held_out: Mapping[str, Sequence[Example]], shelf: Shelf, progress: Progress) -> None:
-    """Fit a calibration to the model in a folder and write it there. Each data set counts as much as another.
+def fit_stages(
+    directory: Path,
+    held_out: Mapping[str, Sequence[Example]],
+    aside: Collection[str],
+    shelf: Shelf,
+    progress: Progress,
+) -> None:
+    """Fit the second stage and the calibration to the network in a folder, and write both there.
 
-    Those are left out of which most requests do not say what their solutions need: nobody is right about them.
+    Data sets are left out most of whose requests do not say what their solutions need: nobody is right about them.
 
     Args:
         directory: of the model.
         held_out: examples by data set, with the retriever's candidates.
+        aside: data sets that the second stage does not learn from.
         shelf: their APIs, read.
         progress: told of each request.
     """
     reader = Reader(directory)
-    held_out = {name: examples for name, examples in held_out.items() if _is_sayable(examples)}
+    tasks = {
+        name: [(one, task_of(reader, shelf, one)) for one in progress.track(examples, description=f"reading {name}")]
+        for name, examples in held_out.items()
+        if _is_sayable(examples)
+    }
+    fitted = fit_judges({name: read for name, read in tasks.items() if name not in aside}, progress)
+    fitted.whole.save(directory)
+    _calibration(tasks, fitted, progress).save(directory)
+
+
+def _calibration(
+    tasks: Mapping[str, Sequence[tuple[Example, Task]]], fitted: Fitted, progress: Progress
+) -> Calibration:
+    """Fitted to drafts that the second stage made without having seen them. Each data set counts as much as another."""
     rows: list[tuple[float, ...]] = []
     right: list[bool] = []
     weights: list[float] = []
-    for name, examples in held_out.items():
-        for example in progress.track(examples, description=f"calibrating on {name}"):
-            decoder, calls = decoded(reader, shelf, example)
+    for name, read in tasks.items():
+        for example, task in progress.track(read, description=f"calibrating on {name}"):
+            decoder, calls = decoded(task, fitted.unseen(example))
             rows.append(signs_of(decoder, calls))
             right.append(is_right(example, calls))
-            weights.append(1 / len(examples))
+            weights.append(1 / len(read))
     if len(set(right)) < 2:  # too little to learn from
-        Calibration((0.0,) * len(SIGNS), 0.0).save(directory)
-        return
+        return Calibration((0.0,) * len(SIGNS), 0.0)
     model = LogisticRegression(C=10.0, max_iter=5_000)
-    model.fit(np.array(rows), right, sample_weight=np.array(weights) * len(rows) / len(held_out))
-    Calibration(tuple(map(float, model.coef_[0])), float(model.intercept_[0])).save(directory)
+    model.fit(np.array(rows), right, sample_weight=np.array(weights) * len(rows) / len(tasks))
+    return Calibration(tuple(map(float, model.coef_[0])), float(model.intercept_[0]))
 
 
 def _is_sayable(examples: Sequence[Example]) -> bool:
@@ -62,12 +83,17 @@ def _is_sayable(examples: Sequence[Example]) -> bool:
     return unsaid < len(examples) / 2
 
 
-def decoded(reader: Reader, shelf: Shelf, example: Example) -> tuple[Decoder, list[Drafted]]:
-    """What the planner drafts for an example."""
+def task_of(reader: Reader, shelf: Shelf, example: Example) -> Task:
+    """An example, read by the network."""
     apis = [shelf.of(api) for api in example.candidates[:MAX_CANDIDATES]]
     told = example.scores or ((0.0,) * FEATURES,) * len(apis)
     reading = reader.read(example.query, apis, told[: len(apis)])
-    decoder = Decoder(Task(example.query, apis, reading, example.now or _NOW, {}), reader.spans)
+    return Task(example.query, apis, reading, example.now or _NOW, {})
+
+
+def decoded(task: Task, judges: Judges) -> tuple[Decoder, list[Drafted]]:
+    """What the planner drafts for an example."""
+    decoder = Decoder(task, judges)
     return decoder, decoder.calls(decoder.chosen())
 
 

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from transformers import AutoModel
 
 from evals.data import DataError
-from evals.planner_calibration import calibrate
+from evals.planner_calibration import fit_stages
 from evals.planner_data import (
     PlannerFolder,
     held_out_examples,
@@ -120,7 +120,7 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     trainer = Trainer(network, run.recipe, feed.batches, run.work, key, device)
     measured = _train(trainer, feed, lessons, run)
     write_model(trainer.network, tokenizer, shelf.dimension, out)
-    calibrate(out, lessons.held_out, shelf, run.progress)
+    fit_stages(out, lessons.held_out, run.recipe.aside, shelf, run.progress)
     return write_card(out, run.recipe, [Data(f.name, f.licence, *_sizes(f, lessons)) for f in folders], measured)
 
 

@@ -12,7 +12,7 @@ from planner_svc.training.recipe import Recipe
 from services.cards import file_row, table
 
 _LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
-_FILES = ("planner.onnx", "tokenizer.json")
+_FILES = ("planner.onnx", "tokenizer.json", "spans.npz", "links.npz", "calibration.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Mappin
     figures = _figures(held_out)
     parts = [
         f"# {out.name}\n\nThe compact planner's network (docs/adr/0009-planner-network.md). int8 ONNX.",
-        table(("file", "size", "SHA-256"), [file_row(out / name) for name in _FILES]),
+        table(("file", "size", "SHA-256"), [file_row(out / name) for name in _FILES if (out / name).exists()]),
         "## Data\n\n" + table(tuple(asdict(data[0])), [tuple(map(str, asdict(one).values())) for one in data]),
         f"## Recipe\n\n```json\n{recipe.model_dump_json(indent=2)}\n```\n\n"
         + ", ".join(f"{name} {version}" for name, version in versions.items()),

@@ -33,6 +33,7 @@ class Recipe(BaseModel):
         varied: share of the recorded requests whose values are replaced by others.
         joined: share of the recorded requests that are asked together with another of the same folder.
         weights: how much oftener than others of its size a folder's requests are drawn, by the folder's name.
+        aside: folders whose held-out requests the second stage does not learn from: to be measured by.
         unscored: share of the requests whose candidates come without the retriever's scores.
         encoder_rate: learning rate of the request's encoder at its peak, after the warm-up; it falls in a line.
         rate: likewise of what is on top.
@@ -64,6 +65,7 @@ class Recipe(BaseModel):
     varied: Share = 0.5
     joined: Share = 0.12
     weights: dict[str, Annotated[float, Field(ge=0)]] = {}
+    aside: tuple[str, ...] = ()
     unscored: Share = 0.3
     encoder_rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-5
     rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-4

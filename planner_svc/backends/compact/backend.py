@@ -66,7 +66,7 @@ class CompactBackend:
         reading = self._reader.read(request.query, apis, [features_of(one, rank) for rank, one in enumerate(seen)])
         now, given = read_clock(request.context), given_values(request.context)
         shown = shown_by(request.demos, {one.api.id for one in seen}, now)
-        decoder = Decoder(Task(request.query, apis, reading, now, given, shown), self._reader.spans)
+        decoder = Decoder(Task(request.query, apis, reading, now, given, shown), self._reader.judges)
         chosen = decoder.chosen()
         calls = decoder.calls(chosen)
         if not calls:

@@ -12,7 +12,8 @@ from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap, Task
 from planner_svc.backends.compact.inputs import Floats
 from planner_svc.backends.compact.items import Kind
-from planner_svc.backends.compact.spans import SpanModel, Spans, Wish
+from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.spans import Wish
 from planner_svc.reading.actions import may_call
 from planner_svc.reading.profile import Field, Slot
 
@@ -29,21 +30,16 @@ class Decoder:
 
     Args:
         task: what is decoded.
-        spans: says which words a value is; None: the network alone does.
+        judges: the second stage; None: the network decides alone.
     """
 
-    def __init__(self, task: Task, spans: SpanModel | None = None) -> None:
+    def __init__(self, task: Task, judges: Judges | None = None) -> None:
         self._task = task
         logits = task.reading.logits
         first = np.asarray(task.reading.inputs.first)
         self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
-        self._filler = Filler(task, self.called, spans)
+        self.filler = Filler(task, self.called, judges or Judges())
         self._answers: Floats = _sigmoid(logits["answer"])
-
-    @property
-    def spans(self) -> Spans:
-        """What speaks for which words."""
-        return self._filler.spans
 
     def _bonus(self) -> Floats:
         """Log-odds that demos of like requests add to a candidate."""
@@ -90,7 +86,7 @@ class Decoder:
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
         for wish in self._surest(number, times):
             slot = wish.slot
-            values = self._filler.values(Gap(number, profile, slot, wish.place, times, chosen, taken, used))
+            values = self.filler.values(Gap(wish, profile, times, chosen, taken, used))
             for index, call in enumerate(calls):
                 if values:
                     self._put(call, slot, values[min(index, len(values) - 1)])
@@ -103,7 +99,7 @@ class Decoder:
 
     def _surest(self, number: int, times: int) -> list[Wish]:
         """An API's parameters, those first of which it is clearest which words say them."""
-        return sorted(self._task.wishes(number), key=lambda wish: -self._filler.clear(wish, times))
+        return sorted(self.filler.wishes(number), key=lambda wish: -self.filler.clear(wish, times))
 
     @staticmethod
     def _put(call: Drafted, slot: Slot, value: Said | Fed) -> None:

@@ -14,9 +14,11 @@ from planner_svc.backends.compact.drafted import Fed, Said
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
+from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
-from planner_svc.backends.compact.spans import SpanModel, Spans, Wish, shown_examples
+from planner_svc.backends.compact.spans import Spans, Wish, shown_examples
 from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
@@ -57,20 +59,33 @@ MAX_OUTPUTS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A parameter to fill: whose, its place among the items, for how many calls.
+    """A parameter to fill, for how many calls of its API.
 
     ``chosen`` are called in any case; ``taken`` are the words, and ``used`` the options, that the API's other
     parameters have.
     """
 
-    number: int
+    wish: Wish
     profile: Profile
-    slot: Slot
-    place: int
     times: int
     chosen: Sequence[int]
     taken: list[tuple[int, int]]
     used: list[tuple[tuple[JsonValue, ...], JsonValue]]
+
+    @property
+    def number(self) -> int:
+        """Of the API among the candidates."""
+        return self.wish.number
+
+    @property
+    def place(self) -> int:
+        """Of the parameter among the items."""
+        return self.wish.place
+
+    @property
+    def slot(self) -> Slot:
+        """The parameter."""
+        return self.wish.slot
 
     @property
     def listed(self) -> bool:
@@ -107,11 +122,6 @@ class Task:
         numbered = enumerate(self.apis[number].items, self.reading.inputs.first[number])
         return ((place, item) for place, item in numbered if item.kind is kind)
 
-    def wishes(self, number: int) -> Iterator[Wish]:
-        """The parameters of the candidate of that number."""
-        slots = self.apis[number].profile.slots
-        return (Wish(number, place, slots[item.slot]) for place, item in self.items(number, Kind.PARAMETER))
-
 
 class Filler:
     """Fills the parameters of a task's APIs.
@@ -119,11 +129,12 @@ class Filler:
     Args:
         task: what is decoded.
         called: how likely each candidate is called.
-        model: says which words a value is; None: the network alone does.
+        judges: the second stage.
     """
 
-    def __init__(self, task: Task, called: Floats, model: SpanModel | None) -> None:
-        self._task, self._called, self._model = task, called, model
+    def __init__(self, task: Task, called: Floats, judges: Judges) -> None:
+        self._task, self._called, self._judges = task, called, judges
+        self._calling = np.flatnonzero(called >= WANTING).tolist()
         logits = task.reading.logits
         self._sources: Floats = _softmax(logits["source"])
         self.spans = Spans(
@@ -132,11 +143,19 @@ class Filler:
             _softmax(logits["start"]),
             _softmax(logits["end"]),
             self._sources,
-            [wish for number in np.flatnonzero(called >= WANTING) for wish in task.wishes(int(number))],
+            [wish for number in self._calling for wish in self.wishes(number)],
         )
         self._weighed: dict[int, list[tuple[tuple[int, int], float]]] = {}
         self._words = words_of(task.query[:MAX_READ])
         self._moments: list[Found] | None = None
+
+    def wishes(self, number: int) -> list[Wish]:
+        """The parameters of the candidate of that number."""
+        slots = self._task.apis[number].profile.slots
+        others = (self._task.apis[other].profile.fields for other in self._calling if other != number)
+        answered = {output.words for fields in others for output in fields}
+        found = self._task.items(number, Kind.PARAMETER)
+        return [Wish(number, place, slots[item.slot], slots[item.slot].words in answered) for place, item in found]
 
     def clear(self, wish: Wish, times: int) -> float:
         """How clear it is which words say a parameter of an API that is called so many times."""
@@ -146,8 +165,8 @@ class Filler:
         """First and last tokens of what may be a parameter's value, with how likely each is, likeliest first."""
         if wish.place not in self._weighed:
             found = self.spans.candidates(wish, several=times > 1 or wish.slot.kinds == {"array"})
-            if self._model is not None and found:
-                likely = self._model.trees.probabilities(self.spans.evidence(wish, found))
+            if self._judges.spans is not None and found:
+                likely = self._judges.spans(self.spans.evidence(wish, found))
             else:
                 likely = np.asarray([self.spans.likely(wish.place)[span] for span in found])
             weighed = zip(found, likely.tolist(), strict=True)
@@ -156,7 +175,8 @@ class Filler:
 
     def values(self, gap: Gap) -> list[Said | Fed]:
         """What a parameter is given: one value for each call that has its own, or one for all."""
-        slot, origins = gap.slot, self._origins(gap)
+        links = self.links(gap.wish, gap.times, gap.chosen)
+        slot, origins = gap.slot, self._origins(gap, links)
         if not slot.required and origins[Origin.ABSENT] > OMITTED:
             return []
         for origin in map(Origin, np.argsort(-origins)):
@@ -165,7 +185,7 @@ class Filler:
                 return []
             if origin is Origin.ABSENT or sure < UNLIKELY:
                 continue
-            found = list(self._from(origin, gap, sure))
+            found = list(self._from(origin, gap, links, sure))
             if found:
                 return found
         known = self._task.given.get(slot.name)
@@ -173,27 +193,31 @@ class Filler:
             return [Said(known, None, 1.0)]
         return []
 
-    def _origins(self, gap: Gap) -> Floats:
-        """How likely a value is from where: from another call more so where that answers with just what is wanted."""
+    def _origins(self, gap: Gap, links: Sequence[tuple[Offer, float]]) -> Floats:
+        """How likely a value is from where: what the second stage says of words and of other calls stands."""
         origins = self._sources[gap.place].copy()
-        others = (self._task.apis[other].profile for other in gap.chosen if other != gap.number)
-        if any(output.words == gap.slot.words for profile in others for output in profile.fields):
+        if gap.wish.namesake and self._judges.links is None:
             origins[Origin.REFERENCE] *= NAMESAKE
-        if self._model is not None:  # it weighs all that the network says of the origins, and more
+        judged = np.zeros_like(origins)
+        if self._judges.spans is not None:
+            judged[Origin.SPAN] = self.clear(gap.wish, gap.times)
             origins[Origin.SPAN] = 0
-            said = self.clear(Wish(gap.number, gap.place, gap.slot), gap.times)
-            origins *= (1 - said) / max(float(origins.sum()), UNLIKELY)
-            origins[Origin.SPAN] = said
-        result: Floats = origins / origins.sum()
+        if self._judges.links is not None:
+            judged[Origin.REFERENCE] = max((likely for _, likely in links), default=0.0)
+            origins[Origin.REFERENCE] = 0
+        judged /= max(1.0, float(judged.sum()))
+        result: Floats = judged + origins * (1 - judged.sum()) / max(float(origins.sum()), UNLIKELY)
         return result
 
-    def _from(self, origin: Origin, gap: Gap, sure: float) -> Iterator[Said | Fed]:
+    def _from(
+        self, origin: Origin, gap: Gap, links: Sequence[tuple[Offer, float]], sure: float
+    ) -> Iterator[Said | Fed]:
         if origin is Origin.SPAN:
             yield from self._spans(gap, sure)
         elif origin is Origin.OPTION:
             yield from self._options(gap, sure)
         elif origin is Origin.REFERENCE:
-            yield from self._references(gap, sure)
+            yield from (Fed(one.api, one.output, sure) for one, _ in links[:1])
         elif gap.slot.kinds == {"boolean"}:
             yield Said(origin is Origin.TRUE, None, sure)
 
@@ -252,10 +276,9 @@ class Filler:
 
         Words that say another argument of the same call already are less likely.
         """
-        wish = Wish(gap.number, gap.place, gap.slot)
         weighed = [
             (span, likely * TAKEN if _overlaps(span, gap.taken) else likely)
-            for span, likely in self._spans_of(wish, gap.times)
+            for span, likely in self._spans_of(gap.wish, gap.times)
         ]
         weighed.sort(key=lambda one: -one[1])
         found: list[tuple[int, int, float]] = []
@@ -304,24 +327,40 @@ class Filler:
 
         return [(odds + told(value) - (USED if value in used else 0.0), value) for odds, value in offered]
 
-    def _references(self, gap: Gap, sure: float) -> Iterator[Fed]:
-        """The likeliest output of another API that is called, or may be, and whose type allows it."""
-        logits = self._task.reading.logits["reference"][gap.place]
-        offered: list[tuple[float, int, Field]] = []
+    def links(self, wish: Wish, times: int, chosen: Sequence[int]) -> list[tuple[Offer, float]]:
+        """Outputs of other APIs that are called, or may be, with how likely each is the value, likeliest first."""
+        offers = self.offers(wish, chosen)
+        if self._judges.links is None or not offers:
+            return [(one, 0.0) for one in offers]
+        likely = self._judges.links(self.link_evidence(wish, times, offers))
+        return sorted(zip(offers, likely.tolist(), strict=True), key=lambda one: -one[1])
+
+    def link_evidence(self, wish: Wish, times: int, offers: Sequence[Offer]) -> Floats:
+        """What speaks for and against each of the outputs."""
+        return link_evidence(wish.slot, self._sources[wish.place], self.clear(wish, times), offers)
+
+    def offers(self, wish: Wish, chosen: Sequence[int]) -> list[Offer]:
+        """The outputs that the network finds likeliest, strongest first."""
+        logits = self._task.reading.logits["reference"][wish.place]
+        consumer = self._task.apis[wish.number].profile
+        strong: list[tuple[float, int, Field]] = []
         for other, api in enumerate(self._task.apis):
             implied = self._called[other] >= IMPLIED and not api.profile.api.mutating
-            if other == gap.number or (other not in gap.chosen and not implied):
+            if other == wish.number or (other not in chosen and not implied):
                 continue
-            shown = (api.profile.api.id, gap.profile.api.id) in self._task.shown.feeds
-            offered += [
+            shown = (api.profile.api.id, consumer.api.id) in self._task.shown.feeds
+            strong += [
                 (float(logits[at]) + DEMONSTRATED * shown, other, api.profile.fields[item.field])
                 for at, item in self._task.items(other, Kind.OUTPUT)
             ]
-        for _, other, output in sorted(offered, key=lambda one: -one[0])[:MAX_OUTPUTS]:
-            found = mismatch(gap.profile.schemas, output.node, gap.slot.node, as_text=gap.slot.as_text)
-            if found is None or not found.certain:
-                yield Fed(other, output, sure)
-                return
+        strong.sort(key=lambda one: -one[0])
+        offers: list[Offer] = []
+        for strength, other, output in strong[:MAX_OUTPUTS]:
+            wrong = mismatch(consumer.schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
+            if wrong is None or not wrong.certain:
+                called = float(self._called[other])
+                offers.append(Offer(other, output, strength, called, other in chosen, wrong is None))
+        return offers[:MAX_LINKS]
 
 
 def _as_shown(slot: Slot, value: JsonValue) -> JsonValue:
@@ -329,7 +368,9 @@ def _as_shown(slot: Slot, value: JsonValue) -> JsonValue:
     if not isinstance(value, str):
         return value
     said = stems(value)
-    return next((one for one in shown_examples(slot) if value not in shown_examples(slot) and stems(one) == said), value)
+    return next(
+        (one for one in shown_examples(slot) if value not in shown_examples(slot) and stems(one) == said), value
+    )
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
 from planner_svc.backends.compact.items import Encoded
-from planner_svc.backends.compact.spans import SpanModel
+from planner_svc.backends.compact.judging import Judges
 from services.encoder import EncoderError, load_session, load_tokenizer, sanitised
 
 INPUTS: Final = ("ids", "mask", "looks", "vectors", "kind", "shape", "owner", "parent", "features", "matches")
@@ -34,11 +34,11 @@ class Reading:
 
 
 class Reader:
-    """The network in a directory: ``planner.onnx`` and ``tokenizer.json``, and the trees over spans where it has them.
+    """What is in a planner's directory: ``planner.onnx``, ``tokenizer.json``, and its second stage where it has one.
 
     Raises:
         EncoderError: they are not there, or are something else.
-        SpansError: its trees are damaged.
+        JudgeError: its trees are damaged.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -47,7 +47,7 @@ class Reader:
                 raise EncoderError(f"the planner's directory {directory} has no {name}")
         self._session: Any = load_session(directory / "planner.onnx")
         self._tokenizer = load_tokenizer(directory / "tokenizer.json")
-        self.spans = SpanModel.load(directory)
+        self.judges = Judges.load(directory)
         asked = {node.name for node in self._session.get_inputs()}
         given = {node.name for node in self._session.get_outputs()}
         if asked != set(INPUTS) or given != set(OUTPUTS):

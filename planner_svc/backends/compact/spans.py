@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -23,16 +22,14 @@ from planner_svc.reading.examples import examples_in
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.readings import number_in
 from planner_svc.reading.text import STOP, Word, shape, words_of
-from services.trees import Trees, TreesError
 
-SPANS: Final = "spans.npz"
-COLUMNS: Final = (
+SPAN_SIGNS: Final = (
     "start", "end", "relative", "rank", "likely", "said", "left_out", "from_call",
     "words", "characters", "quoted", "number", "capital", "code",
     "named_before", "named_after", "named_last", "named_first",
     "example", "like_example", "described",
     "wanted_beside", "wanted_elsewhere", "overlaps", "margin",
-    "required", "takes_number", "takes_text", "takes_list", "temporal",
+    "required", "takes_number", "takes_text", "takes_list", "temporal", "namesake",
 )  # fmt: skip
 """What the trees weigh of a parameter and a span."""
 _LIKELIEST: Final = 8
@@ -50,51 +47,17 @@ _CHUNK: Final = re.compile(r"[^\s\"'()\u201c\u201d`,;]+")
 _EDGES: Final = ".,;:!?'\u2019-&"
 
 
-class SpansError(ValueError):
-    """A file holds no trees over spans, or some over other columns; the message names it."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SpanModel:
-    """Trees that say how likely a span is a parameter's value."""
-
-    trees: Trees
-
-    @classmethod
-    def load(cls, directory: Path) -> Self | None:
-        """Those of a planner's folder; None where it has none: then the network decides alone.
-
-        Raises:
-            SpansError: the file is damaged, or its trees weigh other columns.
-        """
-        path = directory / SPANS
-        if not path.exists():
-            return None
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            if tuple(arrays.pop("columns").tolist()) != COLUMNS:
-                raise SpansError(f"{path} weighs other signs of spans than this version: train the planner anew")
-            return cls(Trees.of(arrays, len(COLUMNS)))
-        except (OSError, KeyError, TreesError) as error:
-            raise SpansError(f"{path} holds no trees: {error}") from None
-        except ValueError as error:
-            raise error if isinstance(error, SpansError) else SpansError(f"{path} holds no trees: {error}") from None
-
-    def save(self, directory: Path) -> None:
-        """Write it beside the network."""
-        with (directory / SPANS).open("wb") as file:
-            arrays: dict[str, Any] = {"columns": np.array(COLUMNS), **self.trees.arrays()}
-            np.savez_compressed(file, **arrays)
-
-
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A parameter and what the network says of it: ``place`` is its own among the items, ``number`` its API's."""
+    """A parameter to fill: ``place`` is its own among the items, ``number`` its API's.
+
+    ``namesake``: another API that is likely called answers with a field of just its name.
+    """
 
     number: int
     place: int
     slot: Slot
+    namesake: bool = False
 
 
 class Spans:
@@ -152,7 +115,7 @@ class Spans:
         return sorted(self._marked, key=lambda span: -likely[span])[:_MARKED]
 
     def evidence(self, wish: Wish, spans: Sequence[tuple[int, int]]) -> Floats:
-        """(spans, COLUMNS): what speaks for and against each being the parameter's value."""
+        """(spans, SPAN_SIGNS): what speaks for and against each being the parameter's value."""
         likely, slot = self.likely(wish.place), wish.slot
         starts, ends, origins = self._starts[wish.place], self._ends[wish.place], self._origins[wish.place]
         most = float(likely.max()) + _FLOOR**2
@@ -163,6 +126,7 @@ class Spans:
             "string" in slot.kinds,
             "array" in slot.kinds,
             slot.temporal,
+            wish.namesake,
         )
         rivals = self._rivals(wish, spans)
         rows = []
@@ -186,7 +150,7 @@ class Spans:
                     *kinds,
                 )
             )
-        return np.asarray(rows, np.float32).reshape(-1, len(COLUMNS))
+        return np.asarray(rows, np.float32).reshape(-1, len(SPAN_SIGNS))
 
     def _rivals(self, wish: Wish, spans: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
         """How much others want each span: of the same API, of others, and a word of it, of the same API."""

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner_svc.reading.examples import examples_in
 from planner_svc.reading.profile import Profile, read_profile
 from planner_svc.reading.readings import readings
 from planner_svc.training.catalogue import Catalogue
 from planner_svc.training.examples import Example, Label, Option, Ref, Span, check, items, labels
 from planner_svc.training.pieces import Piece, and_list, bare, capital, fill, plain, small, text
-from planner_svc.reading.examples import examples_in
 from planner_svc.training.samples import Sampler, lexicon_of
 from planner_svc.training.senses import about, is_plumbing, label_of
 from planner_svc.training.synthesis import MAX_CHARS, synthesise

@@ -1,0 +1,81 @@
+"""Trees that weigh what the network says together with what it does not see: the second stage of the planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from planner_svc.backends.compact.links import LINK_SIGNS
+from planner_svc.backends.compact.spans import SPAN_SIGNS
+from services.trees import Floats, Trees, TreesError
+
+_SPANS: Final = "spans.npz"
+_LINKS: Final = "links.npz"
+
+
+class JudgeError(ValueError):
+    """A file holds no trees, or such that weigh other signs; the message names it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judge:
+    """Trees over signs, by name."""
+
+    signs: tuple[str, ...]
+    trees: Trees
+
+    @classmethod
+    def load(cls, path: Path, signs: tuple[str, ...]) -> Self | None:
+        """Read one; None where there is no such file: then the network decides alone.
+
+        Raises:
+            JudgeError: it is damaged, or weighs other signs.
+        """
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            known = tuple(arrays["signs"].tolist())
+            trees = Trees.of(arrays, len(known))
+        except (OSError, KeyError, ValueError, TreesError) as error:
+            raise JudgeError(f"{path} holds no trees: {error}") from None
+        if known != signs:
+            raise JudgeError(f"{path} weighs other signs than this version: train the planner anew")
+        return cls(signs, trees)
+
+    def save(self, path: Path) -> None:
+        """Write it."""
+        arrays: dict[str, Any] = {"signs": np.array(self.signs), **self.trees.arrays()}
+        with path.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    def __call__(self, rows: Floats) -> Floats:
+        """How likely each of (m, signs) is right: (m,)."""
+        return self.trees.probabilities(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Judges:
+    """Of spans: which words a value is. Of links: which output of another call it is."""
+
+    spans: Judge | None = None
+    links: Judge | None = None
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Those in a planner's folder.
+
+        Raises:
+            JudgeError: one is damaged.
+        """
+        return cls(Judge.load(directory / _SPANS, SPAN_SIGNS), Judge.load(directory / _LINKS, LINK_SIGNS))
+
+    def save(self, directory: Path) -> None:
+        """Write them beside the network."""
+        for name, judge in ((_SPANS, self.spans), (_LINKS, self.links)):
+            if judge is not None:
+                judge.save(directory / name)

@@ -1,0 +1,92 @@
+"""Which output of another call is a parameter's value: a second look at those that the network finds likely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner_svc.backends.compact.inputs import Floats, Origin
+from planner_svc.reading.profile import Field, Slot
+
+LINK_SIGNS: Final = (
+    "strength", "behind", "rank", "share",
+    "from_call", "said", "left_out", "said_here",
+    "namesake", "shared_words", "names_it", "fits", "same_kinds",
+    "called", "chosen", "listed", "nested", "first", "paging",
+    "required", "takes_text", "takes_number", "takes_list", "an_id",
+)  # fmt: skip
+"""What the trees weigh of a parameter and an output."""
+MAX_LINKS: Final = 6
+"""Outputs looked at for a parameter, the likeliest by the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An output that a parameter may get its value from.
+
+    Attributes:
+        api: number of the candidate that answers with it.
+        output: the field.
+        strength: the network's log-odds.
+        called: how likely that candidate is called.
+        chosen: whether it is called in any case.
+        fits: whether its type is the parameter's for certain; that it may be is.
+    """
+
+    api: int
+    output: Field
+    strength: float
+    called: float
+    chosen: bool
+    fits: bool
+
+
+def link_evidence(slot: Slot, origins: Floats, said_here: float, offers: Sequence[Offer]) -> Floats:
+    """(offers, LINK_SIGNS): what speaks for and against each.
+
+    Args:
+        slot: the parameter.
+        origins: (Origin,) where the network says its value comes from.
+        said_here: how likely the request says it.
+        offers: strongest first.
+    """
+    strengths = np.asarray([one.strength for one in offers], np.float32)
+    raised = np.exp(strengths - strengths.max(initial=0.0))
+    shares = raised / max(float(raised.sum()), 1e-9)
+    about = frozenset(slot.words)
+    kinds = (
+        slot.required,
+        "string" in slot.kinds,
+        bool(slot.kinds & {"integer", "number"}),
+        "array" in slot.kinds,
+        "id" in about,
+    )
+    rows = [
+        (
+            one.strength,
+            float(strengths[0] - one.strength),
+            rank,
+            float(shares[rank]),
+            float(origins[Origin.REFERENCE]),
+            float(origins[Origin.SPAN]),
+            float(origins[Origin.ABSENT]),
+            said_here,
+            tuple(one.output.words) == tuple(slot.words),
+            len(about & set(one.output.words)) / max(len(about), 1),
+            one.output.holder in about,
+            one.fits,
+            bool(one.output.kinds & slot.kinds),
+            one.called,
+            one.chosen,
+            one.output.listed,
+            len(one.output.path),
+            one.output.first,
+            one.output.paging,
+            *kinds,
+        )
+        for rank, one in enumerate(offers)
+    ]
+    return np.asarray(rows, np.float32).reshape(-1, len(LINK_SIGNS))
