@@ -5,9 +5,12 @@ All trees take one step for all rows at a time, in numpy. :mod:`services.boostin
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Final, Self
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,19 @@ _LONGEST_WAY: Final = 64
 
 class TreesError(ValueError):
     """Arrays are no trees, or contradict each other."""
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an ``.npz`` file.
+
+    Raises:
+        TreesError: it is none.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, EOFError, ValueError, AttributeError, BadZipFile, zlib.error) as error:
+        raise TreesError(f"it holds no arrays: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

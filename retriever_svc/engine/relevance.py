@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from retriever_svc.engine.evidence import COLUMNS
 from services.encoder import Vectors
-from services.trees import Trees, TreesError
+from services.trees import Trees, TreesError, read_arrays
 
 SHIPPED = "shipped"
 _FIRST = 10
@@ -50,10 +50,9 @@ class RelevanceModel:
             RelevanceError: it is none, or weighs other evidence than this version gathers.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            arrays = read_arrays(path)
             columns, encoder, threshold = arrays["columns"], arrays["encoder"], arrays["threshold"]
-        except (OSError, KeyError, ValueError) as error:
+        except (KeyError, TreesError) as error:
             raise RelevanceError(f"{path} is no relevance model: {error}") from None
         if tuple(columns.tolist()) != COLUMNS:
             raise RelevanceError(f"{path} weighs other evidence than this version gathers: train it anew")

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS
-from services.trees import Floats, Trees, TreesError
+from services.trees import Floats, Trees, TreesError, read_arrays
 
 _SPANS: Final = "spans.npz"
 _LINKS: Final = "links.npz"
@@ -37,15 +37,12 @@ class Judge:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            known = tuple(arrays["signs"].tolist())
-            trees = Trees.of(arrays, len(known))
-        except (OSError, KeyError, ValueError, TreesError) as error:
+            arrays = read_arrays(path)
+            if "signs" not in arrays or tuple(arrays["signs"].tolist()) != signs:
+                raise JudgeError(f"{path} weighs other signs than this version: train the planner anew")
+            return cls(signs, Trees.of(arrays, len(signs)))
+        except TreesError as error:
             raise JudgeError(f"{path} holds no trees: {error}") from None
-        if known != signs:
-            raise JudgeError(f"{path} weighs other signs than this version: train the planner anew")
-        return cls(signs, trees)
 
     def save(self, path: Path) -> None:
         """Write it."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -103,8 +104,8 @@ class Spans:
     def candidates(self, wish: Wish, *, several: bool = False) -> list[tuple[int, int]]:
         """First and last tokens of the spans worth a look, likeliest first; such that lie apart, if it has several."""
         likely = self.likely(wish.place)
-        best = np.argpartition(likely, -min(_LIKELIEST, likely.size), axis=None)[-_LIKELIEST:]
-        found = [divmod(int(at), likely.shape[1]) for at in best]
+        edges = (np.argsort(side[wish.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
+        found = sorted(product(*edges), key=lambda span: -likely[span])[:_LIKELIEST]
         found += self._marked_likely(likely)
         found += self._tokens_of(self._shown(wish.slot))
         if several:
@@ -245,9 +246,12 @@ def _exemplary(text: str, slot: Slot) -> tuple[float, float, float]:
     low = text.lower()
     return (
         any(low == one.lower() for one in examples),
-        float(shape(text) in {shape(one) for one in examples}) if examples else -1.0,
+        float(_shape(text) in map(_shape, examples)) if examples else -1.0,
         low in slot.parameter.description.lower(),
     )
+
+
+_shape = lru_cache(20_000)(shape)
 
 
 def _apart(likely: Floats) -> Iterator[tuple[int, int]]:

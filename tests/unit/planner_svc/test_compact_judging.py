@@ -1,0 +1,203 @@
+"""The second stage: the spans and links that are looked at, what speaks for each, and that its word stands."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+import services
+from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.drafted import Fed, Said
+from planner_svc.backends.compact.filling import Task
+from planner_svc.backends.compact.forms import Form
+from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
+from planner_svc.backends.compact.items import Encoded, Kind, items_of
+from planner_svc.backends.compact.judging import Judge, JudgeError, Judges
+from planner_svc.backends.compact.links import LINK_SIGNS
+from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.spans import SPAN_SIGNS, Spans, Wish
+from planner_svc.reading.profile import read_profile
+from services.contracts.api import Api
+from services.encoder import DEFAULT_MODEL
+from services.trees import Trees
+from tests.unit.planner_svc.building import api, param, record
+
+POLICY = api(
+    "createPolicy",
+    param("policy_type", required=True, about="The type of policy (e.g., health, life, auto)"),
+    param("holder", required=True, about="Who has it"),
+    returns=record(policy_id={"type": "string"}),
+)
+CLAIM = api("fileClaim", param("policy_id", required=True, about="Of the policy"))
+TOKENIZER = Tokenizer.from_file(str(Path(services.__file__).parent / "models" / DEFAULT_MODEL / "tokenizer.json"))
+
+
+def judge(signs: tuple[str, ...], sign: str, low: float = -4, high: float = 4, split: float = 0.5) -> Judge:
+    """A tree with one question."""
+    return Judge(
+        signs,
+        Trees(
+            base=np.array(0.0, np.float32),
+            feature=np.array([[signs.index(sign), 0, 0]], np.int32),
+            split=np.array([[split, 0, 0]], np.float32),
+            children=np.array([[[1, 2], [1, 1], [2, 2]]], np.int32),
+            value=np.array([[0, low, high]], np.float32),
+            depth=np.array(1, np.int16),
+        ),
+    )
+
+
+def task(query: str, apis: tuple[Api, ...], pointed: Mapping[str, str], origin: Origin = Origin.SPAN) -> Task:
+    """Of a network that calls all APIs and points, for parameters by name, at these words of the request."""
+    profiles = [read_profile(one) for one in apis]
+    read = [Encoded(one, items_of(one), np.zeros((len(items_of(one)), 4), np.float16)) for one in profiles]
+    tokens = TOKENIZER.encode(query)
+    inputs = arrange(query, tokens, read, [[0.0] * FEATURES] * len(read))
+    count, length = len(inputs.kind), len(tokens.offsets)
+    logits: dict[str, Any] = {
+        "call": np.full(count, 5.0, np.float32),
+        "count": np.tile(np.array([5, 0, 0, 0], np.float32), (count, 1)),
+        "source": np.zeros((count, len(Origin)), np.float32),
+        "form": np.zeros((count, len(Form)), np.float32),
+        "start": np.zeros((count, length), np.float32),
+        "end": np.zeros((count, length), np.float32),
+        "option": np.zeros(count, np.float32),
+        "reference": np.zeros((count, count), np.float32),
+        "answer": np.zeros(count, np.float32),
+    }
+    logits["source"][:, origin] = 3
+    for one, first in zip(read, inputs.first, strict=True):
+        for place, item in enumerate(one.items, first):
+            name = one.profile.slots[item.slot].name if item.kind is Kind.PARAMETER else ""
+            if name in pointed:
+                start = query.index(pointed[name])
+                end = start + len(pointed[name])
+                logits["start"][place, next(i for i, (a, b) in enumerate(tokens.offsets) if b > a and a == start)] = 5
+                logits["end"][place, next(i for i, (a, b) in enumerate(tokens.offsets) if b > a and b == end)] = 5
+    return Task(query, read, Reading(tuple(tokens.offsets), inputs, logits), datetime(2026, 11, 20, tzinfo=UTC), {})
+
+
+def texts(of: Task, name: str, *, several: bool = False) -> list[str]:
+    """The spans that are looked at for a parameter, likeliest first."""
+    spans, wish = looked(of, name)
+    found = spans.candidates(wish, several=several)
+    return [of.query[of.reading.offsets[first][0] : of.reading.offsets[last][1]] for first, last in found]
+
+
+def looked(of: Task, name: str) -> tuple[Spans, Wish]:
+    filler = Decoder(of).filler
+    return filler.spans, next(one for n in range(len(of.apis)) for one in filler.wishes(n) if one.slot.name == name)
+
+
+def signs(of: Task, name: str) -> dict[str, dict[str, float]]:
+    """What speaks for each span, by its text."""
+    spans, wish = looked(of, name)
+    found = spans.candidates(wish)
+    rows = spans.evidence(wish, found)
+    said = [of.query[of.reading.offsets[a][0] : of.reading.offsets[b][1]] for a, b in found]
+    return {text: dict(zip(SPAN_SIGNS, row, strict=True)) for text, row in zip(said, rows.tolist(), strict=True)}
+
+
+def values(of: Task, judges: Judges) -> dict[str, Any]:
+    """The decoded arguments by name."""
+    calls = Decoder(of, judges).calls(list(range(len(of.apis))))
+    return {name: one.value if isinstance(one, Said) else one for c in calls for name, one in c.arguments.items()}
+
+
+def test_looked_at_is_what_the_network_points_at_and_whatever_looks_like_a_value() -> None:
+    query = 'Create a new life insurance for Ada Lovelace, number A-7, called "my first one".'
+    found = texts(task(query, (POLICY,), {"policy_type": "new life insurance"}), "policy_type")
+    assert found[0] == "new life insurance"
+    assert {"life", "Ada Lovelace", "my first one"} <= set(found)
+
+
+def test_of_a_list_spans_that_lie_apart_are_looked_at() -> None:
+    query = "It takes health and dental and nothing else."
+    of = task(query, (POLICY,), {"policy_type": "health", "holder": "dental"})
+    spans, wish = looked(of, "policy_type")
+    found = spans.candidates(wish, several=True)
+    assert any(b < c for a, b in found for c, d in found if (a, b) != (c, d))
+
+
+def test_what_speaks_for_a_span() -> None:
+    query = "Create a new health policy, type life, for Ada."
+    told = signs(task(query, (POLICY,), {"policy_type": "new health", "holder": "Ada"}), "policy_type")
+    assert told["health"]["example"] == told["life"]["example"] == 1
+    assert told["new health"]["example"] == 0
+    assert told["life"]["named_before"] == 1
+    assert told["new health"]["relative"] == pytest.approx(0, abs=1e-3)
+    assert told["new health"]["named_after"] == 1
+    assert told["Ada"]["wanted_beside"] > 0.2 > told["life"]["wanted_beside"]
+    assert told["Ada"]["capital"] == 1
+
+
+def test_the_judge_of_spans_overrules_the_network() -> None:
+    query = "Create a new health insurance for Ada."
+    of = task(query, (POLICY,), {"policy_type": "new health insurance", "holder": "Ada"})
+    assert values(of, Judges())["policy_type"] == "new health insurance"
+    assert values(of, Judges(judge(SPAN_SIGNS, "example")))["policy_type"] == "health"
+
+
+def test_an_example_is_written_as_the_schema_writes_it() -> None:
+    of = task("Create Autos for Ada.", (POLICY,), {"policy_type": "Autos", "holder": "Ada"})
+    assert values(of, Judges())["policy_type"] == "auto"
+
+
+def test_the_judge_of_links_decides_whether_another_call_answers() -> None:
+    query = "Create a health policy for Ada, then file a claim for number 12."
+    of = task(query, (POLICY, CLAIM), {"policy_type": "health", "holder": "Ada", "policy_id": "12"})
+    assert values(of, Judges(links=judge(LINK_SIGNS, "namesake", high=-4)))["policy_id"] == "12"
+    fed = values(of, Judges(judge(SPAN_SIGNS, "example"), judge(LINK_SIGNS, "namesake")))["policy_id"]
+    assert isinstance(fed, Fed)
+    assert fed.field.path == ("policy_id",)
+
+
+@given(st.text(max_size=120), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=60)
+def test_evidence_is_finite_whatever_is_asked(query: str, seed: int) -> None:
+    of = task(query, (POLICY, CLAIM), {})
+    rng = np.random.default_rng(seed)
+    for name in ("start", "end", "source", "reference"):
+        of.reading.logits[name][:] = rng.normal(0, 4, of.reading.logits[name].shape)
+    filler = Decoder(of).filler
+    for number in range(2):
+        for wish in filler.wishes(number):
+            found = filler.spans.candidates(wish, several=bool(seed % 2))
+            rows = filler.spans.evidence(wish, found)
+            assert rows.shape == (len(found), len(SPAN_SIGNS))
+            offers = filler.offers(wish, [0, 1])
+            links = filler.link_evidence(wish, 1, offers)
+            assert links.shape == (len(offers), len(LINK_SIGNS))
+            assert np.isfinite(rows).all()
+            assert np.isfinite(links).all()
+            assert all(of.reading.offsets[a][1] > of.reading.offsets[a][0] for span in found for a in span)
+
+
+def test_judges_are_kept_beside_the_network(tmp_path: Path) -> None:
+    assert Judges.load(tmp_path) == Judges()
+    Judges(judge(SPAN_SIGNS, "example"), judge(LINK_SIGNS, "share")).save(tmp_path)
+    read = Judges.load(tmp_path)
+    rows = np.zeros((2, len(SPAN_SIGNS)), np.float32)
+    rows[1, SPAN_SIGNS.index("example")] = 1
+    assert read.spans is not None
+    assert read.links is not None
+    assert read.spans(rows).tolist() == pytest.approx([0.018, 0.982], abs=1e-3)
+
+
+def test_judges_of_another_version_are_refused(tmp_path: Path) -> None:
+    Judges(judge(LINK_SIGNS, "share")).save(tmp_path)
+    with pytest.raises(JudgeError, match="other signs"):
+        Judges.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no more", b"\x93NUMPY"])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "links.npz").write_bytes(content)
+    with pytest.raises(JudgeError, match=r"links\.npz"):
+        Judges.load(tmp_path)
