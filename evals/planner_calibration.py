@@ -35,7 +35,7 @@ def fit_stages(
     aside: Collection[str],
     shelf: Shelf,
     progress: Progress,
-) -> None:
+) -> Mapping[str, Mapping[str, float]]:
     """Fit the second stage and the calibration to the network in a folder, and write both there.
 
     Data sets are left out most of whose requests do not say what their solutions need: nobody is right about them.
@@ -46,6 +46,9 @@ def fit_stages(
         aside: data sets that the second stage does not learn from.
         shelf: their APIs, read.
         progress: told of each request.
+
+    Returns:
+        How often the second stage is right, by data set; see :class:`~evals.planner_judges.Fitted`.
     """
     reader = Reader(directory)
     tasks = {
@@ -56,6 +59,7 @@ def fit_stages(
     fitted = fit_judges({name: read for name, read in tasks.items() if name not in aside}, progress)
     fitted.whole.save(directory)
     _calibration(tasks, fitted, progress).save(directory)
+    return fitted.shares
 
 
 def _calibration(

@@ -37,22 +37,41 @@ class Evidence:
     Attributes:
         source: the data set.
         fold: of the request.
-        rows: (m, signs) of spans or links.
-        right: (m,) whether each is a parameter's value.
+        rows: (m, signs) of spans or links, of one parameter after the other, the network's first choice first.
+        right: (m,) whether each is its parameter's value.
+        sizes: how many rows each parameter has.
     """
 
     source: str
     fold: int
     rows: Floats
     right: NDArray[np.bool_]
+    sizes: tuple[int, ...]
+
+    def best(self, judge: Judge | None) -> tuple[int, int, int]:
+        """Parameters one of whose rows is right; for how many the network's first choice is; the judge's."""
+        starts = np.cumsum([0, *self.sizes[:-1]]).tolist()
+        likely = judge(self.rows) if judge is not None and len(self.rows) else np.zeros(len(self.rows))
+        spans = [slice(start, start + size) for start, size in zip(starts, self.sizes, strict=True)]
+        asked = [span for span in spans if self.right[span].any()]
+        return (
+            len(asked),
+            sum(bool(self.right[span.start]) for span in asked),
+            sum(bool(self.right[span][int(likely[span].argmax())]) for span in asked),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Judges of all requests, and for each fold those that have not seen it."""
+    """Judges of all requests, and for each fold those that have not seen it.
+
+    ``shares``, by data set: of parameters whose right words, or right output, were looked at, for how many percent the
+    network's first choice is right, and that of judges that had not seen the request.
+    """
 
     whole: Judges
     without: tuple[Judges, ...]
+    shares: Mapping[str, Mapping[str, float]]
 
     def unseen(self, example: Example) -> Judges:
         """Those that have not seen an example."""
@@ -76,7 +95,22 @@ def fit_judges(tasks: Mapping[str, Sequence[tuple[Example, Task]]], progress: Pr
     folds = [Judges(_fit(spans, SPAN_SIGNS, fold)) for fold in range(FOLDS)]
     links = [_links(*one, folds[fold_of(one[1])]) for one in progress.track(seen, description="weighing links")]
     without = tuple(Judges(one.spans, _fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
-    return Fitted(Judges(_fit(spans, SPAN_SIGNS), _fit(links, LINK_SIGNS)), without)
+    of_spans = _shares("words", spans, [one.spans for one in without])
+    of_links = _shares("links", links, [one.links for one in without])
+    shares = {name: of_spans.get(name, {}) | of_links.get(name, {}) for name in tasks}
+    return Fitted(Judges(_fit(spans, SPAN_SIGNS), _fit(links, LINK_SIGNS)), without, shares)
+
+
+def _shares(what: str, seen: Sequence[Evidence], unseen: Sequence[Judge | None]) -> dict[str, dict[str, float]]:
+    counts: dict[str, list[tuple[int, int, int]]] = {}
+    for one in seen:
+        counts.setdefault(one.source, []).append(one.best(unseen[one.fold]))
+    totals = {name: tuple(map(sum, zip(*found, strict=True))) for name, found in counts.items()}
+    return {
+        name: {f"{what}, network": 100 * network / asked, f"{what}, judged": 100 * judged / asked}
+        for name, (asked, network, judged) in totals.items()
+        if asked
+    }
 
 
 def _fit(seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None = None) -> Judge | None:
@@ -101,27 +135,29 @@ def _fit(seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None 
 def _spans(source: str, example: Example, task: Task) -> Evidence:
     spans = Decoder(task).filler.spans
     offsets = task.reading.offsets
-    rows, right = [np.zeros((0, len(SPAN_SIGNS)), np.float32)], list[bool]()
+    rows, right, sizes = [np.zeros((0, len(SPAN_SIGNS)), np.float32)], list[bool](), list[int]()
     for wish, calls in _wanted(example, task):
         said = {(part.start, part.end) for call in calls for part in _parts(call, wish) if isinstance(part, Span)}
         found = spans.candidates(wish, several=len(calls) > 1 or wish.slot.kinds == {"array"})
         rows.append(spans.evidence(wish, found))
+        sizes.append(len(found))
         right += [(offsets[first][0], offsets[last][1]) in said for first, last in found]
-    return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool))
+    return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool), tuple(sizes))
 
 
 def _links(source: str, example: Example, task: Task, judges: Judges) -> Evidence:
     filler = Decoder(task, judges).filler
     ids = [api.profile.api.id for api in task.apis]
     chosen = [number for number, one in enumerate(ids) if any(call.api == one for call in example.calls)]
-    rows, right = [np.zeros((0, len(LINK_SIGNS)), np.float32)], list[bool]()
+    rows, right, sizes = [np.zeros((0, len(LINK_SIGNS)), np.float32)], list[bool](), list[int]()
     for wish, calls in _wanted(example, task):
         refs = [part for call in calls for part in _parts(call, wish) if isinstance(part, Ref)]
         fed = {(example.calls[ref.call].api, _names(ref.path)) for ref in refs}
         offers = filler.offers(wish, chosen)
         rows.append(filler.link_evidence(wish, len(calls), offers))
+        sizes.append(len(offers))
         right += [(ids[one.api], _names(one.output.path)) in fed for one in offers]
-    return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool))
+    return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool), tuple(sizes))
 
 
 def _names(path: Sequence[str | int]) -> tuple[str, ...]:

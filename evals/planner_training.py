@@ -120,8 +120,9 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     trainer = Trainer(network, run.recipe, feed.batches, run.work, key, device)
     measured = _train(trainer, feed, lessons, run)
     write_model(trainer.network, tokenizer, shelf.dimension, out)
-    fit_stages(out, lessons.held_out, run.recipe.aside, shelf, run.progress)
-    return write_card(out, run.recipe, [Data(f.name, f.licence, *_sizes(f, lessons)) for f in folders], measured)
+    judged = fit_stages(out, lessons.held_out, run.recipe.aside, shelf, run.progress)
+    data = [Data(one.name, one.licence, *_sizes(one, lessons)) for one in folders]
+    return write_card(out, run.recipe, data, measured, judged)
 
 
 def _lessons(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> Lessons:

@@ -26,6 +26,8 @@ from evals.planning.offers import Offers, Source, check_lists
 from evals.planning.printing import print_report
 from evals.planning.running import open_world
 from evals.retrieve import build_snapshot
+from planner_svc.backends.compact.confidence import CalibrationError
+from planner_svc.backends.compact.judging import JudgeError
 from planner_svc.settings import PlannerSettings
 from retriever_svc.engine.ranking import shipped_options
 from retriever_svc.engine.relevance import RelevanceError
@@ -75,7 +77,7 @@ def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
     try:
         with _errors_only(), Progress(*_COLUMNS, console=err, transient=True) as progress:
             measured = measure(wanted, progress)
-    except (DataError, EncoderError, RelevanceError) as error:
+    except (DataError, EncoderError, RelevanceError, CalibrationError, JudgeError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         return 1
     if as_json:

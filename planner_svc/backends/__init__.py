@@ -15,7 +15,8 @@ def load_backends(encoder: Encoder, pool: ComputePool, model: str = PLANNER_MODE
 
     Raises:
         EncoderError: the network cannot be loaded.
-        CalibrationError: nor what belongs to it.
+        CalibrationError: nor its calibration.
+        JudgeError: nor its second stage.
     """
     from planner_svc.backends.compact import CompactBackend
     from planner_svc.backends.compact.confidence import Calibration

@@ -27,7 +27,10 @@ class Data:
     held_out: int
 
 
-def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Mapping[str, Mapping[str, float]]) -> str:
+Shares = Mapping[str, Mapping[str, float]]
+
+
+def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Shares, judged: Shares) -> str:
     """Write ``report.json`` and ``MODEL_CARD.md`` beside the model.
 
     Args:
@@ -35,15 +38,17 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Mappin
         recipe: of the run.
         data: what it read.
         held_out: how often each head is right on what is held out of each folder, in percent.
+        judged: likewise the first choices of the network and of the second stage.
 
     Returns:
         The table of figures.
     """
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     content = {"recipe": recipe.model_dump(), "data": [asdict(one) for one in data], "versions": versions}
-    report = content | {"held_out": {name: dict(shares) for name, shares in held_out.items()}}
+    figures = {"held_out": held_out, "second_stage": judged}
+    report = content | {what: {name: dict(one) for name, one in shares.items()} for what, shares in figures.items()}
     (out / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    figures = _figures(held_out)
+    heads = _figures(held_out)
     parts = [
         f"# {out.name}\n\nThe compact planner's network (docs/adr/0009-planner-network.md). int8 ONNX.",
         table(("file", "size", "SHA-256"), [file_row(out / name) for name in _FILES if (out / name).exists()]),
@@ -51,13 +56,15 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Mappin
         f"## Recipe\n\n```json\n{recipe.model_dump_json(indent=2)}\n```\n\n"
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "## What the heads are right about\n\nRequests held out, with the retriever's own candidates; percent. "
-        f"`calls`: the set of APIs is just the right one.\n\n{figures}",
+        f"`calls`: the set of APIs is just the right one.\n\n{heads}",
+        "## The second stage\n\nHow often the first choice is right, of the words and other calls' outputs that were "
+        f"looked at: the network's, and that of judges that had not seen the request; percent.\n\n{_figures(judged)}",
     ]
     (out / "MODEL_CARD.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return figures
+    return heads
 
 
-def _figures(held_out: Mapping[str, Mapping[str, float]]) -> str:
+def _figures(held_out: Shares) -> str:
     heads = list(dict.fromkeys(head for shares in held_out.values() for head in shares))
     rows = [
         (name, *(f"{shares[head]:.1f}" if head in shares else "" for head in heads))

@@ -82,6 +82,7 @@ class Spans:
         origins: Floats,
         wishes: Sequence[Wish],
     ) -> None:
+        query = query[: max(end for _, end in offsets)]  # what was read of it
         self._query, self._starts, self._ends, self._origins, self._wishes = query, starts, ends, origins, wishes
         self._offsets = offsets
         self._possible = plausible(query, offsets)
@@ -213,7 +214,7 @@ class Spans:
     def _shown(self, slot: Slot) -> Iterator[tuple[int, int]]:
         """Characters that are one of the examples which a parameter's description gives."""
         for example in shown_examples(slot):
-            for found in re.finditer(rf"(?<!\w){re.escape(example)}(?!\w)", self._query, re.IGNORECASE):
+            for found in _as_word(example).finditer(self._query):
                 yield found.span()
 
     def _tokens_of(self, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -238,6 +239,11 @@ class Look:
 def shown_examples(slot: Slot) -> tuple[str, ...]:
     """The examples of a parameter: those of its schema, and those that its description gives."""
     return tuple(dict.fromkeys([*slot.examples, *examples_in(slot.parameter.description)]))
+
+
+@lru_cache(4_096)
+def _as_word(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
 
 
 def _exemplary(text: str, slot: Slot) -> tuple[float, float, float]:

@@ -1,0 +1,76 @@
+"""Fitting the second stage: what it learns from held-out requests, and that folds do not see each other."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from rich.progress import Progress
+
+pytest.importorskip("sklearn", reason="needs requirements/train.txt")
+
+from evals import planner_judges
+from evals.planner_judges import FOLDS, Evidence, fit_judges, fold_of
+from planner_svc.backends.compact.filling import Task
+from planner_svc.backends.compact.judging import Judge, Judges
+from planner_svc.backends.compact.spans import SPAN_SIGNS
+from planner_svc.training.examples import Example, LabelledCall, Span
+from tests.unit.planner_svc.test_compact_judging import POLICY, judge, task, values
+
+TYPES = ("health", "life", "auto")
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def read(number: int) -> tuple[Example, Task]:
+    """The network points at a word too many; the description's examples say what is right."""
+    said, holder = TYPES[number % 3], f"Ada{number}"
+    query = f"Create a new {said} insurance for {holder}."
+    arguments = {
+        name: Span(query.index(text), query.index(text) + len(text), text)
+        for name, text in (("policy_type", said), ("holder", holder))
+    }
+    calls = (LabelledCall(POLICY.id, dict(arguments)),)
+    example = Example(f"row-{number}", "policies", query, (POLICY,), calls, None, NOW)
+    return example, task(query, (POLICY,), {"policy_type": f"new {said}", "holder": holder})
+
+
+def test_trees_learn_what_the_network_does_not_see() -> None:
+    rows = [read(number) for number in range(80)]
+    fitted = fit_judges({"policies": rows}, Progress(disable=True))
+    shares = fitted.shares["policies"]
+    assert shares["words, network"] == pytest.approx(50)  # the holder is right, the type never
+    assert shares["words, judged"] > 95
+    example, unseen = read(100)
+    assert values(unseen, Judges())["policy_type"] != "auto"
+    assert values(unseen, fitted.unseen(example))["policy_type"] == TYPES[100 % 3]
+
+
+def test_a_request_is_judged_by_trees_that_have_not_seen_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [read(number) for number in range(60)]
+    learnt: list[tuple[int | None, set[int]]] = []
+    real = planner_judges._fit
+
+    def watched(seen: list[Evidence], signs: tuple[str, ...], left_out: int | None = None) -> Judge | None:
+        found = real(seen, signs, left_out)
+        learnt.append((left_out, {one.fold for one in seen if one.fold != left_out}))
+        return found
+
+    monkeypatch.setattr(planner_judges, "_fit", watched)
+    fitted = fit_judges({"policies": made}, Progress(disable=True))
+    assert {fold for fold, _ in learnt} == {None, *range(FOLDS)}
+    assert all(fold not in seen for fold, seen in learnt)
+    assert [fitted.unseen(one) is fitted.without[fold_of(one)] for one, _ in made] == [True] * len(made)
+
+
+def test_too_little_to_learn_from_leaves_the_network_alone() -> None:
+    fitted = fit_judges({"policies": [read(1)]}, Progress(disable=True))
+    assert fitted.whole == Judges()
+    assert fitted.unseen(read(1)[0]) == Judges()
+
+
+def test_only_parameters_that_can_be_right_are_counted() -> None:
+    rows = np.zeros((5, len(SPAN_SIGNS)), np.float32)
+    rows[1, SPAN_SIGNS.index("example")] = 1
+    right = np.array([False, True, False, False, True])
+    seen = Evidence("policies", 0, rows, right, (2, 2, 1))
+    assert seen.best(None) == (2, 1, 1)
+    assert seen.best(judge(SPAN_SIGNS, "example")) == (2, 1, 2)
