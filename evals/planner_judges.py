@@ -50,7 +50,7 @@ class Evidence:
 
     def best(self, judge: Judge | None) -> tuple[int, int, int]:
         """Parameters one of whose rows is right; for how many the network's first choice is; the judge's."""
-        starts = np.cumsum([0, *self.sizes[:-1]]).tolist()
+        starts = np.cumsum([0, *self.sizes])[:-1].tolist()
         likely = judge(self.rows) if judge is not None and len(self.rows) else np.zeros(len(self.rows))
         spans = [slice(start, start + size) for start, size in zip(starts, self.sizes, strict=True)]
         asked = [span for span in spans if self.right[span].any()]
