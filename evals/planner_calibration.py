@@ -38,7 +38,8 @@ def fit_stages(
 ) -> Mapping[str, Mapping[str, float]]:
     """Fit the second stage and the calibration to the network in a folder, and write both there.
 
-    Data sets are left out most of whose requests do not say what their solutions need: nobody is right about them.
+    Where most requests of a data set do not say what their solutions need, links are learnt from it alone: nobody is
+    right about the rest.
 
     Args:
         directory: of the model.
@@ -54,11 +55,12 @@ def fit_stages(
     tasks = {
         name: [(one, task_of(reader, shelf, one)) for one in progress.track(examples, description=f"reading {name}")]
         for name, examples in held_out.items()
-        if _is_sayable(examples)
     }
-    fitted = fit_judges({name: read for name, read in tasks.items() if name not in aside}, progress)
+    unspoken = {name for name, examples in held_out.items() if not _is_sayable(examples)}
+    fitted = fit_judges({name: read for name, read in tasks.items() if name not in aside}, unspoken, progress)
     fitted.whole.save(directory)
-    _calibration(tasks, fitted, progress).save(directory)
+    sayable = {name: read for name, read in tasks.items() if name not in unspoken}
+    _calibration(sayable, fitted, progress).save(directory)
     return fitted.shares
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -83,15 +83,19 @@ def fold_of(example: Example) -> int:
     return zlib.crc32(example.id.encode()) % FOLDS
 
 
-def fit_judges(tasks: Mapping[str, Sequence[tuple[Example, Task]]], progress: Progress) -> Fitted:
+def fit_judges(
+    tasks: Mapping[str, Sequence[tuple[Example, Task]]], unspoken: Collection[str], progress: Progress
+) -> Fitted:
     """Fit both stages: links weigh how surely the request says a value, so spans come first.
 
     Args:
         tasks: held-out examples by data set, each read by the network.
+        unspoken: data sets most of whose requests do not say their values: only links are learnt from them.
         progress: told of each request.
     """
     seen = [(name, *one) for name, read in tasks.items() for one in read]
-    spans = [_spans(*one) for one in progress.track(seen, description="weighing spans")]
+    spoken = [one for one in seen if one[0] not in unspoken]
+    spans = [_spans(*one) for one in progress.track(spoken, description="weighing spans")]
     folds = [Judges(_fit(spans, SPAN_SIGNS, fold)) for fold in range(FOLDS)]
     links = [_links(*one, folds[fold_of(one[1])]) for one in progress.track(seen, description="weighing links")]
     without = tuple(Judges(one.spans, _fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
