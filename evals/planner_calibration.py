@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,7 +32,7 @@ Arguments = frozenset[tuple[str, str]]
 def fit_stages(
     directory: Path,
     held_out: Mapping[str, Sequence[Example]],
-    aside: Collection[str],
+    aside: Mapping[str, Sequence[Example]],
     shelf: Shelf,
     progress: Progress,
 ) -> Mapping[str, Mapping[str, float]]:
@@ -44,7 +44,8 @@ def fit_stages(
     Args:
         directory: of the model.
         held_out: examples by data set, with the retriever's candidates.
-        aside: data sets that the second stage does not learn from.
+        aside: data sets whose held-out examples the second stage does not learn from, with those that the network
+            learnt from: it judges links well enough on them to show what links look like.
         shelf: their APIs, read.
         progress: told of each request.
 
@@ -52,16 +53,20 @@ def fit_stages(
         How often the second stage is right, by data set; see :class:`~evals.planner_judges.Fitted`.
     """
     reader = Reader(directory)
-    tasks = {
-        name: [(one, task_of(reader, shelf, one)) for one in progress.track(examples, description=f"reading {name}")]
-        for name, examples in held_out.items()
-    }
+
+    def read(examples: Mapping[str, Sequence[Example]]) -> dict[str, list[tuple[Example, Task]]]:
+        return {
+            name: [(one, task_of(reader, shelf, one)) for one in progress.track(of, description=f"reading {name}")]
+            for name, of in examples.items()
+        }
+
+    tasks = read(held_out)
     unspoken = {name for name, examples in held_out.items() if not _is_sayable(examples)}
-    fitted = fit_judges({name: read for name, read in tasks.items() if name not in aside}, unspoken, progress)
+    fitted = fit_judges(tasks | read(aside), unspoken | set(aside), progress)
     fitted.whole.save(directory)
     sayable = {name: read for name, read in tasks.items() if name not in unspoken}
     _calibration(sayable, fitted, progress).save(directory)
-    return fitted.shares
+    return {name: shares for name, shares in fitted.shares.items() if name not in aside}
 
 
 def _calibration(

@@ -90,7 +90,7 @@ def fit_judges(
 
     Args:
         tasks: held-out examples by data set, each read by the network.
-        unspoken: data sets most of whose requests do not say their values: only links are learnt from them.
+        unspoken: data sets that only links are learnt from, such as those whose requests do not say their values.
         progress: told of each request.
     """
     seen = [(name, *one) for name, read in tasks.items() for one in read]

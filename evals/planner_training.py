@@ -120,7 +120,8 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
     trainer = Trainer(network, run.recipe, feed.batches, run.work, key, device)
     measured = _train(trainer, feed, lessons, run)
     write_model(trainer.network, tokenizer, shelf.dimension, out)
-    judged = fit_stages(out, lessons.held_out, run.recipe.aside, shelf, run.progress)
+    aside = {name: [one for one in lessons.recorded if one.source == name] for name in run.recipe.aside}
+    judged = fit_stages(out, lessons.held_out, aside, shelf, run.progress)
     data = [Data(one.name, one.licence, *_sizes(one, lessons)) for one in folders]
     return write_card(out, run.recipe, data, measured, judged)
 

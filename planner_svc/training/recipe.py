@@ -33,7 +33,8 @@ class Recipe(BaseModel):
         varied: share of the recorded requests whose values are replaced by others.
         joined: share of the recorded requests that are asked together with another of the same folder.
         weights: how much oftener than others of its size a folder's requests are drawn, by the folder's name.
-        aside: folders whose held-out requests the second stage does not learn from: to be measured by.
+        aside: folders whose held-out requests the second stage does not learn from: to be measured by. It learns how
+            links look from those that the network learnt from.
         unscored: share of the requests whose candidates come without the retriever's scores.
         encoder_rate: learning rate of the request's encoder at its peak, after the warm-up; it falls in a line.
         rate: likewise of what is on top.
