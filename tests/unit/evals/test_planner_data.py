@@ -80,3 +80,34 @@ def test_a_folder_without_arguments_gives_its_catalogue_only(tmp_path: Path) -> 
     rows = [{"id": city, "query": f"Weather in {city}", "calls": [{"api": "getWeather"}]} for city in CITIES]
     read = read_folder(folder(tmp_path / "bare", TOOLS, rows), RECIPE)
     assert (read.trained, read.held_out, len(read.apis)) == ((), (), len(TOOLS))
+
+
+def test_what_none_of_its_own_apis_answers_is_no_example(tmp_path: Path) -> None:
+    nothing = {
+        "id": "none",
+        "split": "train",
+        "query": "What is the weather in Faro?",
+        "calls": [],
+        "tools": ["getTime"],
+    }
+    rows = [weather(city) for city in CITIES]
+    read = read_folder(folder(tmp_path / "own", TOOLS, [*rows, nothing]), RECIPE)
+    assert "none" not in {one.id for one in (*read.trained, *read.held_out)}
+    free = read_folder(folder(tmp_path / "free", TOOLS, [*rows, nothing | {"tools": None}]), RECIPE)
+    assert "none" in {one.id for one in (*free.trained, *free.held_out)}
+
+
+@pytest.mark.parametrize(("own", "twin_stays"), [(["getWeather"], False), (["getWeather", "getWeather__2"], True)])
+def test_a_twin_is_a_candidate_only_where_the_data_offered_it(own: list[str], twin_stays: bool, tmp_path: Path) -> None:
+    twin = next(tool for tool in TOOLS if tool["name"] == "getWeather") | {"name": "getWeather__2"}
+    rows = [weather(city) | {"tools": own} for city in CITIES]
+    read = read_folder(folder(tmp_path / "twins", [*TOOLS, twin], rows), RECIPE)
+    with Progress(disable=True) as progress:
+        recorded = recorded_examples(read, tmp_path / "vectors.npz", tmp_path, progress)
+    assert recorded
+    for example in recorded:
+        ids = {api.id for api in example.candidates}
+        assert "getWeather" in ids
+        assert ("getWeather__2" in ids) == twin_stays
+        assert example.scores is not None
+        assert len(example.scores) == len(example.candidates)
