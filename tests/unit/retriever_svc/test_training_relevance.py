@@ -25,7 +25,7 @@ def examples(count: int, seed: int = 3) -> list[Example]:
     rng, made = np.random.default_rng(seed), []
     for number in range(count):
         rows = rng.random((20, len(COLUMNS)), np.float32)
-        rows[:, NAMED] *= 0.4
+        rows[:, NAMED] = np.round(rows[:, NAMED] * 0.4, 1)  # few values: else some share a histogram's bin with 0.9
         fits = number % 2 == 0
         needed = np.zeros(20, bool)
         if fits:
@@ -37,10 +37,10 @@ def examples(count: int, seed: int = 3) -> list[Example]:
 
 
 def test_trees_learn_what_tells_the_needed_apart(tmp_path: Path) -> None:
-    model, quality = fitted(examples(200), "an encoder")
+    model, quality = fitted(examples(400), "an encoder")  # those needed fill a leaf, whichever fold is left out
     assert quality.found["fitting"][1] > 95
-    assert quality.auroc["unfitting"] > 0.9  # versions of scikit-learn differ
-    assert quality.refused["unfitting"] > 80
+    assert quality.auroc == {"unfitting": 1.0}
+    assert quality.refused["unfitting"] > 95
     assert quality.refused["fitting"] <= 100 * relevance.REFUSED + 1
     model.save(tmp_path / "model.npz")
     read = RelevanceModel.load(tmp_path / "model.npz")
