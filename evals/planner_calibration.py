@@ -11,7 +11,7 @@ import numpy as np
 from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
-from evals.planner_judges import Fitted, fit_judges
+from evals.planner_judges import Fitted, fit_judges, names_of
 from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
@@ -135,4 +135,4 @@ def _made(example: Example, call: Drafted) -> Arguments:
 
 
 def _reference(api: str, path: JsonPath) -> str:
-    return f"{api} {[part for part in path if isinstance(part, str)]}"
+    return f"{api} {names_of(path)}"

@@ -23,6 +23,7 @@ from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS, Wish
 from planner_svc.training.examples import Example, LabelledCall, Ref, Span, Unsaid, items
 from services.boosting import Growth, boosted
+from services.contracts.base import JsonPath
 
 FOLDS: Final = 4
 _GROWTH: Final = Growth(trees=100, leaves=12, depth=None, rate=0.08, least=20)
@@ -142,7 +143,7 @@ def _spans(source: str, example: Example, task: Task) -> Evidence:
     rows, right, sizes = [np.zeros((0, len(SPAN_SIGNS)), np.float32)], list[bool](), list[int]()
     for wish, calls in _wanted(example, task):
         said = {(part.start, part.end) for call in calls for part in _parts(call, wish) if isinstance(part, Span)}
-        found = spans.candidates(wish, several=len(calls) > 1 or wish.slot.kinds == {"array"})
+        found = spans.candidates(wish, len(calls))
         rows.append(spans.evidence(wish, found))
         sizes.append(len(found))
         right += [(offsets[first][0], offsets[last][1]) in said for first, last in found]
@@ -156,15 +157,16 @@ def _links(source: str, example: Example, task: Task, judges: Judges) -> Evidenc
     rows, right, sizes = [np.zeros((0, len(LINK_SIGNS)), np.float32)], list[bool](), list[int]()
     for wish, calls in _wanted(example, task):
         refs = [part for call in calls for part in _parts(call, wish) if isinstance(part, Ref)]
-        fed = {(example.calls[ref.call].api, _names(ref.path)) for ref in refs}
+        fed = {(example.calls[ref.call].api, names_of(ref.path)) for ref in refs}
         offers = filler.offers(wish, chosen)
         rows.append(filler.link_evidence(wish, len(calls), offers))
         sizes.append(len(offers))
-        right += [(ids[one.api], _names(one.output.path)) in fed for one in offers]
+        right += [(ids[one.api], names_of(one.output.path)) in fed for one in offers]
     return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool), tuple(sizes))
 
 
-def _names(path: Sequence[str | int]) -> tuple[str, ...]:
+def names_of(path: JsonPath) -> tuple[str, ...]:
+    """A path without the places in lists: whose item it is does not tell a field from another."""
     return tuple(part for part in path if isinstance(part, str))
 
 

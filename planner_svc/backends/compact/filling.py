@@ -164,7 +164,7 @@ class Filler:
     def _spans_of(self, wish: Wish, times: int) -> list[tuple[tuple[int, int], float]]:
         """First and last tokens of what may be a parameter's value, with how likely each is, likeliest first."""
         if wish.place not in self._weighed:
-            found = self.spans.candidates(wish, several=times > 1 or wish.slot.kinds == {"array"})
+            found = self.spans.candidates(wish, times)
             if self._judges.spans is not None and found:
                 likely = self._judges.spans(self.spans.evidence(wish, found))
             else:
@@ -365,12 +365,11 @@ class Filler:
 
 def _as_shown(slot: Slot, value: JsonValue) -> JsonValue:
     """As an example of the parameter is written, where the value is one but for capitals and endings: "male"."""
-    if not isinstance(value, str):
+    examples = shown_examples(slot)
+    if not isinstance(value, str) or value in examples:
         return value
     said = stems(value)
-    return next(
-        (one for one in shown_examples(slot) if value not in shown_examples(slot) and stems(one) == said), value
-    )
+    return next((one for one in examples if stems(one) == said), value)
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

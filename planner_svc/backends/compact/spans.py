@@ -102,19 +102,19 @@ class Spans:
             self._likely[place] = np.outer(self._starts[place], self._ends[place]) * self._possible
         return self._likely[place]
 
-    def candidates(self, wish: Wish, *, several: bool = False) -> list[tuple[int, int]]:
-        """First and last tokens of the spans worth a look, likeliest first; such that lie apart, if it has several."""
+    def candidates(self, wish: Wish, times: int = 1) -> list[tuple[int, int]]:
+        """First and last tokens of the spans worth a look, likeliest first.
+
+        Of a list, or where the API is called several times, such that lie apart are among them.
+        """
         likely = self.likely(wish.place)
         edges = (np.argsort(side[wish.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
         found = sorted(product(*edges), key=lambda span: -likely[span])[:_LIKELIEST]
-        found += self._marked_likely(likely)
+        found += sorted(self._marked, key=lambda span: -likely[span])[:_MARKED]
         found += self._tokens_of(self._shown(wish.slot))
-        if several:
+        if times > 1 or wish.slot.kinds == {"array"}:
             found += _apart(likely)
         return sorted({span for span in found if likely[span] > 0}, key=lambda span: (-likely[span], span))
-
-    def _marked_likely(self, likely: Floats) -> list[tuple[int, int]]:
-        return sorted(self._marked, key=lambda span: -likely[span])[:_MARKED]
 
     def evidence(self, wish: Wish, spans: Sequence[tuple[int, int]]) -> Floats:
         """(spans, SPAN_SIGNS): what speaks for and against each being the parameter's value."""

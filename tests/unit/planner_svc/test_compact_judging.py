@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +84,10 @@ def task(query: str, apis: tuple[Api, ...], pointed: Mapping[str, str], origin: 
     return Task(query, read, Reading(tuple(tokens.offsets), inputs, logits), datetime(2026, 11, 20, tzinfo=UTC), {})
 
 
-def texts(of: Task, name: str, *, several: bool = False) -> list[str]:
+def texts(of: Task, name: str) -> list[str]:
     """The spans that are looked at for a parameter, likeliest first."""
     spans, wish = looked(of, name)
-    found = spans.candidates(wish, several=several)
+    found = spans.candidates(wish)
     return [of.query[of.reading.offsets[first][0] : of.reading.offsets[last][1]] for first, last in found]
 
 
@@ -117,12 +118,13 @@ def test_looked_at_is_what_the_network_points_at_and_whatever_looks_like_a_value
     assert {"life", "Ada Lovelace", "my first one"} <= set(found)
 
 
-def test_of_a_list_spans_that_lie_apart_are_looked_at() -> None:
-    query = "It takes health and dental and nothing else."
-    of = task(query, (POLICY,), {"policy_type": "health", "holder": "dental"})
-    spans, wish = looked(of, "policy_type")
-    found = spans.candidates(wish, several=True)
-    assert any(b < c for a, b in found for c, d in found if (a, b) != (c, d))
+def test_of_several_calls_spans_that_lie_apart_are_looked_at() -> None:
+    of = task("one might say any of all these many words here and also others besides", (POLICY,), {})
+    spans, wish = looked(of, "holder")
+    one, several = set(spans.candidates(wish)), set(spans.candidates(wish, 2))
+    assert one < several
+    apart = sorted(several - one)
+    assert all(before[1] < after[0] for before, after in pairwise(apart))
 
 
 def test_what_speaks_for_a_span() -> None:
@@ -168,7 +170,7 @@ def test_evidence_is_finite_whatever_is_asked(query: str, seed: int) -> None:
     filler = Decoder(of).filler
     for number in range(2):
         for wish in filler.wishes(number):
-            found = filler.spans.candidates(wish, several=bool(seed % 2))
+            found = filler.spans.candidates(wish, 1 + seed % 2)
             rows = filler.spans.evidence(wish, found)
             assert rows.shape == (len(found), len(SPAN_SIGNS))
             offers = filler.offers(wish, [0, 1])
