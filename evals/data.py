@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from retriever_svc.importers.keywords import typed_values
 from services.contracts.api import Api, ApiResponse, Location, Parameter
 from services.contracts.base import JsonSchema, Query
 
@@ -268,8 +269,9 @@ def _parameter(name: str, declared: dict[str, JsonValue]) -> Parameter:
 
 
 def _schema(declared: dict[str, JsonValue]) -> JsonSchema:
-    """As declared, without the types that JSON Schema does not know (``any``, ``uuid``)."""
-    return {key: value for key, value in declared.items() if key != "type" or str(value) in _TYPES}
+    """As declared, without the types that JSON Schema does not know (``any``, ``uuid``), values of the right type."""
+    known = {key: value for key, value in declared.items() if key != "type" or str(value) in _TYPES}
+    return known | typed_values(known)
 
 
 def read_lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:

@@ -1,7 +1,9 @@
 """Dates, times and durations in a request, against its clock and zone. A small grammar: English words and ISO 8601."""
 
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Literal
@@ -38,6 +40,8 @@ WEEKDAYS = {
     name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
 }
 _HOURS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+_MONTHS_AHEAD = 4
+"""No two months in a row lack a 31st, and a fourth is to spare."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
@@ -45,10 +49,14 @@ _WEEKDAY = "(?:" + "|".join(WEEKDAYS) + ")"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _YEAR = r"(?:19|20)\d\d"
 _CLOCK = (
-    r"(?:[01]?\d|2[0-3])(?:[:.h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)|:[0-5]\d(?::[0-5]\d)?|\s?[ap]\.?m\b\.?|\s?o'clock)"
-    r"|(?:(?:half|quarter)\s+past|quarter\s+to)\s+HOUR\b|HOUR(?:\s+o'clock|\s?[ap]\.?m\b\.?)|noon\b|midnight\b"
-    r"|(?:\d{1,2}(?:\.[0-5]\d)?|HOUR)(?=\s+in\s+the\s+(?:morning|afternoon|evening))"
-).replace("HOUR", f"(?:1[0-2]|[1-9]|{'|'.join(_HOURS)})")
+    (
+        r"(?:[01]?\d|2[0-3])(?:[:.h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)|:[0-5]\d(?::[0-5]\d)?|\s?[ap]\.?m\b\.?|\s?O_CLOCK)"
+        r"|(?:(?:half|quarter)\s+past|quarter\s+to)\s+HOUR\b|HOUR(?:\s+O_CLOCK|\s?[ap]\.?m\b\.?)|noon\b|midnight\b"
+        r"|(?:\d{1,2}(?:\.[0-5]\d)?|HOUR)(?=\s+in\s+the\s+(?:morning|afternoon|evening))"
+    )
+    .replace("HOUR", f"(?:1[0-2]|[1-9]|{'|'.join(_HOURS)})")
+    .replace("O_CLOCK", r"o['\"\u2019]\s?clock\b")
+)
 _PART_OF_DAY = r"(?P<part>\s+in\s+the\s+(?:morning|afternoon|evening)|\s+at\s+night)?"
 _AMOUNT = rf"(?:\d+|an?|{NUMBER_WORD})"
 _SPAN_UNIT = rf"(?P<n>{_AMOUNT})[\s-]+(?P<unit>{'|'.join(UNITS)})s?\b"
@@ -100,8 +108,21 @@ _DAY_TO_DAY = _rx(rf"(?P<d>{_DAY})(?={_RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{_MONTH}
 _MONTH_DAY = _rx(rf"{_ON_WEEKDAY}(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
 _NUMERIC = _rx(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{_YEAR})")
 _MONTH_YEAR = _rx(rf"(?P<mon>{_MONTH})(?:,?\s+(?:of\s+)?(?P<y>{_YEAR}))?")
-_RELATIVE_DAY = _rx(r"(?P<w>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)")
+_RELATIVE_DAY = _rx(
+    r"(?:(?:later|earlier|early|late)\s+)?"
+    r"(?P<w>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)"
+)
 _WEEKDAY_RX = _rx(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{_WEEKDAY})")
+_WEEKDAY_OF = _rx(rf"(?P<w>{_WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
+_ORDINAL = r"(?P<d>(?:[12]\d|3[01]|[1-9])(?:st|nd|rd|th))"
+_DAY_OF_MONTH = _rx(rf"(?:the\s+)?{_ORDINAL}\s+of\s+(?:the\s+)?(?P<q>next|this|coming|last|past|current)\s+month")
+_NO_NOUN = r"(?=\s*(?:$|[.,;:!?)])|\s+(?:at|on|and|or|to|until|till|through|from|for|around|by|with|please|instead)\b)"
+"""What follows where nothing is counted: not "the 10th floor", not "this evening 5 people"."""
+_BEFORE_DAY = ["on", "by", "to", "from", "till", "until", "since", "through", "before", "after", "for", "and"]
+_BARE_DAY = re.compile(
+    "(?:^|" + "|".join(rf"(?<=\b{word} )" for word in _BEFORE_DAY) + rf")the\s+{_ORDINAL}{_NO_NOUN}", re.IGNORECASE
+)
+"""The 10th of a month that is not said."""
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
 _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
@@ -109,6 +130,11 @@ _NOW = re.compile(
 _PERIOD = _rx(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|year)")
 _YEAR_RX = _rx(rf"(?P<y>{_YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
 _CLOCK_RX = _rx(rf"(?P<t>{_CLOCK}){_PART_OF_DAY}(?P<z>\s*(?:UTC|GMT|Z))?")
+_PART_CLOCK = re.compile(
+    rf"\b(?P<part>morning|afternoon|evening|night)\s+(?:at\s+)?"
+    rf"(?P<t>(?:1[0-2]|0?[1-9])[:.][0-5]\d(?!\w)|(?:1[0-2]|[1-9])(?!\w){_NO_NOUN})",
+    re.IGNORECASE,
+)
 _AGO = _rx(
     rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))"
     rf"|{_SPAN_UNIT.replace('<n>', '<n2>').replace('<unit>', '<unit2>')}\s+(?P<ago>ago|from now))"
@@ -138,6 +164,7 @@ class DateReader:
         The parts of such a sum ("3 weeks", the date) are found as well: some APIs do the sum themselves.
         """
         dates = _longest([*self._days(text), *self._clocks(text)])
+        dates = sorted([*dates, *self._bare_days(text, dates)], key=lambda found: found.start)
         dates = self._dated(_same_year(text, self._joined(text, dates)))
         durations = [
             Found(m.start(), m.end(), Duration(_amount(m["n"]), m["unit"].lower())) for m in _DURATION.finditer(text)
@@ -161,6 +188,8 @@ class DateReader:
             (_MONTH_YEAR, self._month),
             (_RELATIVE_DAY, self._relative_day),
             (_WEEKDAY_RX, self._weekday),
+            (_WEEKDAY_OF, self._weekday_of),
+            (_DAY_OF_MONTH, self._day_of_month),
             (_PERIOD, self._period),
             (_YEAR_RX, self._year),
         ):
@@ -177,6 +206,10 @@ class DateReader:
             clock = _clock(match["t"], (match["part"] or "").split()[-1:])
             if clock is not None:
                 yield Found(match.start(), match.end(), Moment("time", clock=clock, zone=UTC if match["z"] else None))
+        for match in _PART_CLOCK.finditer(text):
+            clock = _clock(match["t"], [match["part"].lower()])
+            if clock is not None:
+                yield Found(match.start(), match.end(), Moment("time", clock=clock))
 
     def _iso(self, match: re.Match[str]) -> Moment:
         day = date(int(match["y"]), int(match["m"]), int(match["d"]))
@@ -223,8 +256,29 @@ class DateReader:
             return Moment("day", today - timedelta(days=(today.weekday() - wanted - 1) % 7 + 1))
         return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 1))
 
+    def _weekday_of(self, match: re.Match[str]) -> Moment:
+        monday = self._now.date() - timedelta(days=self._now.weekday()) + timedelta(weeks=_step(match["q"]))
+        return Moment("day", monday + timedelta(days=WEEKDAYS[match["w"].lower()]))
+
+    def _day_of_month(self, match: re.Match[str]) -> Moment:
+        first = self._now.date().replace(day=1) + relativedelta(months=_step(match["q"]))
+        return Moment("day", first.replace(day=_ordinal(match)))
+
+    def _bare_days(self, text: str, dates: Sequence[Found]) -> Iterator[Found]:
+        """The next such day: after the last one that is said before it, or else from today on."""
+        said, after = deque(dates), self._now.date()
+        for match in _BARE_DAY.finditer(text):
+            while said and said[0].end <= match.start():
+                before = said.popleft().value
+                if isinstance(before, Moment) and before.grain in ("day", "time") and before.day is not None:
+                    after = before.day
+            day = _next_day(after, _ordinal(match))
+            if day is not None and not (said and said[0].start < match.end()):
+                after = day
+                yield Found(match.start(), match.end(), Moment("day", day))
+
     def _period(self, match: re.Match[str]) -> Moment:
-        step = {"next": 1, "coming": 1, "last": -1, "past": -1}.get(match["q"].lower(), 0)
+        step = _step(match["q"])
         today, unit = self._now.date(), match["w"].lower()
         if unit in ("week", "weekend"):
             monday = today - timedelta(days=today.weekday()) + timedelta(weeks=step)
@@ -309,6 +363,25 @@ class DateReader:
         return replace(moment, grain="time" if moment.clock else "day", day=shifted.date(), last=None)
 
 
+def _step(word: str) -> int:
+    """How many weeks or months on "next", "this" and "last" are."""
+    return {"next": 1, "coming": 1, "last": -1, "past": -1}.get(word.lower(), 0)
+
+
+def _ordinal(match: re.Match[str]) -> int:
+    return int(re.sub(r"\D", "", match["d"]))
+
+
+def _next_day(after: date, day: int) -> date | None:
+    """The first day of that number on or after a date; None where the calendar ends before it."""
+    for ahead in range(_MONTHS_AHEAD):
+        with suppress(ValueError, OverflowError):  # 31 April, year 10000
+            found = (after.replace(day=1) + relativedelta(months=ahead)).replace(day=day)
+            if found >= after:
+                return found
+    return None
+
+
 def _same_year(text: str, found: list[Found]) -> list[Found]:
     """In "from 1 May to 3 June 2027" both days are in that year."""
     result = list(found)
@@ -333,8 +406,10 @@ def _in_year(moment: Moment, year: int) -> Moment:
 def _longest(found: list[Found]) -> list[Found]:
     """In order, without what lies inside something longer."""
     kept: list[Found] = []
+    covered = bytearray(max((item.end for item in found), default=0))
     for item in sorted(found, key=lambda item: (item.start - item.end, item.start)):
-        if all(item.end <= other.start or item.start >= other.end for other in kept):
+        if not any(covered[item.start : item.end]):
+            covered[item.start : item.end] = b"\1" * (item.end - item.start)
             kept.append(item)
     return sorted(kept, key=lambda item: item.start)
 
@@ -380,6 +455,7 @@ def _amount(text: str) -> int:
 def _clock(text: str, part: list[str]) -> time | None:
     """A time of day; ``part``: the word for the part of the day it is in, if it is said."""
     low = re.sub(r"[. ]", "", re.sub(r"(?<=\d)[.h](?=\d)", ":", text.lower()))
+    low = re.sub('o["\u2019]clock', "o'clock", low)
     if low in ("noon", "midnight"):
         return time(12 if low == "noon" else 0)
     shift = re.match(r"(halfpast|quarterpast|quarterto)(?=.)", low)

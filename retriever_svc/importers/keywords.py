@@ -140,6 +140,35 @@ def _copy_values(schema: JsonObject, out: JsonObject) -> None:
     examples = [*examples, *([schema["example"]] if "example" in schema else [])]
     if small := [value for value in examples if _is_small(value)][:_MAX_EXAMPLES]:
         out["examples"] = small
+    out |= typed_values(out)
+
+
+def typed_values(schema: JsonObject) -> JsonObject:
+    """``enum``, ``const``, ``default`` and examples as the type wants them, where they are written as texts.
+
+    Authors quote what need not be quoted: ``type: integer, enum: ["1", "2"]`` allows nothing as it is written.
+    """
+    kinds = [kind for kind in as_list(schema.get("type")) or [schema.get("type")] if kind != "null"]
+    if len(kinds) != 1 or kinds[0] not in ("integer", "number", "boolean"):
+        return {}
+    found: JsonObject = {key: _typed(schema[key], kinds[0]) for key in ("const", "default") if key in schema}
+    for key in ("enum", "examples"):
+        if key in schema:
+            found[key] = [_typed(value, kinds[0]) for value in as_list(schema[key])]
+    return found
+
+
+def _typed(value: JsonValue, kind: JsonValue) -> JsonValue:
+    """A text as the number or truth value that it says; what says none stays as it is."""
+    if not isinstance(value, str):
+        return value
+    if kind == "boolean":
+        return {"true": True, "false": False}.get(value.strip().lower(), value)
+    try:
+        number = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return value
+    return number if _is_number(number) and (kind == "number" or isinstance(number, int)) else value
 
 
 def _is_number(value: JsonValue) -> bool:

@@ -21,6 +21,8 @@ _MARKS = ("query_parameters", "output_parameters", "output_parser")
 _MAX_PARSER = 500
 _MAX_STEPS = 20
 _PARSER = re.compile(r"result(?P<steps>.*)\.\{param\}", re.DOTALL)
+_OWN_WORDS = {"allowed_values": "enum", "default_value": "default"}
+"""What the part taken from the dialogues of SGD writes."""
 _STEP = re.compile(r"\[(?:\d+|\*)\]|\.\{\}|\.[^.\[\]{}]+")
 
 
@@ -55,14 +57,10 @@ def _parameter(name: str, declared: JsonObject, path: str) -> JsonObject:
 
 
 def _schema(declared: JsonObject) -> JsonObject:
-    """The part taken from the dialogues of SGD writes ``allowed_values`` and ``default_value``."""
-    out = schema(declared)
-    allowed = as_list(out.pop("allowed_values", None))
-    if allowed:
-        out["enum"] = allowed
-    if "default_value" in out:
-        out["default"] = out.pop("default_value")
-    return out
+    renamed = {_OWN_WORDS.get(key, key): value for key, value in declared.items()}
+    if not as_list(renamed.get("enum")):
+        renamed.pop("enum", None)
+    return schema(renamed)
 
 
 def _place(parser: JsonValue, found: JsonObject) -> JsonObject:

@@ -38,6 +38,15 @@ def moments(text: str, *, month_first: bool = False) -> list[Moment]:
         ("last Friday", date(2026, 11, 13)),
         ("in three weeks", date(2026, 12, 11)),
         ("2 months ago", date(2026, 9, 20)),
+        ("later today", date(2026, 11, 20)),
+        ("Friday next week", date(2026, 11, 27)),
+        ("tuesday next week", date(2026, 11, 24)),
+        ("Saturday this week", date(2026, 11, 21)),
+        ("the 25th of this month", date(2026, 11, 25)),
+        ("3rd of next month", date(2026, 12, 3)),
+        ("on the 25th", date(2026, 11, 25)),
+        ("the 10th", date(2026, 12, 10)),
+        ("on the 31st, please", date(2026, 12, 31)),
     ],
 )
 def test_days(text: str, day: date) -> None:
@@ -100,7 +109,26 @@ def test_the_locale_decides_between_day_and_month() -> None:
     assert moments("03/04/2027", month_first=True)[0].day == date(2027, 3, 4)
 
 
-@pytest.mark.parametrize("text", ["31 April 2027", "you may march on", "version 2.0.1", "room 2026a", "99:99"])
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("from 28 November until the 2nd", [date(2026, 11, 28), date(2026, 12, 2)]),
+        ("on 4 March, and drop it off on the 10th", [date(2027, 3, 4), date(2027, 3, 10)]),
+        ("on the 25th, until the 27th", [date(2026, 11, 25), date(2026, 11, 27)]),
+        ("the 1st to the 3rd of June", [date(2027, 6, 1), date(2027, 6, 3)]),
+    ],
+)
+def test_a_day_without_a_month_is_the_next_after_the_one_before(text: str, days: list[date]) -> None:
+    assert [m.day for m in moments(text)] == days
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "31 April 2027", "you may march on", "version 2.0.1", "room 2026a", "99:99", "on the 3rd floor",
+        "the 2nd of my orders", "I read the 3rd book", "on the 45th", "the 5th element",
+    ],
+)  # fmt: skip
 def test_what_is_no_day(text: str) -> None:
     assert not [m for m in moments(text) if m.grain in ("day", "month")]
 
@@ -161,12 +189,20 @@ def test_what_is_added_to_is_a_term_of_the_sum() -> None:
         ("wake me at 11.30 in the morning", time(11, 30)),
         ("at 9.15 in the evening", time(21, 15)),
         ("9 in the evening", time(21)),
+        ("in the morning 11:30", time(11, 30)),
+        ("afternoon at 3", time(15)),
+        ("night 9:15, please", time(21, 15)),
+        ('5 o"clock in the afternoon', time(17)),
+        ("5 o\u2019clock", time(5)),
     ],
 )
 def test_clocks_with_the_part_of_the_day(text: str, clock: time) -> None:
     assert [moment.clock for moment in moments(text)] == [clock]
 
 
-@pytest.mark.parametrize("text", ["30 in the morning", "99 in the evening", "25:70 in the afternoon"])
+@pytest.mark.parametrize(
+    "text",
+    ["30 in the morning", "99 in the evening", "25:70 in the afternoon", "this evening 5 people come", "morning 13"],
+)
 def test_hours_that_are_none(text: str) -> None:
     assert moments(text) == []
