@@ -62,11 +62,12 @@ def fit_stages(
 
     tasks = read(held_out)
     unspoken = {name for name, examples in held_out.items() if not _is_sayable(examples)}
-    fitted = fit_judges(tasks | read(aside), unspoken | set(aside), progress)
+    fresh = {name: of for name, of in tasks.items() if name not in aside}
+    fitted = fit_judges(fresh, unspoken, read(aside), progress)
     fitted.whole.save(directory)
     sayable = {name: read for name, read in tasks.items() if name not in unspoken}
     _calibration(sayable, fitted, progress).save(directory)
-    return {name: shares for name, shares in fitted.shares.items() if name not in aside}
+    return fitted.shares
 
 
 def _calibration(

@@ -8,13 +8,14 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
+from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.inputs import Floats
@@ -27,6 +28,8 @@ from services.contracts.base import JsonPath
 
 FOLDS: Final = 4
 _GROWTH: Final = Growth(trees=100, leaves=12, depth=None, rate=0.08, least=20)
+_GROWTH_OF_CALLS: Final = Growth(trees=100, leaves=5, depth=None, rate=0.06, least=40)
+"""Smaller: a request has few candidates, and which are called differs from one data set to another."""
 _FEWEST: Final = 200
 """Rows, from which anything is learnt."""
 
@@ -38,8 +41,9 @@ class Evidence:
     Attributes:
         source: the data set.
         fold: of the request.
-        rows: (m, signs) of spans or links, of one parameter after the other, the network's first choice first.
-        right: (m,) whether each is its parameter's value.
+        rows: (m, signs) of spans or links, of one parameter after the other, the network's first choice first; or of
+            candidates.
+        right: (m,) whether each is its parameter's value, or is called.
         sizes: how many rows each parameter has.
     """
 
@@ -67,7 +71,8 @@ class Fitted:
     """Judges of all requests, and for each fold those that have not seen it.
 
     ``shares``, by data set: of parameters whose right words, or right output, were looked at, for how many percent the
-    network's first choice is right, and that of judges that had not seen the request.
+    network's first choice is right, and that of judges that had not seen the request; likewise of requests, for how
+    many just the right candidates are called.
     """
 
     whole: Judges
@@ -85,25 +90,46 @@ def fold_of(example: Example) -> int:
 
 
 def fit_judges(
-    tasks: Mapping[str, Sequence[tuple[Example, Task]]], unspoken: Collection[str], progress: Progress
+    tasks: Mapping[str, Sequence[tuple[Example, Task]]],
+    unspoken: Collection[str],
+    known: Mapping[str, Sequence[tuple[Example, Task]]],
+    progress: Progress,
 ) -> Fitted:
-    """Fit both stages: links weigh how surely the request says a value, so spans come first.
+    """Fit all stages: words compete where their APIs are called, and links weigh how surely the request says a value.
 
     Args:
         tasks: held-out examples by data set, each read by the network.
-        unspoken: data sets that only links are learnt from, such as those whose requests do not say their values.
+        unspoken: data sets of those whose requests do not say their values: no spans are learnt from them.
+        known: examples that the network has learnt from: only links are.
         progress: told of each request.
     """
-    seen = [(name, *one) for name, read in tasks.items() for one in read]
-    spoken = [one for one in seen if one[0] not in unspoken]
-    spans = [_spans(*one) for one in progress.track(spoken, description="weighing spans")]
-    folds = [Judges(_fit(spans, SPAN_SIGNS, fold)) for fold in range(FOLDS)]
+    new = [(name, *one) for name, read in tasks.items() for one in read]
+    calls = [_calls(*one) for one in new]
+    folds = [Judges(_fit(calls, CALL_SIGNS, fold, _GROWTH_OF_CALLS)) for fold in range(FOLDS)]
+    spoken = [one for one in progress.track(new, description="weighing spans") if one[0] not in unspoken]
+    spans = [_spans(*one, folds[fold_of(one[1])]) for one in spoken]
+    folds = [replace(one, spans=_fit(spans, SPAN_SIGNS, fold)) for fold, one in enumerate(folds)]
+    seen = [*new, *((name, *one) for name, read in known.items() for one in read)]
     links = [_links(*one, folds[fold_of(one[1])]) for one in progress.track(seen, description="weighing links")]
-    without = tuple(Judges(one.spans, _fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
+    without = tuple(replace(one, links=_fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
+    whole = Judges(_fit(calls, CALL_SIGNS, None, _GROWTH_OF_CALLS), _fit(spans, SPAN_SIGNS), _fit(links, LINK_SIGNS))
+    of_calls = _exact(calls, [one.calls for one in without])
     of_spans = _shares("words", spans, [one.spans for one in without])
     of_links = _shares("links", links, [one.links for one in without])
-    shares = {name: of_spans.get(name, {}) | of_links.get(name, {}) for name in tasks}
-    return Fitted(Judges(_fit(spans, SPAN_SIGNS), _fit(links, LINK_SIGNS)), without, shares)
+    shares = {name: of_calls[name] | of_spans.get(name, {}) | of_links.get(name, {}) for name in tasks if tasks[name]}
+    return Fitted(whole, without, shares)
+
+
+def _exact(seen: Sequence[Evidence], unseen: Sequence[Judge | None]) -> dict[str, dict[str, float]]:
+    """For how many percent of a data set's requests just the right candidates are likelier called than not."""
+    found: dict[str, list[tuple[bool, bool]]] = {}
+    for one in seen:
+        judge, network = unseen[one.fold], one.rows[:, 0] >= 0
+        judged = network if judge is None else judge(one.rows) >= 0.5
+        right = (bool((network == one.right).all()), bool((judged == one.right).all()))
+        found.setdefault(one.source, []).append(right)
+    shares = {name: 100 * np.mean(right, axis=0) for name, right in found.items()}
+    return {name: {"calls, network": float(a), "calls, judged": float(b)} for name, (a, b) in shares.items()}
 
 
 def _shares(what: str, seen: Sequence[Evidence], unseen: Sequence[Judge | None]) -> dict[str, dict[str, float]]:
@@ -118,7 +144,9 @@ def _shares(what: str, seen: Sequence[Evidence], unseen: Sequence[Judge | None])
     }
 
 
-def _fit(seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None = None) -> Judge | None:
+def _fit(
+    seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None = None, growth: Growth = _GROWTH
+) -> Judge | None:
     """Trees fitted to all folds or all but one; None where there is too little.
 
     A data set counts as the square root of its size: many rows of one kind are not to drown the others.
@@ -134,11 +162,18 @@ def _fit(seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None 
         sizes[one.source] += len(one.right)
     each = len(rows) / len(sizes)
     weights = np.concatenate([np.full(len(one.right), (each / sizes[one.source]) ** 0.5) for one in used])
-    return Judge(signs, boosted(rows, right, _GROWTH, weights))
+    return Judge(signs, boosted(rows, right, growth, weights))
 
 
-def _spans(source: str, example: Example, task: Task) -> Evidence:
-    spans = Decoder(task).filler.spans
+def _calls(source: str, example: Example, task: Task) -> Evidence:
+    rows = call_evidence(task.query, task.reading.inputs, task.reading.logits)
+    called = {call.api for call in example.calls}
+    right = np.asarray([api.profile.api.id in called for api in task.apis], bool)
+    return Evidence(source, fold_of(example), rows, right, (len(rows),))
+
+
+def _spans(source: str, example: Example, task: Task, judges: Judges) -> Evidence:
+    spans = Decoder(task, judges).filler.spans
     offsets = task.reading.offsets
     rows, right, sizes = [np.zeros((0, len(SPAN_SIGNS)), np.float32)], list[bool](), list[int]()
     for wish, calls in _wanted(example, task):

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.calls import call_evidence
 from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap, Task
 from planner_svc.backends.compact.inputs import Floats
@@ -17,10 +18,11 @@ from planner_svc.backends.compact.spans import Wish
 from planner_svc.reading.actions import may_call
 from planner_svc.reading.profile import Field, Slot
 
-CALLED: Final = 0.6
+CALLED: Final = 0.5
 """An API is called that is at least so likely to be needed."""
 ALONE: Final = 0.3
 """Likewise the likeliest of all: somebody who asks wants something."""
+_NEVER: Final = 1e-6
 ANSWERS: Final = 0.5
 """A field is asked for that is at least so likely to be."""
 
@@ -35,11 +37,21 @@ class Decoder:
 
     def __init__(self, task: Task, judges: Judges | None = None) -> None:
         self._task = task
-        logits = task.reading.logits
-        first = np.asarray(task.reading.inputs.first)
-        self.called: Floats = _sigmoid(logits["call"][first] + self._bonus())
-        self.filler = Filler(task, self.called, judges or Judges())
-        self._answers: Floats = _sigmoid(logits["answer"])
+        judges = judges or Judges()
+        self.called: Floats = _sigmoid(self._odds(judges) + self._bonus())
+        self.filler = Filler(task, self.called, judges)
+        self._answers: Floats = _sigmoid(task.reading.logits["answer"])
+
+    def _odds(self, judges: Judges) -> Floats:
+        """Log-odds that each candidate is called."""
+        reading = self._task.reading
+        if judges.calls is None:
+            odds: Floats = reading.logits["call"][np.asarray(reading.inputs.first)]
+            return odds
+        evidence = call_evidence(self._task.query, reading.inputs, reading.logits)
+        likely = np.clip(judges.calls(evidence), _NEVER, 1 - _NEVER)
+        judged: Floats = np.log(likely / (1 - likely))
+        return judged
 
     def _bonus(self) -> Floats:
         """Log-odds that demos of like requests add to a candidate."""

@@ -29,7 +29,10 @@ from planner_svc.reading.text import stems, words_of
 OMITTED: Final = 0.5
 """An optional parameter is left out that is at least so likely to be."""
 IMPLIED: Final = 0.15
-"""An API that answers with what a call needs is called itself where it is at least so likely."""
+"""An API that answers with what a call needs is called itself where it is at least so likely; the surer the network is
+that it is from another call, the less."""
+DECIMAL: Final = 3.0
+"""Log-odds that a number which need not be whole is written as one that is not, 300.0, more than the network says."""
 REPEATED: Final = 0.1
 """Of several values those count that are at least so likely as the likeliest."""
 RIVALS: Final = 0.02
@@ -246,8 +249,7 @@ class Filler:
     def _meaning(self, gap: Gap, start: int, end: int) -> JsonValue:
         """The words as a value, in the form that is usual for the parameter; None where that is not allowed."""
         text = self._task.query[start:end]
-        usual = Form(int(self._task.reading.logits["form"][gap.place].argmax()))
-        form = self._task.shown.forms.get((gap.profile.api.id, gap.slot.name), usual)
+        form = self._form(gap)
         moment = self._moment(start, end) if gap.slot.temporal or form in OF_TIME else None
         meant = readings(gap.profile, gap.slot, text, self._task.now, moment)
         read = meant[0] if meant else None
@@ -258,6 +260,15 @@ class Filler:
             value = _as_shown(gap.slot, written(form, text, self._task.now, moment))
         allowed = value is not None and gap.allows([value] if gap.listed else value)
         return value if allowed else read
+
+    def _form(self, gap: Gap) -> Form:
+        """How the parameter's values are written: as in a demo, or else as the network says."""
+        shown = self._task.shown.forms.get((gap.profile.api.id, gap.slot.name))
+        if shown is not None:
+            return shown
+        odds = self._task.reading.logits["form"][gap.place].copy()
+        odds[Form.DECIMAL] += DECIMAL if "number" in gap.slot.kinds else -np.inf
+        return Form(int(odds.argmax()))
 
     def _moment(self, start: int, end: int) -> Moment | None:
         """What is said there, as it is meant: a time of day is on the day said before it."""
@@ -343,9 +354,10 @@ class Filler:
         """The outputs that the network finds likeliest, strongest first."""
         logits = self._task.reading.logits["reference"][wish.place]
         consumer = self._task.apis[wish.number].profile
+        surely = float(self._sources[wish.place][Origin.REFERENCE]) if wish.slot.required else 0.0
         strong: list[tuple[float, int, Field]] = []
         for other, api in enumerate(self._task.apis):
-            implied = self._called[other] >= IMPLIED and not api.profile.api.mutating
+            implied = self._called[other] >= IMPLIED * (1 - surely) and not api.profile.api.mutating
             if other == wish.number or (other not in chosen and not implied):
                 continue
             shown = (api.profile.api.id, consumer.api.id) in self._task.shown.feeds

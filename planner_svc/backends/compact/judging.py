@@ -8,10 +8,12 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from planner_svc.backends.compact.calls import CALL_SIGNS
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS
 from services.trees import Floats, Trees, TreesError, read_arrays
 
+_CALLS: Final = "calls.npz"
 _SPANS: Final = "spans.npz"
 _LINKS: Final = "links.npz"
 
@@ -57,8 +59,9 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """Of spans: which words a value is. Of links: which output of another call it is."""
+    """Of calls: which candidates are called. Of spans: which words a value is. Of links: which other call's output."""
 
+    calls: Judge | None = None
     spans: Judge | None = None
     links: Judge | None = None
 
@@ -69,10 +72,14 @@ class Judges:
         Raises:
             JudgeError: one is damaged.
         """
-        return cls(Judge.load(directory / _SPANS, SPAN_SIGNS), Judge.load(directory / _LINKS, LINK_SIGNS))
+        return cls(
+            Judge.load(directory / _CALLS, CALL_SIGNS),
+            Judge.load(directory / _SPANS, SPAN_SIGNS),
+            Judge.load(directory / _LINKS, LINK_SIGNS),
+        )
 
     def save(self, directory: Path) -> None:
         """Write them beside the network."""
-        for name, judge in ((_SPANS, self.spans), (_LINKS, self.links)):
+        for name, judge in ((_CALLS, self.calls), (_SPANS, self.spans), (_LINKS, self.links)):
             if judge is not None:
                 judge.save(directory / name)

@@ -35,7 +35,7 @@ def read(number: int) -> tuple[Example, Task]:
 
 def test_trees_learn_what_the_network_does_not_see() -> None:
     rows = [read(number) for number in range(80)]
-    fitted = fit_judges({"policies": rows}, (), Progress(disable=True))
+    fitted = fit_judges({"policies": rows}, (), {}, Progress(disable=True))
     shares = fitted.shares["policies"]
     assert shares["words, network"] == pytest.approx(50)  # the holder is right, the type never
     assert shares["words, judged"] > 95
@@ -55,14 +55,14 @@ def test_a_request_is_judged_by_trees_that_have_not_seen_it(monkeypatch: pytest.
         return found
 
     monkeypatch.setattr(planner_judges, "_fit", watched)
-    fitted = fit_judges({"policies": made}, (), Progress(disable=True))
+    fitted = fit_judges({"policies": made}, (), {}, Progress(disable=True))
     assert {fold for fold, _ in learnt} == {None, *range(FOLDS)}
     assert all(fold not in seen for fold, seen in learnt)
     assert [fitted.unseen(one) is fitted.without[fold_of(one)] for one, _ in made] == [True] * len(made)
 
 
 def test_too_little_to_learn_from_leaves_the_network_alone() -> None:
-    fitted = fit_judges({"policies": [read(1)]}, (), Progress(disable=True))
+    fitted = fit_judges({"policies": [read(1)]}, (), {}, Progress(disable=True))
     assert fitted.whole == Judges()
     assert fitted.unseen(read(1)[0]) == Judges()
 

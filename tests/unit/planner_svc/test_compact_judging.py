@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 import services
+from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.drafted import Fed, Said
 from planner_svc.backends.compact.filling import Task
@@ -27,7 +28,7 @@ from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import DEFAULT_MODEL
 from services.trees import Trees
-from tests.unit.planner_svc.building import api, param, record
+from tests.unit.planner_svc.building import WHOLE, api, param, record
 
 POLICY = api(
     "createPolicy",
@@ -143,7 +144,7 @@ def test_the_judge_of_spans_overrules_the_network() -> None:
     query = "Create a new health insurance for Ada."
     of = task(query, (POLICY,), {"policy_type": "new health insurance", "holder": "Ada"})
     assert values(of, Judges())["policy_type"] == "new health insurance"
-    assert values(of, Judges(judge(SPAN_SIGNS, "example")))["policy_type"] == "health"
+    assert values(of, Judges(spans=judge(SPAN_SIGNS, "example")))["policy_type"] == "health"
 
 
 def test_an_example_is_written_as_the_schema_writes_it() -> None:
@@ -151,11 +152,59 @@ def test_an_example_is_written_as_the_schema_writes_it() -> None:
     assert values(of, Judges())["policy_type"] == "auto"
 
 
+def test_the_judge_of_calls_decides_what_is_called() -> None:
+    of = task("Create a health policy for Ada.", (POLICY, CLAIM), {"policy_type": "health", "holder": "Ada"})
+    assert Decoder(of).chosen() == [0, 1]
+    of.reading.logits["call"][of.reading.inputs.first[1]] = 1.0  # likely, and behind the likeliest
+    assert Decoder(of).chosen() == [0, 1]
+    assert Decoder(of, Judges(judge(CALL_SIGNS, "behind", low=4, high=-4))).chosen() == [0]
+    assert Decoder(of, Judges(judge(CALL_SIGNS, "behind", low=80, high=-80))).called.tolist() == pytest.approx([1, 0])
+
+
+def test_what_speaks_for_a_call_is_told_beside_the_others() -> None:
+    of = task("Create a health policy for Ada.", (POLICY, CLAIM), {})
+    vectors = np.array([[1, 0, 0, 0], [0.6, 0.8, 0, 0]], np.float32)
+    of.reading.inputs.vectors[list(of.reading.inputs.first)] = vectors
+    of.reading.logits["call"][of.reading.inputs.first[1]] = -1.0
+    evidence = call_evidence(of.query, of.reading.inputs, of.reading.logits)
+    policy, claim = (dict(zip(CALL_SIGNS, row, strict=True)) for row in evidence.tolist())
+    assert (policy["rank"], claim["rank"]) == (0, 1)
+    assert (policy["behind"], claim["behind"]) == (0, 6)
+    assert (policy["likelier_twin"], claim["likelier_twin"]) == (-1, pytest.approx(0.6))
+    assert claim["twin_called"] == pytest.approx(1 / (1 + np.exp(-5)))
+    assert (policy["parameters"], claim["parameters"], policy["words"]) == (2, 1, 6)
+    alone = task("Create it.", (CLAIM,), {})
+    assert np.isfinite(call_evidence(alone.query, alone.reading.inputs, alone.reading.logits)).all()
+
+
+def test_an_api_is_called_for_what_surely_comes_from_another_call() -> None:
+    of = task("File a claim.", (POLICY, CLAIM), {}, Origin.ABSENT)
+    of.reading.logits["call"][of.reading.inputs.first[0]] = -3.0
+    filler = Decoder(of).filler
+    (wish,) = filler.wishes(1)
+    assert filler.offers(wish, [1]) == []
+    of.reading.logits["source"][wish.place, Origin.REFERENCE] = 9.0
+    assert [one.output.path for one in Decoder(of).filler.offers(wish, [1])] == [("policy_id",)]
+
+
+PRICED = api("setPrice", param("price", {"type": "number"}, required=True), param("pieces", WHOLE, required=True))
+
+
+@pytest.mark.parametrize(("odds", "price"), [(-2.0, 300.0), (-4.0, 300)])
+def test_a_number_is_written_with_a_decimal_point_where_it_need_not_be_whole(odds: float, price: float) -> None:
+    of = task("The price is 300 for 12 pieces.", (PRICED,), {"price": "300", "pieces": "12"})
+    of.reading.logits["form"][:, Form.DECIMAL] = odds
+    said = values(of, Judges())
+    assert repr(said) == repr({"price": price, "pieces": 12})
+    of.reading.logits["form"][:, Form.DECIMAL] = 9.0
+    assert repr(values(of, Judges())["pieces"]) == "12"
+
+
 def test_the_judge_of_links_decides_whether_another_call_answers() -> None:
     query = "Create a health policy for Ada, then file a claim for number 12."
     of = task(query, (POLICY, CLAIM), {"policy_type": "health", "holder": "Ada", "policy_id": "12"})
     assert values(of, Judges(links=judge(LINK_SIGNS, "namesake", high=-4)))["policy_id"] == "12"
-    fed = values(of, Judges(judge(SPAN_SIGNS, "example"), judge(LINK_SIGNS, "namesake")))["policy_id"]
+    fed = values(of, Judges(spans=judge(SPAN_SIGNS, "example"), links=judge(LINK_SIGNS, "namesake")))["policy_id"]
     assert isinstance(fed, Fed)
     assert fed.field.path == ("policy_id",)
 
@@ -183,7 +232,7 @@ def test_evidence_is_finite_whatever_is_asked(query: str, seed: int) -> None:
 
 def test_judges_are_kept_beside_the_network(tmp_path: Path) -> None:
     assert Judges.load(tmp_path) == Judges()
-    Judges(judge(SPAN_SIGNS, "example"), judge(LINK_SIGNS, "share")).save(tmp_path)
+    Judges(judge(CALL_SIGNS, "odds"), judge(SPAN_SIGNS, "example"), judge(LINK_SIGNS, "share")).save(tmp_path)
     read = Judges.load(tmp_path)
     rows = np.zeros((2, len(SPAN_SIGNS)), np.float32)
     rows[1, SPAN_SIGNS.index("example")] = 1
@@ -193,7 +242,7 @@ def test_judges_are_kept_beside_the_network(tmp_path: Path) -> None:
 
 
 def test_judges_of_another_version_are_refused(tmp_path: Path) -> None:
-    Judges(judge(LINK_SIGNS, "share")).save(tmp_path)
+    Judges(spans=judge(LINK_SIGNS, "share")).save(tmp_path)
     with pytest.raises(JudgeError, match="other signs"):
         Judges.load(tmp_path)
 
