@@ -18,7 +18,7 @@ from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
-from planner_svc.backends.compact.spans import Spans, Wish, shown_examples
+from planner_svc.backends.compact.spans import Spans, Wish
 from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
@@ -154,11 +154,16 @@ class Filler:
 
     def wishes(self, number: int) -> list[Wish]:
         """The parameters of the candidate of that number."""
-        slots = self._task.apis[number].profile.slots
+        profile = self._task.apis[number].profile
+        slots, shown = profile.slots, self._task.shown.values
         others = (self._task.apis[other].profile.fields for other in self._calling if other != number)
         answered = {output.words for fields in others for output in fields}
         found = self._task.items(number, Kind.PARAMETER)
-        return [Wish(number, place, slots[item.slot], slots[item.slot].words in answered) for place, item in found]
+        asked = ((place, slots[item.slot]) for place, item in found)
+        return [
+            Wish(number, place, slot, slot.words in answered, shown.get((profile.api.id, slot.name), ()))
+            for place, slot in asked
+        ]
 
     def clear(self, wish: Wish, times: int) -> float:
         """How clear it is which words say a parameter of an API that is called so many times."""
@@ -257,7 +262,7 @@ class Filler:
         if isinstance(read, int | float) and not isinstance(read, bool):
             value = number_written(form, read)
         elif gap.slot.kinds & {"string", "array"} and not gap.slot.choices and (read is None or isinstance(read, str)):
-            value = _as_shown(gap.slot, written(form, text, self._task.now, moment))
+            value = _as_shown(gap.wish, written(form, text, self._task.now, moment))
         allowed = value is not None and gap.allows([value] if gap.listed else value)
         return value if allowed else read
 
@@ -375,13 +380,12 @@ class Filler:
         return offers[:MAX_LINKS]
 
 
-def _as_shown(slot: Slot, value: JsonValue) -> JsonValue:
+def _as_shown(wish: Wish, value: JsonValue) -> JsonValue:
     """As an example of the parameter is written, where the value is one but for capitals and endings: "male"."""
-    examples = shown_examples(slot)
-    if not isinstance(value, str) or value in examples:
+    if not isinstance(value, str) or value in wish.examples:
         return value
     said = stems(value)
-    return next((one for one in examples if stems(one) == said), value)
+    return next((one for one in wish.examples if stems(one) == said), value)
 
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:

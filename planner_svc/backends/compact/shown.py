@@ -1,22 +1,25 @@
-"""What demonstrations show of the candidates: which are called for a like request, what feeds what, how values look.
+"""What demonstrations show of the candidates: which are called for a like request, what feeds what, and values.
 
 A demo speaks of candidates only: an API that is none is never called, whatever a demo does (TPTU-v2, section 3.4).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from planner_svc.backends.compact.forms import Form, form_of
+from planner_svc.backends.compact.forms import Form, form_of, number_form_of
 from services.contracts.demo import Demo, SelectedDemo
-from services.contracts.plan import Reference
+from services.contracts.plan import LiteralValue, Reference
 
 SIMILAR: Final = 0.8
 """From this cosine on a demo is of a like request: what it calls counts. TPTU-v2's threshold."""
 _MAX_CHARS: Final = 4_000
+_MAX_VALUE: Final = 200
+_NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?%?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,13 @@ class Shown:
         calls: how similar the most similar request is that such a call answers, by API.
         feeds: pairs of APIs, the one whose answer feeds the other first.
         forms: how an argument's values are written, by API and argument.
+        values: what arguments have been given, as text, likewise: examples beside those of the API's own description.
     """
 
     calls: dict[str, float] = field(default_factory=dict)
     feeds: set[tuple[str, str]] = field(default_factory=set)
     forms: dict[tuple[str, str], Form] = field(default_factory=dict)
+    values: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
 
 def shown_by(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime) -> Shown:
@@ -49,9 +54,14 @@ def shown_by(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime)
             for api in demo.apis:
                 shown.calls[api] = max(shown.calls.get(api, 0.0), selected.similarity)
         shown.feeds.update(pair for pair in _feeds(demo) if candidates >= {*pair})
-        for place, form in _forms(demo, now):
-            if place[0] in candidates:
+        for place, value in _literals(demo):
+            if place[0] not in candidates:
+                continue
+            form = _form(demo.query[:_MAX_CHARS], value, now)
+            if form is not None:
                 shown.forms.setdefault(place, form)
+            if value and len(str(value)) <= _MAX_VALUE:
+                shown.values[place] = (*shown.values.get(place, ()), str(value))
     return shown
 
 
@@ -63,15 +73,19 @@ def _feeds(demo: Demo) -> Iterator[tuple[str, str]]:
                 yield apis[value.step], step.api
 
 
-def _forms(demo: Demo, now: datetime) -> Iterator[tuple[tuple[str, str], Form]]:
-    """Of each text that the demo's request says in some form."""
-    query = demo.query[:_MAX_CHARS]
-    low = query.lower()
+def _literals(demo: Demo) -> Iterator[tuple[tuple[str, str], str | int | float]]:
+    """The texts and numbers that its steps are given, by API and argument."""
     for step in demo.plan.steps:
         for name, value in step.arguments.items():
-            text = getattr(value, "value", None)
-            at = low.find(text.lower()) if isinstance(text, str) and text else -1
-            if at >= 0 and isinstance(text, str):
-                form = form_of(query[at : at + len(text)], text, now)
-                if form is not None:
-                    yield (step.api, name), form
+            literal = value.value if isinstance(value, LiteralValue) else None
+            if isinstance(literal, str | int | float) and not isinstance(literal, bool):
+                yield (step.api, name), literal
+
+
+def _form(query: str, value: str | float, now: datetime) -> Form | None:
+    """The form that makes the value of the request's words; None where they do not say it."""
+    if isinstance(value, str):
+        at = query.lower().find(value.lower()) if value else -1
+        return form_of(query[at : at + len(value)], value, now) if at >= 0 else None
+    forms = (number_form_of(said[0], value) for said in _NUMBER.finditer(query))
+    return next((form for form in forms if form is not None), None)

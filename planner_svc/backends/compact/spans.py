@@ -52,13 +52,20 @@ _EDGES: Final = ".,;:!?'\u2019-&"
 class Wish:
     """A parameter to fill: ``place`` is its own among the items, ``number`` its API's.
 
-    ``namesake``: another API that is likely called answers with a field of just its name.
+    ``namesake``: another API that is likely called answers with a field of just its name. ``shown``: values that demos
+    give it.
     """
 
     number: int
     place: int
     slot: Slot
     namesake: bool = False
+    shown: tuple[str, ...] = ()
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """What it has been given elsewhere: in its description, and in demos."""
+        return (*shown_examples(self.slot), *self.shown)
 
 
 class Spans:
@@ -111,7 +118,7 @@ class Spans:
         edges = (np.argsort(side[wish.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
         found = sorted(product(*edges), key=lambda span: -likely[span])[:_LIKELIEST]
         found += sorted(self._marked, key=lambda span: -likely[span])[:_MARKED]
-        found += self._tokens_of(self._shown(wish.slot))
+        found += self._tokens_of(self._shown(wish))
         if times > 1 or wish.slot.kinds == {"array"}:
             found += _apart(likely)
         return sorted({span for span in found if likely[span] > 0}, key=lambda span: (-likely[span], span))
@@ -146,7 +153,7 @@ class Spans:
                     float(origins[Origin.REFERENCE]),
                     *look.numbers,
                     *self._named(look, frozenset(slot.words)),
-                    *_exemplary(look.text, slot),
+                    *_exemplary(look.text, wish),
                     *rival,
                     own * said - max(rival[:2]),
                     *kinds,
@@ -211,9 +218,9 @@ class Spans:
             bool(look.words) and look.words[0].stem in names,
         )
 
-    def _shown(self, slot: Slot) -> Iterator[tuple[int, int]]:
-        """Characters that are one of the examples which a parameter's description gives."""
-        for example in shown_examples(slot):
+    def _shown(self, wish: Wish) -> Iterator[tuple[int, int]]:
+        """Characters that are one of a parameter's examples."""
+        for example in wish.examples:
             for found in _as_word(example).finditer(self._query):
                 yield found.span()
 
@@ -246,14 +253,14 @@ def _as_word(text: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
 
 
-def _exemplary(text: str, slot: Slot) -> tuple[float, float, float]:
+def _exemplary(text: str, wish: Wish) -> tuple[float, float, float]:
     """Whether a text is an example of the parameter, looks like one (-1: it has none), and is in its description."""
-    examples = shown_examples(slot)
+    examples = wish.examples
     low = text.lower()
     return (
         any(low == one.lower() for one in examples),
         float(_shape(text) in map(_shape, examples)) if examples else -1.0,
-        low in slot.parameter.description.lower(),
+        low in wish.slot.parameter.description.lower(),
     )
 
 

@@ -1,6 +1,7 @@
 """The second stage: the spans and links that are looked at, what speaks for each, and that its word stands."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from planner_svc.backends.compact.items import Encoded, Kind, items_of
 from planner_svc.backends.compact.judging import Judge, JudgeError, Judges
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.shown import Shown
 from planner_svc.backends.compact.spans import SPAN_SIGNS, Spans, Wish
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
@@ -152,13 +154,24 @@ def test_an_example_is_written_as_the_schema_writes_it() -> None:
     assert values(of, Judges())["policy_type"] == "auto"
 
 
+def test_values_of_demos_are_examples() -> None:
+    query = "Create a new dental insurance for Ada."
+    of = task(query, (POLICY,), {"policy_type": "new dental insurance", "holder": "Ada"})
+    judges = Judges(spans=judge(SPAN_SIGNS, "example"))
+    assert values(of, judges)["policy_type"] != "dental"
+    shown = Shown(values={(POLICY.id, "policy_type"): ("Dental",)})
+    assert values(replace(of, shown=shown), judges)["policy_type"] == "Dental"
+
+
 def test_the_judge_of_calls_decides_what_is_called() -> None:
     of = task("Create a health policy for Ada.", (POLICY, CLAIM), {"policy_type": "health", "holder": "Ada"})
     assert Decoder(of).chosen() == [0, 1]
     of.reading.logits["call"][of.reading.inputs.first[1]] = 1.0  # likely, and behind the likeliest
     assert Decoder(of).chosen() == [0, 1]
     assert Decoder(of, Judges(judge(CALL_SIGNS, "behind", low=4, high=-4))).chosen() == [0]
-    assert Decoder(of, Judges(judge(CALL_SIGNS, "behind", low=80, high=-80))).called.tolist() == pytest.approx([1, 0])
+    assert Decoder(of, Judges(judge(CALL_SIGNS, "behind", low=80, high=-80))).called.tolist() == pytest.approx(
+        [1, 0], abs=1e-5
+    )
 
 
 def test_what_speaks_for_a_call_is_told_beside_the_others() -> None:

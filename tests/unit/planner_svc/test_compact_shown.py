@@ -36,3 +36,14 @@ def test_what_is_no_candidate_is_not_shown() -> None:
     assert shown.calls == {}
     assert shown.feeds == set()
     assert shown.forms == {}
+
+
+def test_what_arguments_have_been_given() -> None:
+    numbers = plan(step("a", "set", price=300.0, rate=0.05, pieces=12, on=True, note="x" * 500), answer="$a$")
+    shown = shown_by([demo(0.2), demo(0.2, numbers, "300 at 5%, 12 pieces")], {"t.find", "t.set"}, NOW)
+    assert shown.values == {
+        ("t.find", "city"): ("Oslo",), ("t.find", "mood"): ("Very sunny",),
+        ("t.set", "price"): ("300.0",), ("t.set", "rate"): ("0.05",), ("t.set", "pieces"): ("12",),
+    }  # fmt: skip
+    forms = {name: shown.forms[("t.set", name)] for name in ("price", "rate", "pieces")}
+    assert forms == {"price": Form.DECIMAL, "rate": Form.SHARE, "pieces": Form.COPY}
