@@ -1,6 +1,9 @@
 """The planner's own types: what a backend hands to the service."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
 
 from services.contracts.plan import Plan
 
@@ -26,11 +29,39 @@ class PlanDraft:
         confidence: Estimated probability, 0 to 1, that the plan is right; for an abstention, that abstaining is right.
         missing: Required arguments left out of ``plan`` on purpose because neither request nor context holds them.
         reason: Why there is no plan, in a sentence for the user; empty where there is one.
-        alternatives: The next best drafts, best first. The service tries a bounded number of them.
+        alternatives: The next best drafts, best first. The service tries a bounded number of them, and looks at none
+            where the best one compiles: see :class:`Lazily`.
     """
 
     plan: Plan | None
     confidence: float = 0.0
     missing: tuple[MissingValue, ...] = ()
     reason: str = ""
-    alternatives: tuple[Plan, ...] = ()
+    alternatives: Sequence[Plan] = ()
+
+
+class Lazily(Sequence[Plan]):
+    """Plans that are made when one of them is first looked at: mostly none is.
+
+    Args:
+        make: makes them; called once, on the thread that looks.
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Plan]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _plans(self) -> tuple[Plan, ...]:
+        return tuple(self._make())
+
+    @overload
+    def __getitem__(self, index: int) -> Plan: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Plan]: ...
+    def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
+        """The plan at a place, or some of them."""
+        return self._plans[index]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._plans)

@@ -167,7 +167,10 @@ class PlannerService:
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
         asking: tuple[Plan, CompileResponse] | None = None
-        for rank, plan in enumerate((draft.plan, *draft.alternatives[: self._max_alternatives])):
+        for rank in range(1 + self._max_alternatives):
+            plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
+            if plan is None:
+                break
             result = await self._prove(plan, apis, request)
             first = first or result
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
@@ -196,6 +199,11 @@ class PlannerService:
             )
         diagnostics = first.diagnostics if first is not None else ()
         return PlanResponse(status="no_plan", diagnostics=diagnostics, backend=backend, reason=_reason(diagnostics))
+
+    async def _alternative(self, draft: PlanDraft, index: int) -> Plan | None:
+        """The draft's alternative at that place, if it has so many. Making them is work for the pool."""
+        others = await self._pool.run(tuple, draft.alternatives)
+        return others[index] if index < len(others) else None
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest) -> CompileResponse:
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)

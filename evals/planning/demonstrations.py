@@ -1,7 +1,8 @@
 """Solved requests for the planner to look at, chosen by the Demo Selector itself (TPTU-v2, section 3.4).
 
 They come from a folder in the form of the data, or from a file as ``nestor demos import`` takes it. Of a folder, a
-request solved by one call shows that API in use (API level), one solved by several is shown as a whole (task level).
+request solved by several calls is shown as a whole (task level), and each call that takes nothing from another shows
+its API in use (API level).
 
 No request is shown its own solution: a demo of the same request, or from data with the same id, is passed over. To that
 end the selector is asked for as many demos more as could be passed over, and the first of the rest are taken.
@@ -134,9 +135,14 @@ async def _fill(service: DemoService, demos: Sequence[Demo]) -> None:
 def _of_folder(folder: Path) -> Iterator[Solved]:
     for instance in read_all(folder).instances:
         plan = plan_of(instance)
-        if plan is not None:
-            level = "api" if len(plan.steps) == 1 else "task"
-            yield Solved(Demo(level=level, query=instance.query, plan=plan), instance.id)
+        if plan is None:
+            continue
+        if len(plan.steps) > 1:
+            yield Solved(Demo(level="task", query=instance.query, plan=plan), instance.id)
+        for call, node in zip(instance.calls, graph_of_calls(instance.calls).nodes, strict=True):
+            alone = None if any(links_of(node)) else plan_of(instance.model_copy(update={"calls": (call,)}))
+            if alone is not None:
+                yield Solved(Demo(level="api", query=instance.query, plan=alone), instance.id)
 
 
 def _of_file(file: Path) -> Iterator[Demo]:

@@ -18,7 +18,7 @@ from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.shown import shown_by
-from planner_svc.models import PlanDraft
+from planner_svc.models import Lazily, PlanDraft
 from planner_svc.reading.context import given_values, read_clock
 from planner_svc.reading.loops import looped
 from services.compute import ComputePool
@@ -77,7 +77,7 @@ class CompactBackend:
             best.plan(),
             self._calibration.probability(signs_of(decoder, calls)),
             best.missing(),
-            alternatives=tuple(_alternatives(decoder, apis, chosen, asked)),
+            alternatives=Lazily(lambda: _alternatives(decoder, apis, chosen, asked)),
         )
         return looped(drafted, request.query)
 

@@ -1,16 +1,18 @@
 """Draft, prove, repair: the service's rules, with backends whose drafts the test writes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from planner_svc.models import MissingValue, PlanDraft
+from planner_svc.models import Lazily, MissingValue, PlanDraft
 from planner_svc.service import PlannerService, Thresholds
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
+from services.contracts.plan import Plan
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
 from tests.unit.planner_svc.building import WHOLE, api, param, plan, record, step
@@ -71,6 +73,21 @@ async def test_the_next_best_draft_replaces_one_that_is_wrong(pool: ComputePool)
     assert response.status == "planned"
     assert response.plan == GOOD
     assert response.confidence == pytest.approx(0.1)
+
+
+async def test_alternatives_are_made_only_where_they_are_needed(pool: ComputePool) -> None:
+    made: list[str] = []
+
+    def make() -> Iterator[Plan]:
+        made.append(threading.current_thread().name)
+        yield GOOD
+
+    first = await service(pool, PlanDraft(GOOD, alternatives=Lazily(make))).plan(REQUEST)
+    assert (first.status, made) == ("planned", [])
+    mended = await service(pool, PlanDraft(WRONG, alternatives=Lazily(make))).plan(REQUEST)
+    assert (mended.status, mended.plan) == ("planned", first.plan)
+    assert len(made) == 1
+    assert made != [threading.main_thread().name]  # where all computing is done
 
 
 async def test_alternatives_are_bounded(pool: ComputePool) -> None:

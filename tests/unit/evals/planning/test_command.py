@@ -58,7 +58,7 @@ def test_other_candidates(tmp_path: Path, candidates: str) -> None:
 
 def test_demos_are_read(tmp_path: Path) -> None:
     data = folder(tmp_path, TOOLS, ROWS)
-    assert measured(data, "--demos", str(data))["demos"] == 4
+    assert measured(data, "--demos", str(data))["demos"] == 7
 
 
 def test_a_sample_of_a_split(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def data(tmp_path: Path) -> Path:
 def test_a_folder_of_solved_requests(data: Path) -> None:
     solved = read_demos(data)
     assert [(one.instance, one.demo.level, len(one.demo.plan.steps)) for one in solved] == [
-        ("1", "api", 1), ("2", "api", 1), ("3", "task", 2)
+        ("1", "api", 1), ("2", "api", 1), ("3", "task", 2), ("3", "api", 1)
     ]  # fmt: skip
     value = solved[2].demo.plan.steps[1].arguments["text"]
     assert (value.kind, getattr(value, "path", None)) == ("reference", ("date",))
@@ -47,7 +47,7 @@ def test_a_folder_of_solved_requests(data: Path) -> None:
 def test_a_file_of_demos(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "demos.jsonl"
     file.write_text("\n".join(one.demo.model_dump_json() for one in read_demos(data)), encoding="utf-8")
-    assert [one.instance for one in read_demos(file)] == [None] * 3
+    assert [one.instance for one in read_demos(file)] == [None] * 4
     file.write_text('{"query": "x"}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"demos\.jsonl, line 1: plan: Field required"):
         read_demos(file)
