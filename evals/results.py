@@ -33,6 +33,8 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("seal_tools", "test_in_domain", "gold", "compact"),
     ("held-out/seal_tools", "dev", "own", "rules"),
     ("held-out/nestools", "test", "own", "rules"),
+    ("held-out/sgd", "train", "own", "compact"),
+    ("held-out/sgd", "train", "own", "compact", "sgd"),
     ("held-out/sandbox", "train", "own", "compact"),
     ("held-out/sandbox", "train", "own", "rules"),
     ("held-out/sandbox", "train", "own", "compact", "sandbox"),
@@ -65,6 +67,7 @@ _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
         ("partial", "full", "any_order", "passed", "tool", "param", "reference"),
     ),
     "nestools": ("NesTools", (), _SHOWN),
+    "sgd": ("SGD", (), _SHOWN),
     "sandbox": ("The sandbox's development questions", (), _SHOWN),
 }
 

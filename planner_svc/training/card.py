@@ -12,7 +12,7 @@ from planner_svc.training.recipe import Recipe
 from services.cards import file_row, table
 
 _LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
-_FILES = ("planner.onnx", "tokenizer.json", "spans.npz", "links.npz", "calibration.json")
+_FILES = ("planner.onnx", "tokenizer.json", "calls.npz", "spans.npz", "links.npz", "calibration.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,9 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Shares
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "## What the heads are right about\n\nRequests held out, with the retriever's own candidates; percent. "
         f"`calls`: the set of APIs is just the right one.\n\n{heads}",
-        "## The second stage\n\nHow often the first choice is right, of the words and other calls' outputs that were "
-        f"looked at: the network's, and that of judges that had not seen the request; percent.\n\n{_figures(judged)}",
+        "## The second stage\n\nHow often just the right candidates are called, and the first choice is right of the "
+        "words and other calls' outputs that were looked at: by the network, and by judges that had not seen the "
+        f"request; percent.\n\n{_figures(judged)}",
     ]
     (out / "MODEL_CARD.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return heads
