@@ -176,7 +176,7 @@ class Answerer:
 
     def score(self, profile: Profile, used: Sequence[Place], question: Question) -> float:
         """How well the best field of the call's answer fits the question, about -0.3 to 1."""
-        ranked = self._ranked(profile, used, question)
+        ranked = self._ranked(_answering(profile), used, question)
         return ranked[0][0] if ranked else 0.0
 
     def choose(self, profile: Profile, used: Sequence[Place], question: Question) -> list[Field]:
@@ -191,8 +191,11 @@ class Answerer:
         """
         if profile.effect not in ("read", "compute"):
             return [f for f in profile.fields if len(f.path) == 1 and not f.kinds & {"array"}][:MAX_CONFIRMED]
-        ranked = self._ranked(profile, used, question)
-        if not ranked or ranked[0][0] < STANDS_OUT:
+        fields = _answering(profile)
+        if len(fields) < 2:
+            return fields  # nothing to choose between, and reading the question takes an encoder pass
+        ranked = self._ranked(fields, used, question)
+        if ranked[0][0] < STANDS_OUT:
             return [field for _, field in ranked[:MAX_FIELDS]]
         best = ranked[0][0]
         chosen = [f for score, f in ranked if score >= best - (NAMED_MARGIN if _named(f, question) else MARGIN)][
@@ -200,11 +203,8 @@ class Answerer:
         ]
         return [f for f in chosen if not any(f is not o and f.path[: len(o.path)] == o.path for o in chosen)]
 
-    def _ranked(self, profile: Profile, used: Sequence[Place], question: Question) -> list[tuple[float, Field]]:
+    def _ranked(self, fields: Sequence[Field], used: Sequence[Place], question: Question) -> list[tuple[float, Field]]:
         asked = _residue(used, question)
-        echoed = {slot.name for slot in profile.slots}
-        echoed -= {field.name for field in profile.fields if _COMPUTED.search(field.text)}
-        fields = [f for f in profile.fields if f.name not in echoed or f.listed] or profile.fields
         found = [(self._field_score(field, question, asked), field) for field in fields]
         return sorted(found, key=lambda pair: (-pair[0], len(pair[1].path)))
 
@@ -225,6 +225,13 @@ class Answerer:
         if "array" in field.kinds and not question.plural:
             score -= 0.15
         return score - 0.01 * len(field.path)
+
+
+def _answering(profile: Profile) -> list[Field]:
+    """The fields of an answer that do not only say again what was asked with."""
+    echoed = {slot.name for slot in profile.slots}
+    echoed -= {field.name for field in profile.fields if _COMPUTED.search(field.text)}
+    return [f for f in profile.fields if f.name not in echoed or f.listed] or list(profile.fields)
 
 
 def _named(field: Field, question: Question) -> bool:
