@@ -22,9 +22,10 @@ CALLED: Final = 0.5
 """An API is called that is at least so likely to be needed."""
 ALONE: Final = 0.3
 """Likewise the likeliest of all: somebody who asks wants something."""
-_NEVER: Final = 1e-6
 ANSWERS: Final = 0.5
 """A field is asked for that is at least so likely to be."""
+_NEVER: Final = 1e-6
+"""As unlikely as a judge can find a call: log-odds stay finite."""
 
 
 class Decoder:

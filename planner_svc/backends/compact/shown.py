@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from planner_svc.backends.compact.forms import Form, form_of, number_form_of
@@ -19,6 +20,8 @@ SIMILAR: Final = 0.8
 """From this cosine on a demo is of a like request: what it calls counts. TPTU-v2's threshold."""
 _MAX_CHARS: Final = 4_000
 _MAX_VALUE: Final = 200
+_MAX_LITERALS: Final = 100
+_MAX_NUMBERS: Final = 40
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?%?")
 
 
@@ -54,7 +57,7 @@ def shown_by(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime)
             for api in demo.apis:
                 shown.calls[api] = max(shown.calls.get(api, 0.0), selected.similarity)
         shown.feeds.update(pair for pair in _feeds(demo) if candidates >= {*pair})
-        for place, value in _literals(demo):
+        for place, value in islice(_literals(demo), _MAX_LITERALS):
             if place[0] not in candidates:
                 continue
             form = _form(demo.query[:_MAX_CHARS], value, now)
@@ -87,5 +90,5 @@ def _form(query: str, value: str | float, now: datetime) -> Form | None:
     if isinstance(value, str):
         at = query.lower().find(value.lower()) if value else -1
         return form_of(query[at : at + len(value)], value, now) if at >= 0 else None
-    forms = (number_form_of(said[0], value) for said in _NUMBER.finditer(query))
+    forms = (number_form_of(said[0], value) for said in islice(_NUMBER.finditer(query), _MAX_NUMBERS))
     return next((form for form in forms if form is not None), None)

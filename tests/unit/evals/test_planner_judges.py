@@ -1,6 +1,8 @@
 """Fitting the second stage: what it learns from held-out requests, and that folds do not see each other."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,11 +12,13 @@ pytest.importorskip("sklearn", reason="needs requirements/train.txt")
 
 from evals import planner_judges
 from evals.planner_judges import FOLDS, Evidence, fit_judges, fold_of
+from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.filling import Task
-from planner_svc.backends.compact.judging import Judge, Judges
+from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.spans import SPAN_SIGNS
 from planner_svc.training.examples import Example, LabelledCall, Span
-from tests.unit.planner_svc.test_compact_judging import POLICY, judge, task, values
+from services.boosting import Growth
+from tests.unit.planner_svc.test_compact_judging import CLAIM, POLICY, judge, task, values
 
 TYPES = ("health", "life", "auto")
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -49,8 +53,8 @@ def test_a_request_is_judged_by_trees_that_have_not_seen_it(monkeypatch: pytest.
     learnt: list[tuple[int | None, set[int]]] = []
     real = planner_judges._fit
 
-    def watched(seen: list[Evidence], signs: tuple[str, ...], left_out: int | None = None) -> Judge | None:
-        found = real(seen, signs, left_out)
+    def watched(seen: list[Evidence], signs: tuple[str, ...], left_out: int | None = None, *more: Growth) -> Any:
+        found = real(seen, signs, left_out, *more)
         learnt.append((left_out, {one.fold for one in seen if one.fold != left_out}))
         return found
 
@@ -59,6 +63,20 @@ def test_a_request_is_judged_by_trees_that_have_not_seen_it(monkeypatch: pytest.
     assert {fold for fold, _ in learnt} == {None, *range(FOLDS)}
     assert all(fold not in seen for fold, seen in learnt)
     assert [fitted.unseen(one) is fitted.without[fold_of(one)] for one, _ in made] == [True] * len(made)
+
+
+def test_what_is_called_is_learnt_and_only_links_of_what_the_network_knows() -> None:
+    rows = []
+    for number in range(160):
+        example, read_task = read(number)
+        both = task(read_task.query, (POLICY, CLAIM), {"policy_type": TYPES[number % 3]})
+        both.reading.inputs.features[both.reading.inputs.first[1], 0] = -1  # the retriever knows better
+        rows.append((replace(example, candidates=(POLICY, CLAIM)), both))
+    fitted = fit_judges({"policies": rows}, (), {}, Progress(disable=True))
+    assert (fitted.shares["policies"]["calls, network"], fitted.shares["policies"]["calls, judged"]) == (0, 100)
+    assert Decoder(rows[0][1], fitted.unseen(rows[0][0])).chosen() == [0]
+    known = fit_judges({"policies": []}, (), {"policies": rows}, Progress(disable=True))
+    assert (known.whole.calls, known.whole.spans) == (None, None)
 
 
 def test_too_little_to_learn_from_leaves_the_network_alone() -> None:
