@@ -5,11 +5,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Literal
 
 from dateutil.relativedelta import relativedelta
 
+from planner_svc.reading.clocks import NO_NOUN, clocks_in, pattern_of
 from planner_svc.reading.numbers import NUMBER_WORD, number
 from planner_svc.reading.text import NOT_NAMES, STOP
 
@@ -39,7 +40,6 @@ MONTHS = {
 WEEKDAYS = {
     name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
 }
-_HOURS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 _MONTHS_AHEAD = 4
 """No two months in a row lack a 31st, and a fourth is to spare."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
@@ -48,16 +48,6 @@ _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
 _WEEKDAY = "(?:" + "|".join(WEEKDAYS) + ")"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
 _YEAR = r"(?:19|20)\d\d"
-_CLOCK = (
-    (
-        r"(?:[01]?\d|2[0-3])(?:[:.h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)|:[0-5]\d(?::[0-5]\d)?|\s?[ap]\.?m\b\.?|\s?O_CLOCK)"
-        r"|(?:(?:half|quarter)\s+past|quarter\s+to)\s+HOUR\b|HOUR(?:\s+O_CLOCK|\s?[ap]\.?m\b\.?)|noon\b|midnight\b"
-        r"|(?:\d{1,2}(?:\.[0-5]\d)?|HOUR)(?=\s+in\s+the\s+(?:morning|afternoon|evening))"
-    )
-    .replace("HOUR", f"(?:1[0-2]|[1-9]|{'|'.join(_HOURS)})")
-    .replace("O_CLOCK", r"o['\"\u2019]\s?clock\b")
-)
-_PART_OF_DAY = r"(?P<part>\s+in\s+the\s+(?:morning|afternoon|evening)|\s+at\s+night)?"
 _AMOUNT = rf"(?:\d+|an?|{NUMBER_WORD})"
 _SPAN_UNIT = rf"(?P<n>{_AMOUNT})[\s-]+(?P<unit>{'|'.join(UNITS)})s?\b"
 
@@ -92,54 +82,44 @@ class Found:
     part: Literal["", "sum", "term"] = ""
 
 
-def _rx(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:(?<![\w-])|(?<=\d[-\u2013])){pattern}(?![\w])", re.IGNORECASE)
-
-
 _ON_WEEKDAY = rf"(?:{_WEEKDAY},?\s+(?:the\s+)?)?"
 _ISO = re.compile(
     r"(?<![\w-])(?P<y>\d{4})(?P<s>[-/])(?P<m>\d\d)(?P=s)(?P<d>\d\d)"
     r"(?:[T ](?P<t>\d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?P<z>Z|[+-]\d\d:?\d\d)?)?(?!\w)"
 )
-_DAY_MONTH = _rx(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?")
+_DAY_MONTH = pattern_of(rf"{_ON_WEEKDAY}(?P<d>{_DAY})(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?")
 _RANGE = r"\s*(?:to|until|till|through|and|or|-|\u2013)\s*(?:the\s+)?"
-_DAY_TO_DAY = _rx(rf"(?P<d>{_DAY})(?={_RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?)")
+_DAY_TO_DAY = pattern_of(rf"(?P<d>{_DAY})(?={_RANGE}{_DAY}(?:\s+of)?\s+(?P<mon>{_MONTH})(?:,?\s+(?P<y>{_YEAR}))?)")
 """The first day of "1 to 31 December 2027"."""
-_MONTH_DAY = _rx(rf"{_ON_WEEKDAY}(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
-_NUMERIC = _rx(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{_YEAR})")
-_MONTH_YEAR = _rx(rf"(?P<mon>{_MONTH})(?:,?\s+(?:of\s+)?(?P<y>{_YEAR}))?")
-_RELATIVE_DAY = _rx(
+_MONTH_DAY = pattern_of(rf"{_ON_WEEKDAY}(?P<mon>{_MONTH})\s+(?:the\s+)?(?P<d>{_DAY})(?!\d|:)(?:,?\s+(?P<y>{_YEAR}))?")
+_NUMERIC = pattern_of(rf"(?P<a>\d{{1,2}})(?P<sep>[/.])(?P<b>\d{{1,2}})(?P=sep)(?P<y>{_YEAR})")
+_MONTH_YEAR = pattern_of(rf"(?P<mon>{_MONTH})(?:,?\s+(?:of\s+)?(?P<y>{_YEAR}))?")
+_RELATIVE_DAY = pattern_of(
     r"(?:(?:later|earlier|early|late)\s+)?"
     r"(?P<w>day after tomorrow|day before yesterday|today|tonight|tomorrow|yesterday)"
 )
-_WEEKDAY_RX = _rx(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{_WEEKDAY})")
-_WEEKDAY_OF = _rx(rf"(?P<w>{_WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
+_WEEKDAY_RX = pattern_of(rf"(?:(?P<q>next|this|coming|last|past)\s+)?(?P<w>{_WEEKDAY})")
+_WEEKDAY_OF = pattern_of(rf"(?P<w>{_WEEKDAY})\s+(?:of\s+)?(?P<q>next|this|coming|last|past)\s+week")
 _ORDINAL = r"(?P<d>(?:[12]\d|3[01]|[1-9])(?:st|nd|rd|th))"
-_DAY_OF_MONTH = _rx(rf"(?:the\s+)?{_ORDINAL}\s+of\s+(?:the\s+)?(?P<q>next|this|coming|last|past|current)\s+month")
-_NO_NOUN = r"(?=\s*(?:$|[.,;:!?)])|\s+(?:at|on|and|or|to|until|till|through|from|for|around|by|with|please|instead)\b)"
-"""What follows where nothing is counted: not "the 10th floor", not "this evening 5 people"."""
+_DAY_OF_MONTH = pattern_of(
+    rf"(?:the\s+)?{_ORDINAL}\s+of\s+(?:the\s+)?(?P<q>next|this|coming|last|past|current)\s+month"
+)
 _BEFORE_DAY = ["on", "by", "to", "from", "till", "until", "since", "through", "before", "after", "for", "and"]
 _BARE_DAY = re.compile(
-    "(?:^|" + "|".join(rf"(?<=\b{word} )" for word in _BEFORE_DAY) + rf")the\s+{_ORDINAL}{_NO_NOUN}", re.IGNORECASE
+    "(?:^|" + "|".join(rf"(?<=\b{word} )" for word in _BEFORE_DAY) + rf")the\s+{_ORDINAL}{NO_NOUN}", re.IGNORECASE
 )
 """The 10th of a month that is not said."""
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
 _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
 )
-_PERIOD = _rx(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|year)")
-_YEAR_RX = _rx(rf"(?P<y>{_YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
-_CLOCK_RX = _rx(rf"(?P<t>{_CLOCK}){_PART_OF_DAY}(?P<z>\s*(?:UTC|GMT|Z))?")
-_PART_CLOCK = re.compile(
-    rf"\b(?P<part>morning|afternoon|evening|night)\s+(?:at\s+)?"
-    rf"(?P<t>(?:1[0-2]|0?[1-9])[:.][0-5]\d(?!\w)|(?:1[0-2]|[1-9])(?!\w){_NO_NOUN})",
-    re.IGNORECASE,
-)
-_AGO = _rx(
+_PERIOD = pattern_of(r"(?P<q>next|this|coming|last|past|current)\s+(?P<w>week|weekend|month|year)")
+_YEAR_RX = pattern_of(rf"(?P<y>{_YEAR})(?!\s*(?:{'|'.join(UNITS)})s?\b)(?![.,]\d)")
+_AGO = pattern_of(
     rf"(?:in\s+{_SPAN_UNIT}(?!\s+(?:before|after|from))"
     rf"|{_SPAN_UNIT.replace('<n>', '<n2>').replace('<unit>', '<unit2>')}\s+(?P<ago>ago|from now))"
 )
-_DURATION = _rx(_SPAN_UNIT)
+_DURATION = pattern_of(_SPAN_UNIT)
 _SHIFT = re.compile(
     r"\s+(?P<w>after|before|from|following|prior to|earlier than|later than)\s+(?:the\s+)?", re.IGNORECASE
 )
@@ -163,7 +143,8 @@ class DateReader:
 
         The parts of such a sum ("3 weeks", the date) are found as well: some APIs do the sum themselves.
         """
-        dates = _longest([*self._days(text), *self._clocks(text)])
+        times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
+        dates = _longest([*self._days(text), *times])
         dates = sorted([*dates, *self._bare_days(text, dates)], key=lambda found: found.start)
         dates = self._dated(_same_year(text, self._joined(text, dates)))
         durations = [
@@ -201,16 +182,6 @@ class DateReader:
                 if moment is not None:
                     yield Found(match.start(), match.end(), moment)
 
-    def _clocks(self, text: str) -> Iterator[Found]:
-        for match in _CLOCK_RX.finditer(text):
-            clock = _clock(match["t"], (match["part"] or "").split()[-1:])
-            if clock is not None:
-                yield Found(match.start(), match.end(), Moment("time", clock=clock, zone=UTC if match["z"] else None))
-        for match in _PART_CLOCK.finditer(text):
-            clock = _clock(match["t"], [match["part"].lower()])
-            if clock is not None:
-                yield Found(match.start(), match.end(), Moment("time", clock=clock))
-
     def _iso(self, match: re.Match[str]) -> Moment:
         day = date(int(match["y"]), int(match["m"]), int(match["d"]))
         if not match["t"]:
@@ -219,7 +190,7 @@ class DateReader:
         return Moment("time", day, clock=time.fromisoformat(match["t"]), zone=zone)
 
     def _day_month(self, match: re.Match[str]) -> Moment:
-        month, day = MONTHS[match["mon"].lower().rstrip(".")], int(re.sub(r"\D", "", match["d"]))
+        month, day = MONTHS[match["mon"].lower().rstrip(".")], _ordinal(match)
         if match["y"]:
             return Moment("day", date(int(match["y"]), month, day))
         this_year = date(self._now.year, month, day)
@@ -257,8 +228,7 @@ class DateReader:
         return Moment("day", today + timedelta(days=(wanted - today.weekday() - 1) % 7 + 1))
 
     def _weekday_of(self, match: re.Match[str]) -> Moment:
-        monday = self._now.date() - timedelta(days=self._now.weekday()) + timedelta(weeks=_step(match["q"]))
-        return Moment("day", monday + timedelta(days=WEEKDAYS[match["w"].lower()]))
+        return Moment("day", self._monday(_step(match["q"])) + timedelta(days=WEEKDAYS[match["w"].lower()]))
 
     def _day_of_month(self, match: re.Match[str]) -> Moment:
         first = self._now.date().replace(day=1) + relativedelta(months=_step(match["q"]))
@@ -281,13 +251,17 @@ class DateReader:
         step = _step(match["q"])
         today, unit = self._now.date(), match["w"].lower()
         if unit in ("week", "weekend"):
-            monday = today - timedelta(days=today.weekday()) + timedelta(weeks=step)
+            monday = self._monday(step)
             sunday = monday + timedelta(days=6)
             return Moment("week", sunday - timedelta(days=1) if unit == "weekend" else monday, sunday)
         if unit == "month":
             first = today.replace(day=1) + relativedelta(months=step)
             return Moment("month", first, first + relativedelta(months=1, days=-1))
         return _whole_year(today.year + step)
+
+    def _monday(self, step: int) -> date:
+        """Of this week, or one so many weeks on."""
+        return self._now.date() + timedelta(days=-self._now.weekday(), weeks=step)
 
     def _from_now(self, text: str) -> Iterator[Found]:
         """What "in three weeks" and "3 weeks ago" say: the sum, and today as its term."""
@@ -369,6 +343,7 @@ def _step(word: str) -> int:
 
 
 def _ordinal(match: re.Match[str]) -> int:
+    """The day of the month: 3 of "3rd"."""
     return int(re.sub(r"\D", "", match["d"]))
 
 
@@ -450,24 +425,3 @@ def _whole_year(year: int) -> Moment:
 
 def _amount(text: str) -> int:
     return 1 if text.lower() in ("a", "an") else int(number(text) or 0)
-
-
-def _clock(text: str, part: list[str]) -> time | None:
-    """A time of day; ``part``: the word for the part of the day it is in, if it is said."""
-    low = re.sub(r"[. ]", "", re.sub(r"(?<=\d)[.h](?=\d)", ":", text.lower()))
-    low = re.sub('o["\u2019]clock', "o'clock", low)
-    if low in ("noon", "midnight"):
-        return time(12 if low == "noon" else 0)
-    shift = re.match(r"(halfpast|quarterpast|quarterto)(?=.)", low)
-    minutes = {"halfpast": 30, "quarterpast": 15, "quarterto": -15}[shift[1]] if shift else 0
-    low = low[shift.end() :] if shift else low
-    match = re.fullmatch(rf"(\d{{1,2}}|{'|'.join(_HOURS)})(?::(\d\d))?(?::(\d\d))?(am|pm|o'clock)?", low)
-    if match is None:
-        return None
-    hour = int(match[1]) if match[1].isdigit() else _HOURS.index(match[1]) + 1
-    half = match[4] if match[4] in ("am", "pm") else "am" if part == ["morning"] else "pm" if part else None
-    if half and not 1 <= hour <= 12:
-        return None if match[4] or hour > 23 or int(match[2] or 0) > 59 else time(hour, int(match[2] or 0))
-    hour = hour % 12 + (12 if half == "pm" else 0) if half else hour
-    total = (hour * 60 + int(match[2] or 0) + minutes) % (24 * 60)
-    return time(total // 60, total % 60, int(match[3] or 0))
