@@ -11,6 +11,7 @@ import structlog
 from deploy.sockets import refusing
 from planner_svc.backends.served.liveness import Liveness
 from services.clients.chat import ChatError
+from services.telemetry import configure_logging
 from tests.support.chat_server import Reply, answers, calls, event, hangs, says, sends
 from tests.unit.planner_svc.served.conftest import KEY, Make
 from tests.unit.planner_svc.served.test_backend import FIRST, OTHER, PLAIN, REQUEST, SECOND
@@ -111,6 +112,7 @@ async def test_a_cancelled_request_hangs_up(world: Make) -> None:
 
 async def test_the_key_is_in_no_log_prompt_or_answer(world: Make) -> None:
     echoes = [says(f'{{"calls":[],"need":["{KEY}"]}}', reasoning=KEY), answers(400, KEY), answers(500, KEY), says(KEY)]
+    configure_logging(level="DEBUG", json=False)  # the tests' own level hides warnings
     with structlog.testing.capture_logs() as logs:
         for echo in echoes:
             made = await world(echo, draft=PLAIN)
@@ -118,6 +120,7 @@ async def test_the_key_is_in_no_log_prompt_or_answer(world: Make) -> None:
             assert made.server.keys[0] == f"Bearer {KEY}"
             assert KEY not in json.dumps(made.server.asked)
             assert KEY not in response.model_dump_json()
+    configure_logging(level="ERROR", json=False)
     assert "left alone" in repr(logs)
     assert KEY not in repr(logs)
 
