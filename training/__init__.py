@@ -1,0 +1,1 @@
+"""Everything that trains models; nothing here is imported by a service."""
