@@ -49,7 +49,8 @@ WRITTEN_SECRET = re.compile(
 PROBE = """id -u
 ls -d tests var .env .git 2>/dev/null
 command -v gcc cc curl
-python -c 'import torch' 2>&1 | tail -n 1"""
+python -c 'import torch' 2>&1 | tail -n 1
+python -c 'import training' 2>&1 | tail -n 1"""
 
 
 @contextmanager
