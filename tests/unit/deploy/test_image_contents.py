@@ -62,7 +62,7 @@ def test_the_command_line_and_the_services_load_with_what_an_image_holds() -> No
     assert done.returncode == 0, done.stderr
 
 
-def test_what_is_left_out_is_there_to_be_missed() -> None:
+def test_left_out_packages_are_hidden_from_these_tests() -> None:
     done = _run("import training")
     assert "ModuleNotFoundError: No module named 'training'" in done.stderr
 
