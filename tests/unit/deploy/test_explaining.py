@@ -13,9 +13,9 @@ RUN = Run(id="run_1", status=RunStatus.PLANNED, query="q", created_at=datetime.n
 
 
 def drawn(run: Run) -> str:
-    console = Console(file=StringIO(), width=100)
-    draw_explanation(console, run)
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    written = StringIO()
+    draw_explanation(Console(file=written, width=100), run)
+    return written.getvalue()
 
 
 def test_everything_that_led_to_the_plan_is_shown() -> None:
