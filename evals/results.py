@@ -31,6 +31,9 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("seal_tools", "test_in_domain", "own", "compact"),
     ("seal_tools", "test_in_domain", "given", "compact"),
     ("seal_tools", "test_in_domain", "gold", "compact"),
+    ("seal_tools", "test_in_domain", "own", "rules"),
+    ("nestful_v1", "glaive", "own", "rules"),
+    ("nestful_v1", "sgd", "own", "rules"),
     ("held-out/seal_tools", "dev", "own", "rules"),
     ("held-out/nestools", "test", "own", "rules"),
     ("held-out/sgd", "train", "own", "compact"),
@@ -53,18 +56,19 @@ _HEADS = {
     "full": "full match",
     "any_order": "full, any order",
     "passed": "pass rate",
+    "ran": "ran",
 }
-_SHOWN = ("tool", "param", "reference", "partial", "full", "any_order", "passed")
+_SHOWN = ("tool", "param", "reference", "partial", "full", "any_order", "passed", "ran")
 _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
     "seal_tools": (
         "Seal-Tools",
         tuple(Row(one.name, {f"published_{key}": value for key, value in one.figures.items()}) for one in SEAL_TOOLS),
-        ("tool", "param", "published_tool", "published_param", "reference", "full", "any_order", "passed"),
+        ("tool", "param", "published_tool", "published_param", "reference", "full", "any_order", "passed", "ran"),
     ),
     "nestful_v1": (
         "NESTFUL, first version",
         NESTFUL,
-        ("partial", "full", "any_order", "passed", "tool", "param", "reference"),
+        ("partial", "full", "any_order", "passed", "ran", "tool", "param", "reference"),
     ),
     "nestools": ("NesTools", (), _SHOWN),
     "sgd": ("SGD", (), _SHOWN),
@@ -208,6 +212,7 @@ def _with_interval(report: PlanReport, column: str) -> str:
         "full": (report.full_match, "full_match"),
         "any_order": (report.full_match_any_order, "full_match_any_order"),
         "passed": (report.pass_rate, "pass_rate"),
+        "ran": (report.ran, "ran"),
     }
     if column in ratios:
         value, key = ratios[column].f1, f"{column}.f1"

@@ -34,7 +34,7 @@ COUNTED = """
 
 **Which plan.** The plan that the planner returns. Where it needs input, it returns questions and no plan; then the
 draft that it asks about is scored, without the arguments that it lacks, because the metrics ask which calls it would
-make. Such a draft does not run, and never counts as passed. Where it finds nothing, or nothing that can be proved,
+make. Such a draft does not run, and never passes. Where it finds nothing, or nothing that can be proved,
 there are no calls. The shares of the three are in the last table. The request's clock is fixed, so that "next Friday"
 is the same day in every measurement. A request whose solution names an API that the folder does not describe stays in;
 it cannot be solved. Where the data says nothing of HTTP, an API counts as one that only reads, for planning.
@@ -77,10 +77,17 @@ too many lowers the share. Labels are names and do not count: a reference is rig
 call at the same place. **Any order** is the full match of graphs: the same calls wired the same way, in whatever order
 they are written down. For a planner whose calls run in parallel it is the fairer one.
 
-**Pass rate** (NESTFUL, section 5.3): the share of requests that need a call whose plan runs through executor_svc
-without a failed step. The upstream is a stand-in made from the APIs' descriptions: a call must bring the required
-arguments in their declared JSON types, the answer has every declared field in its declared type. No live service is
-asked. An API without an address in the data is a POST to its name there.
+**Ran**: the share of requests that need a call whose plan, whatever it calls, runs through executor_svc without a
+failed step. The upstream is a stand-in made from the APIs' descriptions: a call must bring the required arguments in
+their declared JSON types, the answer has every declared field in its declared type. No live service is asked. An API
+without an address in the data is a POST to its name there.
+
+**Pass rate** (NESTFUL's execution pass rate, section 5.3): the share whose plan ran *and* makes the wanted calls in a
+right order. Every call of the solution is made, one to one, by a call of the same API; and where one takes a value of
+another, its counterpart waits for the other's counterpart, directly or by way of further calls: what does not wait runs
+at the same time. What the arguments are is not asked here (*full match* does), and a call beyond the solution's does
+not fail a plan, since the wanted ones are made all the same; tool precision and full match count it. The paper leaves
+open whether one may be made.
 
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
@@ -103,9 +110,10 @@ MEANING = """
   are not in these folders.
 - **100 is out of reach.** About 3.5 % of Seal-Tools' argument values stand neither in the request nor in any answer.
   Nobody can plan them.
-- **A pass is not an answer.** A plan that was proved hardly ever fails against a stand-in that keeps the APIs'
-  promises: the pass rate is close to the share of requests for which a plan could be proved. NESTFUL's own rate, of
-  live services, has outages and refusals in it.
+- **A pass is not an answer.** It says that the wanted calls are made in a right order and fit together, not that their
+  arguments are those of the solution. A plan that was proved hardly ever fails against a stand-in that keeps the APIs'
+  promises: *ran* is close to the share of requests for which a plan could be proved. NESTFUL's own rate, of live
+  services, has outages and refusals in it.
 - **Scores of drafts are kind.** A draft that asks for an argument counts for what it has; a planner that guesses the
   argument is scored on the guess.
 - **Intervals speak of these requests.** They say how much a figure would move with other requests of the same kind,

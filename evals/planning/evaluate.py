@@ -133,7 +133,7 @@ class Examiner:
             score=score(gold, graph_of_plan(answer.plan), self._outputs),
             well_formed=answer.status != "failed",
             needs_call=bool(gold.nodes),
-            passed=not problem,
+            ran=not problem,
             confidence=answer.confidence if answer.plan is not None else None,
         )
         return Asked(instance, gold, offer, demos, answer, judged, seconds, problem)
@@ -214,6 +214,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
             for name, counts in (("tool", score.tool), ("param", score.param), ("reference", score.reference))
         },
         "passed": asked.judged.passed,
+        "ran": asked.judged.ran,
         "run_problem": asked.run_problem,
         "missing_candidates": sorted(asked.instance.apis - {one.api.id for one in asked.offer.candidates}),
         "demos": [one.demo.query for one in asked.demos],

@@ -30,11 +30,11 @@ def print_report(report: PlanReport, console: Console) -> None:
 
 
 def _table(report: PlanReport) -> Table:
-    columns = ("n", "tool F1", "param F1", "reference F1", "partial", "full", "any order", "passed")
+    columns = ("n", "tool F1", "param F1", "reference F1", "partial", "full", "any order", "passed", "ran")
     drawn = Table(Column(""), *(Column(name, justify="right") for name in columns), box=None)
     rows: dict[str, Metrics] = {"all": report, **report.subsets}
     for name, one in rows.items():
-        shares = (one.partial_match, one.full_match, one.full_match_any_order, one.pass_rate)
+        shares = (one.partial_match, one.full_match, one.full_match_any_order, one.pass_rate, one.ran)
         ratios = (_f1(ratio) for ratio in (one.tool, one.param, one.reference))
         drawn.add_row(name, str(one.n), *ratios, *(f"{share:.1f}" if one.n else "-" for share in shares))
     return drawn

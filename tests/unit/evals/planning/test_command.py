@@ -13,10 +13,10 @@ from tests.unit.evals.planning.worlds import ROWS, TOOLS
 from tests.unit.evals.test_originals import nestful, seal_tools
 
 KEYS = {
-    "n", "format_acc", "tool", "param", "reference", "partial_match", "full_match", "pass_rate", "subsets",
+    "n", "format_acc", "tool", "param", "reference", "partial_match", "full_match", "pass_rate", "ran", "subsets",
     "calibration_error", "latency_ms",
 }  # fmt: skip
-PERCENTAGES = ("format_acc", "partial_match", "full_match", "full_match_any_order", "pass_rate")
+PERCENTAGES = ("format_acc", "partial_match", "full_match", "full_match_any_order", "pass_rate", "ran")
 
 
 def call(data: Path, *options: str) -> Result:
@@ -46,7 +46,8 @@ def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:
     weather = lines[0]
     assert weather["predicted"][0] == {"name": "getWeather", "arguments": {"city": "Faro"}, "label": "var1"}
     assert (weather["status"], weather["full_match"], weather["passed"]) == ("planned", True, True)
-    assert told["pass_rate"] == 100 * sum(line["passed"] for line in lines) / 4
+    for figure, key in (("pass_rate", "passed"), ("ran", "ran")):
+        assert told[figure] == 100 * sum(line[key] for line in lines) / 4
 
 
 @pytest.mark.parametrize("candidates", ["given", "gold"])

@@ -26,7 +26,7 @@ def test_the_reference_solutions_score_what_they_must(tmp_path: Path) -> None:
     assert (told.tool.p, told.tool.right, told.tool.gold) == (100.0, 5, 6)
     assert (told.param.p, told.param.right, told.param.gold) == (100.0, 7, 8)
     assert (told.reference.f1, told.reference.gold) == (100.0, 1)
-    assert told.partial_match == told.full_match == told.full_match_any_order == told.pass_rate == 75.0
+    assert told.partial_match == told.full_match == told.full_match_any_order == told.pass_rate == told.ran == 75.0
     assert told.answers == {"planned": 75.0, "needs_input": 0.0, "no_plan": 25.0, "failed": 0.0}
     assert {name: one.n for name, one in told.subsets.items()} == {"single": 2, "multi": 2, "nested": 1}
     assert (told.subsets["nested"].full_match, told.subsets["nested"].pass_rate) == (100.0, 100.0)
@@ -54,9 +54,24 @@ def test_a_draft_that_lacks_something_is_scored_and_not_run(tmp_path: Path) -> N
     assert asked.answer.compiled is None
     assert (told.tool.right, told.tool.predicted, told.tool.gold) == (1, 1, 2)
     assert (told.param.right, told.param.predicted, told.param.gold) == (1, 1, 3)
-    assert (told.pass_rate, told.answers["needs_input"], told.format_acc) == (0.0, 100.0, 100.0)
+    assert (told.pass_rate, told.ran, told.answers["needs_input"], told.format_acc) == (0.0, 0.0, 100.0, 100.0)
     assert line_of(asked)["predicted"][0]["arguments"] == {"nights": 2}
     assert line_of(asked)["missing_candidates"] == ["findHotel"]
+
+
+def test_a_plan_that_runs_and_calls_something_else_does_not_pass(tmp_path: Path) -> None:
+    def obliging(request: PlanRequest) -> PlanDraft:
+        calls: list[Any] = [{"name": "getWeather", "arguments": {"city": "Faro"}, "label": "a"}]
+        calls += (
+            [{"name": "findHotel", "arguments": {"city": "Faro"}, "label": "b"}] if "hotel" in request.query else []
+        )
+        return PlanDraft(nestful.decode([*calls, {"name": "var_result", "arguments": {"x": "$a$"}}]), 0.9)
+
+    rows = [ROWS[0], ROWS[2]]  # the second needs a booking
+    asked, told = examine(tmp_path, Source.OWN, Known(obliging), rows)
+    assert [(one.judged.ran, one.judged.passed) for one in asked] == [(True, True), (True, False)]
+    assert (told.ran, told.pass_rate, told.subsets["nested"].ran) == (100.0, 50.0, 100.0)
+    assert (line_of(asked[1])["ran"], line_of(asked[1])["passed"]) == (True, False)
 
 
 def test_the_draft_that_is_asked_about() -> None:
