@@ -141,9 +141,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _key(report: PlanReport) -> tuple[str, str, int, str, int]:
+def _key(report: PlanReport) -> tuple[str, str, int, int, int, str, str, int, int]:
     data = list(_SECTIONS).index(report.data) if report.data in _SECTIONS else len(_SECTIONS)
-    return (f"{data} {report.data}", report.split or "", _ORDER.get(report.candidates, 9), report.planner, report.n)
+    return (
+        f"{data} {report.data}",
+        report.split or "",
+        _ORDER.get(report.candidates, 9),
+        report.distractors,
+        report.k or 0,
+        report.planner,
+        report.model or "",
+        report.n,
+        report.demos_shown,
+    )
 
 
 def _section(data: str, reports: Sequence[PlanReport]) -> Iterator[str]:
@@ -191,7 +201,11 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
 
 
 def _name(report: PlanReport) -> str:
-    parts = [report.planner, report.split or "all", report.candidates]
+    planner = f"{report.planner} ({report.model})" if report.model else report.planner
+    distractors = f" and {report.distractors} distractors" if report.distractors else ""
+    parts = [planner, report.split or "all", report.candidates + distractors]
+    if report.k is not None:
+        parts.append(f"k {report.k}")
     if report.limit is not None:
         parts.append(f"sample of {report.limit}")
     if report.demos is not None:

@@ -25,8 +25,9 @@ REPEAT = """
 The folders are public data in the form that `evals/data.py` describes, here `DATA/NAME`. The papers' own files are
 read, too: a folder with Seal-Tools' `tool.jsonl` and `dev.jsonl`, or with NESTFUL's `NAME-spec.json` and
 `NAME-data.json`. `python -m evals.results --commands DATA` prints these lines. Those of test splits are for reporting;
-nothing may be chosen by them. With `--out FILE` a command also writes a line about each request, to see what went
-wrong: both solutions, the counts, why a plan did not run, which of the needed APIs were no candidates.
+nothing may be chosen by them. With `--predictions FILE` a command also writes a line about each request, to see what
+went wrong: both solutions, what a language model wrote, what the compiler found, the counts, why a plan did not run,
+which of the needed APIs were no candidates.
 """
 
 COUNTED = """
@@ -41,11 +42,15 @@ it cannot be solved. Where the data says nothing of HTTP, an API counts as one t
 
 **Candidates.** *own*: what the shipped retriever finds in the whole folder for the budget of `/solve`, 20, and 6
 suppliers. *given*: the request's own list of tools, as the data ships it. *gold*: the APIs of the reference solution
-and no others. In the latter two the same code ranks and scores these APIs alone, with the word statistics of the whole
-folder. Every candidate comes with its score for each clause and the other signals, as the gateway hands them on.
+and no others. In the latter two the same code ranks and scores these APIs alone, with the word statistics of the
+whole folder. *gold and N distractors*: beside those, the N APIs that the retriever finds nearest among all others;
+they are ranked together and then shuffled, always in the same way. `--k` asks for another number of candidates of its
+own. Every candidate comes with its score for each clause and the other signals, as the gateway hands them on.
 
-**Demos** are off unless `--demos` is given. Then the Demo Selector chooses three; a demo of the same request, or from
-data with the same id, is never among them.
+**Demos** are off unless `--demos` or `--shots` is given. Then the Demo Selector chooses three, or as many as `--shots`
+says; a demo of the same request, or from data with the same id, is never among them. Without `--demos` they are of the
+folder's own training splits, less the requests that are asked. The selector shows no demo of an API that is no
+candidate, so that it may find fewer than it is asked for.
 
 **Tool** and **parameter** precision, recall and F1 (Seal-Tools, appendix C): micro, over all calls and arguments of
 all requests. A planned call is right where it stands for a call of the reference solution of the same API, one to one;
@@ -63,7 +68,9 @@ that repeats itself.
 
 **Format**: the share of requests that got an answer in the form that is asked for (a plan, a draft with questions, or
 the statement that nothing fits) rather than an error. A planner that builds plans cannot write malformed ones, so that
-this is 100 by construction. For language models it is what part of their texts could be parsed.
+this is 100 by construction. For language models (Format ACC of Seal-Tools) it is what part of the texts that they
+*first* wrote, as they wrote them, could be read as calls, as the statement that there are none, or as operations that
+are missing: before anything is repaired, and before another planner stands in.
 
 **Reference** precision, recall and F1 are ours: a reference of the solution is found where the call that stands for
 the same call has one at the same place of the same argument, to the same field of the call that stands for the same

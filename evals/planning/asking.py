@@ -29,7 +29,8 @@ from services.contracts.api import Api
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
-from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Question
+from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse, Question
+from services.contracts.trace import PlannerTrace
 from services.encoder import Encoder
 from services.errors import ServiceError
 
@@ -38,6 +39,9 @@ NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 PATIENCE_S = 600.0
 """How long a draft may take here. The service gives up earlier, but what is right must not depend on a busy machine."""
+
+SERVED = "served"
+"""The backend that asks a language model's server; only there where one is configured."""
 
 Status = Literal["planned", "needs_input", "no_plan", "failed"]
 
@@ -52,6 +56,8 @@ class Answer:
         compiled: the proved plan, where there is one.
         confidence: 0 to 1, its own.
         reason: why there is no plan, or what is asked.
+        diagnostics: what the compiler found.
+        trace: what a language model was shown and wrote, where one was asked.
     """
 
     status: Status
@@ -59,6 +65,15 @@ class Answer:
     compiled: CompiledPlan | None = None
     confidence: float = 0.0
     reason: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    trace: PlannerTrace | None = None
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether it is in the form that is asked for: of a language model, whether its first text could be read."""
+        if self.trace is not None and self.trace.attempts:
+            return not self.trace.attempts[0].problem
+        return self.status != "failed"
 
 
 class Listening:
@@ -123,7 +138,15 @@ class Planner:
             reason = "; ".join(question.text for question in response.questions)
         if response.status == "no_plan":
             plan = None
-        return Answer(response.status, plan, response.compiled, response.confidence, reason)
+        return Answer(
+            response.status,
+            plan,
+            response.compiled,
+            response.confidence,
+            reason,
+            response.diagnostics,
+            response.trace,
+        )
 
 
 def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:
@@ -157,7 +180,8 @@ async def open_planner(
         available = backends or load_backends(encoder, pool, settings.model)
         chosen = name or settings.default_backend
         if chosen not in available:
-            raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}")
+            hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
+            raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
         listening = Listening(available[chosen])
         service = PlannerService(
             {chosen: listening},

@@ -20,8 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from demo_svc.settings import DemoSettings
 from evals.data import DataError, Dataset, read_dataset
 from evals.planning.asking import open_planner
-from evals.planning.demonstrations import Solved, open_book, read_demos
-from evals.planning.evaluate import Asked, Examiner, PlanReport, report, write_line
+from evals.planning.demonstrations import Solved, open_book, read_demos, read_shots
+from evals.planning.evaluate import Asked, Conditions, Examiner, PlanReport, report, write_line
 from evals.planning.offers import Offers, Source, check_lists
 from evals.planning.printing import print_report
 from evals.planning.running import open_world
@@ -47,22 +47,28 @@ class Measurement:
         split: whose requests; None: ``dev``, or the only one.
         limit: a sample of so many, always the same.
         candidates: where the planner's candidates come from.
+        k: budget of the retriever, where they are its own; None: that of ``/solve``.
+        distractors: wrong APIs beside the needed ones, where those are given.
         planner: name of the backend; None: the service's default.
-        demos: folder or file of solved requests to show; None: none are.
+        demos: folder or file of solved requests to show; None: none are, or the folder's own for ``shots``.
+        shots: how many are shown to a request at most; None: as many as the gateway asks for, of ``demos``.
         encoder: another one for the retriever.
         cache: file that keeps the catalogue's vectors.
-        out: file to write a line about each request to.
+        predictions: file to write a line about each request to.
     """
 
     data: Path
     split: str | None = None
     limit: int | None = None
     candidates: Source = Source.OWN
+    k: int | None = None
+    distractors: int = 0
     planner: str | None = None
     demos: Path | None = None
+    shots: int | None = None
     encoder: str | None = None
     cache: Path | None = None
-    out: Path | None = None
+    predictions: Path | None = None
 
 
 def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
@@ -95,13 +101,17 @@ def measure(wanted: Measurement, progress: Progress) -> PlanReport:
         EncoderError: an encoder cannot be loaded.
         RelevanceError: the retriever's relevance model cannot be used.
     """
+    if wanted.k is not None and wanted.candidates is not Source.OWN:
+        raise DataError("only the candidates `own` are found, so that only they can have a `k`")
+    if wanted.distractors and wanted.candidates is not Source.GOLD:
+        raise DataError("distractors stand beside the candidates `gold`")
     dataset = read_dataset(wanted.data, wanted.split, wanted.limit)
     if not dataset.instances:
         raise DataError(f"{wanted.data} holds no requests")
     if wanted.candidates is Source.GIVEN:
         check_lists(dataset.instances)
-    solved = read_demos(wanted.demos) if wanted.demos is not None else None
-    with tempfile.TemporaryDirectory(prefix="nestor-eval-") as folder, _opened(wanted.out) as out:
+    solved = _solved(wanted, dataset)
+    with tempfile.TemporaryDirectory(prefix="nestor-eval-") as folder, _opened(wanted.predictions) as out:
         return asyncio.run(_measure(wanted, dataset, solved, Path(folder), out, progress))
 
 
@@ -122,7 +132,7 @@ async def _measure(
         if solved is not None:
             shared = demo_settings.encoder == settings.encoder
             encoder = reader if shared else load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
-            book = await stack.enter_async_context(open_book(solved, encoder, folder))
+            book = await stack.enter_async_context(open_book(solved, encoder, folder, wanted.shots))
         world = await stack.enter_async_context(open_world(dataset.apis, folder))
         for start in progress.track(range(0, len(dataset.apis), _AT_ONCE), description="reading APIs"):
             await planner.read(dataset.apis[start : start + _AT_ONCE])
@@ -132,16 +142,26 @@ async def _measure(
             asked.append(await examiner.ask(instance))
             if out is not None:
                 write_line(out, asked[-1])
-        return report(
-            asked,
-            dataset,
+        under = Conditions(
             data=wanted.data,
             limit=wanted.limit,
             candidates=wanted.candidates.value,
+            k=wanted.k,
+            distractors=wanted.distractors,
             planner=planner.name,
             encoder=offers.encoder.name,
             demos=len(solved) if solved is not None else None,
+            shots=wanted.shots if solved is not None else None,
         )
+        return report(asked, dataset, under)
+
+
+def _solved(wanted: Measurement, dataset: Dataset) -> list[Solved] | None:
+    if wanted.shots == 0:
+        return None
+    if wanted.demos is not None:
+        return read_demos(wanted.demos)
+    return read_shots(wanted.data, dataset.instances) if wanted.shots is not None else None
 
 
 def _offers(wanted: Measurement, dataset: Dataset, progress: Progress) -> Offers:
@@ -150,7 +170,8 @@ def _offers(wanted: Measurement, dataset: Dataset, progress: Progress) -> Offers
     served, embedding = load_encoder(model, settings.encoder_threads), load_encoder(model, os.cpu_count() or 1)
     options = shipped_options(settings, served.name)
     snapshot = build_snapshot(dataset.apis, embedding, progress, wanted.cache)
-    return Offers(snapshot, {api.id: api for api in dataset.apis}, served, options, wanted.candidates)
+    apis = {api.id: api for api in dataset.apis}
+    return Offers(snapshot, apis, served, options, wanted.candidates, wanted.k, wanted.distractors)
 
 
 def _opened(file: Path | None) -> TextIO | nullcontext[None]:

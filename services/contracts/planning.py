@@ -11,6 +11,7 @@ from services.contracts.base import ApiId, Contract, JsonSchema, Query
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
+from services.contracts.trace import PlannerTrace
 
 
 class Decision(StrEnum):
@@ -193,6 +194,9 @@ class PlanResponse(Contract):
     confidence: float = Field(default=0.0, ge=0, le=1)
     backend: str
     reason: str = Field(default="", description="Why there is no plan, in a sentence.")
+    trace: PlannerTrace | None = Field(
+        default=None, description="What a language model was shown and answered, where one was asked."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evals.planning.asking import asked_about
+from evals.planning.asking import Answer, asked_about
 from evals.planning.demonstrations import read_demos
 from evals.planning.evaluate import line_of
 from evals.planning.offers import Source
@@ -14,6 +14,7 @@ from planner_svc.models import MissingValue, PlanDraft
 from services.codecs import nestful
 from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest, Question
+from services.contracts.trace import ModelAttempt, PlannerTrace
 from services.errors import ServiceUnavailable
 from tests.unit.evals.folders import folder
 from tests.unit.evals.planning.worlds import ROWS, TOOLS, Known, examine
@@ -105,6 +106,17 @@ def test_an_error_is_no_form(tmp_path: Path) -> None:
     (asked, _), told = examine(tmp_path, Source.GOLD, Known(broken), ROWS[:2])
     assert (asked.answer.status, told.format_acc, told.answers["failed"]) == ("failed", 0.0, 100.0)
     assert "the model is away" in asked.answer.reason
+
+
+@pytest.mark.parametrize(
+    ("problems", "well_formed"),
+    [([""], True), (["no JSON"], False), (["no JSON", ""], False), (["", "no JSON"], True), ([], True)],
+)
+def test_a_language_models_form_is_that_of_its_first_text(problems: list[str], well_formed: bool) -> None:
+    attempts = tuple(ModelAttempt(output="{}", problem=one) for one in problems)
+    trace = PlannerTrace(model="m", prompt_version="1", attempts=attempts)
+    assert Answer("no_plan", trace=trace).well_formed is well_formed
+    assert not Answer("failed").well_formed
 
 
 def test_demos_reach_the_planner(tmp_path: Path) -> None:
