@@ -46,7 +46,7 @@ class PlannerAsked(Contract):
     backend: str
     outcome: str = Field(
         description="`planned`, `needs_input`, `no_plan`, `needs` (it asked for operations), `denied`, `unproved`, or "
-        "why it had no answer: `down`, `hung`, `late`, `busy`, `garbage`, `refused`, `denied_access`."
+        "what failed: `down`, `hung`, `late`, `busy`, `garbage`, `refused`, `denied_access`."
     )
     stood: bool = Field(description="Whether its word was the answer.")
     confidence: float = Field(default=0.0, ge=0, le=1)

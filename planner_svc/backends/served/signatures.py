@@ -1,0 +1,187 @@
+"""APIs as a language model is shown them: one typed line each.
+
+``searchAirports(query, limit?: integer) -> items[0].iata, items[0].name | Find airports by name or city``
+
+A type that is not said is text. A field is written as the path that a reference to it has after the label, so that
+the model only copies it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from planner_svc.compiler.schemas import Node, Schemas
+from services.codecs.text import format_path
+from services.contracts.api import Api, Parameter
+from services.contracts.base import JsonPath
+
+_MAX_DEPTH: Final = 6
+_MAX_WALKED: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """How much of an API its line says.
+
+    Attributes:
+        optional: optional parameters shown at most; those that share words with the request come first.
+        fields: fields of the answer shown at most; those that could feed a parameter of a candidate come first.
+        values: values of an enumeration shown at most.
+        text: characters of the description.
+        request: whether vendor, method and path are shown.
+        parameter_text: characters of each parameter's description; 0: none.
+    """
+
+    optional: int
+    fields: int
+    values: int
+    text: int
+    request: bool
+    parameter_text: int
+
+
+BRIEF: Final = Detail(optional=4, fields=6, values=6, text=60, request=False, parameter_text=0)
+"""For small models: 30 to 60 tokens an API."""
+FULL: Final = Detail(optional=40, fields=40, values=20, text=300, request=True, parameter_text=120)
+"""For models that read thousands of tokens in a second."""
+
+
+def call_names(apis: Iterable[Api]) -> dict[str, str]:
+    """What each API is called in prompt and answer, by its id: its name where no other has it, else its id."""
+    listed = list(apis)
+    owners: dict[str, set[str]] = {}
+    for api in listed:
+        owners.setdefault(api.name, set()).add(api.id)
+    return {api.id: api.name if len(owners[api.name]) == 1 and _sayable(api.name) else api.id for api in listed}
+
+
+def wanted_names(apis: Iterable[Api]) -> frozenset[str]:
+    """The names of all parameters of these APIs, as :func:`signature` compares fields with them."""
+    return frozenset(_plain(parameter.name) for api in apis for parameter in api.parameters)
+
+
+def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str], wanted: frozenset[str]) -> str:
+    """The line of one API.
+
+    Args:
+        api: The API.
+        name: What it is called, from :func:`call_names`.
+        detail: How much to say.
+        request_words: The request's words in lower case.
+        wanted: Names of the candidates' parameters, from :func:`wanted_names`.
+    """
+    schemas = Schemas()
+    shown = ", ".join(_parameter(schemas, api, one, detail) for one in shown_parameters(api, detail, request_words))
+    fields = ", ".join(_field_name(path) for path in answer_fields(api, detail.fields, wanted, schemas))
+    about = [one_line(api.summary or api.description, detail.text)]
+    if detail.request:
+        about.insert(0, f"{api.provider} {api.method} {api.path}")
+        if api.summary and api.description and api.description != api.summary:
+            about.append(one_line(api.description, detail.text))
+    told = " | ".join(part for part in about if part)
+    return f"{name}({shown})" + (f" -> {fields}" if fields else "") + (f" | {told}" if told else "")
+
+
+def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) -> list[Parameter]:
+    """All required parameters, and optional ones within the limit, in the API's own order."""
+    optional = [one for one in api.parameters if not one.required]
+    ranked = sorted(optional, key=lambda one: -len(words_of(f"{one.name} {one.description}") & request_words))
+    kept = {one.name for one in ranked[: detail.optional]}
+    return [one for one in api.parameters if one.required or one.name in kept]
+
+
+def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas | None = None) -> list[JsonPath]:
+    """Paths of the answer's values, lists entered at their first item; outermost first, a bounded number."""
+    schemas = schemas or Schemas()
+    found: list[JsonPath] = []
+    waiting: deque[tuple[JsonPath, Node]] = deque([((), Node(api.response.json_schema, api.definitions))])
+    walked = 0
+    while waiting and walked < _MAX_WALKED:
+        path, node = waiting.popleft()
+        walked += 1
+        inner = schemas.properties(node)
+        item = schemas.child(node, 0, strict=False) if "array" in schemas.kinds(node) and not inner else None
+        if inner and len(path) < _MAX_DEPTH:
+            waiting.extend(((*path, name), child) for name, child in inner.items())
+        elif isinstance(item, Node) and not schemas.is_anything(item) and len(path) < _MAX_DEPTH:
+            waiting.append(((*path, 0), item))
+        elif path:
+            found.append(path)
+    first = set(sorted(found, key=lambda path: not _feeds(path, wanted))[:limit])
+    return [path for path in found if path in first]
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text in lower case; names in camelCase and snake_case are taken apart."""
+    parted = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
+    return frozenset(re.findall(r"[^\W_]+", parted.lower()))
+
+
+def one_line(text: str, limit: int) -> str:
+    """A text without line breaks, cut at a word."""
+    flat = " ".join(text[: limit * 8].split())
+    if len(flat) <= limit:
+        return flat
+    return flat[:limit].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"
+
+
+def _parameter(schemas: Schemas, api: Api, parameter: Parameter, detail: Detail) -> str:
+    said = parameter.name + ("" if parameter.required else "?")
+    kind = _kind(schemas, Node(parameter.json_schema, api.definitions), detail)
+    said += f": {kind}" if kind else ""
+    if detail.parameter_text and parameter.description:
+        said += f" ({one_line(parameter.description, detail.parameter_text)})"
+    return said
+
+
+def _kind(schemas: Schemas, node: Node, detail: Detail) -> str:
+    """The type in words; nothing for plain text."""
+    listed = schemas.enumeration(node)
+    if listed:
+        shown: Sequence[JsonValue] = listed[: detail.values]
+        return "|".join(_value(value) for value in shown) + ("|…" if len(listed) > len(shown) else "")
+    if schemas.is_anything(node):
+        return ""
+    kinds = schemas.kinds(node) - {"null"}
+    if "array" in kinds:
+        item = schemas.child(node, 0, strict=False)
+        inner = _kind(schemas, item, detail) if isinstance(item, Node) else ""
+        return f"[{inner or 'string'}]"
+    if "object" in kinds:
+        members = ", ".join(schemas.properties(node)) if detail.parameter_text else ""
+        return f"object{{{members}}}" if members else "object"
+    if "string" in kinds:
+        formats = sorted(schemas.formats(node) or ())
+        return formats[0] if formats and "date" in formats[0] else ""
+    return "number" if "number" in kinds else next(iter(sorted(kinds)), "")
+
+
+def _value(value: JsonValue) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _feeds(path: JsonPath, wanted: frozenset[str]) -> bool:
+    """Whether a parameter is called like the field: ``longitude`` feeds ``pick_up_longitude``."""
+    names = [part for part in path if isinstance(part, str)]
+    if not names:
+        return False
+    leaf, owned = _plain(names[-1]), _plain("".join(names[-2:]))
+    return any(name.endswith(leaf) or owned.endswith(name) for name in wanted)
+
+
+def _field_name(path: JsonPath) -> str:
+    return format_path(path).removeprefix(".")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+def _sayable(name: str) -> bool:
+    return re.fullmatch(r"[\w.\-~/]+", name) is not None
