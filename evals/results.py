@@ -221,7 +221,7 @@ def _with_interval(report: PlanReport, column: str) -> str:
         "param": report.param,
         "reference": report.reference,
     }
-    shares = {
+    shares: dict[str, tuple[float | None, str]] = {
         "partial": (report.partial_match, "partial_match"),
         "full": (report.full_match, "full_match"),
         "any_order": (report.full_match_any_order, "full_match_any_order"),
@@ -233,7 +233,10 @@ def _with_interval(report: PlanReport, column: str) -> str:
         if not ratios[column].gold and not ratios[column].predicted:
             return _NONE
     else:
-        value, key = shares[column]
+        share, key = shares[column]
+        if share is None:
+            return _NONE
+        value = share
     bounds = report.intervals.get(key)
     return f"{value:.1f}" + (f" ({bounds[0]:.1f}-{bounds[1]:.1f})" if bounds else "")
 

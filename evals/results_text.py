@@ -94,13 +94,14 @@ right order. Every call of the solution is made, one to one, by a call of the sa
 another, its counterpart waits for the other's counterpart, directly or by way of further calls: what does not wait runs
 at the same time. What the arguments are is not asked here (*full match* does), and a call beyond the solution's does
 not fail a plan, since the wanted ones are made all the same; tool precision and full match count it. The paper leaves
-open whether one may be made.
+open whether one may be made. A dash: not measured.
 
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
 *Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
-scored, so that no figure but this one depends on how busy the machine is.
+scored, so that no figure but these two depends on how busy the machine is: they are of a run with the machine to
+itself. Where a language model is asked by files (`--responses-in`), neither says anything.
 
 *single*: requests solved by one call; *multi*: by several, nested ones among them, as in Seal-Tools; *nested*: where a
 call takes what another one answers.

@@ -45,6 +45,16 @@ def eval_plan(
     predictions: Annotated[
         Path | None, typer.Option(help="Write a line about each request to this file.", dir_okay=False)
     ] = None,
+    requests_out: Annotated[
+        Path | None,
+        typer.Option(help="Write `served`'s prompts as an OpenAI Batch file, in place of measuring.", dir_okay=False),
+    ] = None,
+    responses_in: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Take `served`'s answers from this file of a batch; more than once for several.", dir_okay=False
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure plans: the right calls, arguments and references, and whether they run.
@@ -52,6 +62,9 @@ def eval_plan(
     Prints Seal-Tools' tool and parameter scores, NESTFUL's sequence match and pass rate, and reference scores, in
     percent; docs/planning-results.md says what each does and does not mean. Plans are run against a stand-in.
     PREDICTIONS holds both solutions, what a language model wrote, the compiler's findings and the counts.
+
+    With REQUESTS_OUT the prompts for a language model are written to a file; once a batch of any server has answered
+    them, RESPONSES_IN measures the answers. With both, what they leave open (a turn to repair a plan) is written.
     """
     from evals.planning.command import Measurement, measure_planning  # services are loaded by those who measure only
     from evals.planning.offers import Source
@@ -69,5 +82,7 @@ def eval_plan(
         encoder=encoder,
         cache=cache,
         predictions=predictions,
+        requests_out=requests_out,
+        responses_in=tuple(responses_in or ()),
     )
     raise typer.Exit(measure_planning(wanted, as_json=json))

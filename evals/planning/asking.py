@@ -7,11 +7,13 @@ the backend is listened to, not asked a second time.
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal
 
 from prometheus_client import CollectorRegistry
@@ -21,10 +23,13 @@ from evals.planning.offers import Offer
 from evals.planning.running import ANYTHING
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
+from planner_svc.backends.served.backend import ServedBackend, open_served
+from planner_svc.backends.served.outputs import Outputs
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
+from services.clients.chat import ChatModel
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.context import Context
@@ -73,12 +78,12 @@ class Answer:
     def well_formed(self) -> bool:
         """Whether it is in the form that is asked for: of a language model, whether its first text could be read."""
         if self.trace is not None and self.trace.attempts:
-            return not self.trace.attempts[0].problem
+            return self.trace.attempts[0].readable
         return self.status != "failed"
 
 
 class Listening:
-    """A backend that another one's drafts are heard of through."""
+    """A backend that another one's drafts are heard of through: ``draft`` is the last one of a request."""
 
     def __init__(self, backend: PlannerBackend) -> None:
         self._backend = backend
@@ -96,8 +101,39 @@ class Listening:
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """The backend's draft."""
         self.draft = None
-        self.draft = await self._backend.plan(request)
-        return self.draft
+        return self._heard(await self._backend.plan(request))
+
+    def _heard(self, draft: PlanDraft) -> PlanDraft:
+        self.draft, revise = draft, draft.revise
+        if revise is None:
+            return draft
+
+        async def revised(diagnostics: Sequence[Diagnostic]) -> PlanDraft:
+            return self._heard(await revise(diagnostics))
+
+        return dataclasses.replace(draft, revise=revised)
+
+
+class Afresh:
+    """A backend that is made anew for each request: what one learns of its server in one is not known in the next.
+
+    Answers of files have no server. That one is an error does not say that the next is to be done without.
+
+    Args:
+        name: of the backend.
+        make: makes one.
+    """
+
+    def __init__(self, name: str, make: Callable[[], PlannerBackend]) -> None:
+        self.name, self._make = name, make
+
+    async def read(self, apis: Sequence[Api]) -> int:
+        """None: nothing is kept."""
+        return 0
+
+    async def plan(self, request: PlanRequest) -> PlanDraft:
+        """A new one's draft."""
+        return await self._make().plan(request)
 
 
 class Planner:
@@ -129,7 +165,8 @@ class Planner:
         try:
             response = await self._service.plan(request)
         except ServiceError as error:
-            return Answer("failed", reason=f"{error.title}: {error.detail}")
+            trace = self._listening.draft.trace if self._listening.draft is not None else None
+            return Answer("failed", reason=f"{error.title}: {error.detail}", trace=trace)
         return self._answer(response)
 
     def _answer(self, response: PlanResponse) -> Answer:
@@ -161,7 +198,10 @@ def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | Non
 
 @asynccontextmanager
 async def open_planner(
-    name: str | None, encoder: Encoder, backends: Mapping[str, PlannerBackend] | None = None
+    name: str | None,
+    encoder: Encoder,
+    backends: Mapping[str, PlannerBackend] | None = None,
+    chat: ChatModel | None = None,
 ) -> AsyncIterator[Planner]:
     """The planner's service with the backend of that name; by default the one that the settings name.
 
@@ -170,15 +210,24 @@ async def open_planner(
     Args:
         name: of the backend.
         encoder: the planner's.
-        backends: by name; otherwise those that ship.
+        backends: by name; otherwise those that ship, and ``served`` where its server is configured.
+        chat: a language model in place of that server's.
 
     Raises:
         DataError: there is no such backend.
     """
     settings = PlannerSettings()
     pool = ComputePool(max(settings.compute_workers, os.cpu_count() or 1), settings.compute_waiting, name="planner")
+    metrics = PlannerMetrics(CollectorRegistry())
+    served: ServedBackend | None = None
     try:
-        available = backends or load_backends(encoder, pool, settings.model)
+        available = dict(backends or {})
+        if chat is not None:
+            make = partial(ServedBackend, chat, settings.served, Outputs(encoder), pool, metrics)
+            available[SERVED] = Afresh(SERVED, make)
+        if not available:
+            served = open_served(settings.served, encoder, pool, metrics)
+            available = load_backends(encoder, pool, settings.model) | ({SERVED: served} if served else {})
         chosen = name or settings.default_backend
         if chosen not in available:
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
@@ -190,10 +239,12 @@ async def open_planner(
             pool,
             backend_timeout_s=PATIENCE_S,
             max_alternatives=settings.max_alternatives,
-            metrics=PlannerMetrics(CollectorRegistry()),
+            metrics=metrics,
         )
         yield Planner(service, listening)
     finally:
+        if served is not None:
+            await served.aclose()
         await pool.close()
 
 

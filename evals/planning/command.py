@@ -19,7 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from demo_svc.settings import DemoSettings
 from evals.data import DataError, Dataset, read_dataset
-from evals.planning.asking import open_planner
+from evals.planning.asking import SERVED, open_planner
+from evals.planning.batches import NotAnswered, open_batch
 from evals.planning.demonstrations import Solved, open_book, read_demos, read_shots
 from evals.planning.evaluate import Asked, Conditions, Examiner, PlanReport, report, write_line
 from evals.planning.offers import Offers, Source, check_lists
@@ -55,6 +56,8 @@ class Measurement:
         encoder: another one for the retriever.
         cache: file that keeps the catalogue's vectors.
         predictions: file to write a line about each request to.
+        requests_out: file to write the prompts to that have no answer yet, in place of measuring.
+        responses_in: files of answers to such prompts, in place of the server that is configured.
     """
 
     data: Path
@@ -69,10 +72,17 @@ class Measurement:
     encoder: str | None = None
     cache: Path | None = None
     predictions: Path | None = None
+    requests_out: Path | None = None
+    responses_in: tuple[Path, ...] = ()
+
+    @property
+    def offline(self) -> bool:
+        """Whether a language model is asked by files."""
+        return self.requests_out is not None or bool(self.responses_in)
 
 
 def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
-    """Measure planning and print the report. Progress goes to standard error.
+    """Measure planning and print the report, unless prompts were to be written. Progress goes to standard error.
 
     The services' settings, ``NESTOR_RETRIEVER_...`` and so on, count as they do for the services.
 
@@ -82,10 +92,14 @@ def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
     err = Console(stderr=True)
     try:
         with _errors_only(), Progress(*_COLUMNS, console=err, transient=True) as progress:
-            measured = measure(wanted, progress)
+            measured, notes = measure(wanted, progress)
     except (DataError, EncoderError, RelevanceError, CalibrationError, JudgeError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         return 1
+    for note in notes:
+        err.print(note, markup=False, highlight=False, soft_wrap=True)
+    if measured is None:
+        return 0
     if as_json:
         print(measured.model_dump_json(indent=2))
     else:
@@ -93,8 +107,11 @@ def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
     return 0
 
 
-def measure(wanted: Measurement, progress: Progress) -> PlanReport:
+def measure(wanted: Measurement, progress: Progress) -> tuple[PlanReport | None, list[str]]:
     """Measure; see :func:`measure_planning`.
+
+    Returns:
+        The report, None where prompts were written in its place; and what else is to be said.
 
     Raises:
         DataError: the data, the planner's name or a file is not usable.
@@ -105,6 +122,8 @@ def measure(wanted: Measurement, progress: Progress) -> PlanReport:
         raise DataError("only the candidates `own` are found, so that only they can have a `k`")
     if wanted.distractors and wanted.candidates is not Source.GOLD:
         raise DataError("distractors stand beside the candidates `gold`")
+    if wanted.offline and wanted.planner not in (None, SERVED):
+        raise DataError(f"only the planner {SERVED!r} is asked by files")
     dataset = read_dataset(wanted.data, wanted.split, wanted.limit)
     if not dataset.instances:
         raise DataError(f"{wanted.data} holds no requests")
@@ -122,11 +141,14 @@ async def _measure(
     folder: Path,
     out: TextIO | None,
     progress: Progress,
-) -> PlanReport:
+) -> tuple[PlanReport | None, list[str]]:
     async with AsyncExitStack() as stack:
         settings, demo_settings = PlannerSettings(), DemoSettings()
+        batch = await open_batch(wanted.requests_out, wanted.responses_in, settings.served) if wanted.offline else None
         reader = load_encoder(settings.encoder, settings.encoder_threads)
-        planner = await stack.enter_async_context(open_planner(wanted.planner, reader))
+        chat = batch.chat if batch is not None else None
+        name = SERVED if wanted.offline else wanted.planner
+        planner = await stack.enter_async_context(open_planner(name, reader, chat=chat))
         offers = _offers(wanted, dataset, progress)  # after a planner's name that is none is seen: it takes minutes
         book = None
         if solved is not None:
@@ -139,9 +161,15 @@ async def _measure(
         examiner = Examiner(dataset, offers, planner, world, book)
         asked: list[Asked] = []
         for instance in progress.track(dataset.instances, description="planning"):
-            asked.append(await examiner.ask(instance))
+            try:
+                asked.append(await examiner.ask(instance))
+            except NotAnswered:
+                continue
             if out is not None:
                 write_line(out, asked[-1])
+        notes = batch.close() if batch is not None else []
+        if wanted.requests_out is not None:
+            return None, notes
         under = Conditions(
             data=wanted.data,
             limit=wanted.limit,
@@ -153,7 +181,7 @@ async def _measure(
             demos=len(solved) if solved is not None else None,
             shots=wanted.shots if solved is not None else None,
         )
-        return report(asked, dataset, under)
+        return report(asked, dataset, under), notes
 
 
 def _solved(wanted: Measurement, dataset: Dataset) -> list[Solved] | None:

@@ -40,8 +40,12 @@ def _table(report: PlanReport) -> Table:
     for name, one in rows.items():
         shares = (one.partial_match, one.full_match, one.full_match_any_order, one.pass_rate, one.ran)
         ratios = (_f1(ratio) for ratio in (one.tool, one.param, one.reference))
-        drawn.add_row(name, str(one.n), *ratios, *(f"{share:.1f}" if one.n else "-" for share in shares))
+        drawn.add_row(name, str(one.n), *ratios, *(_share(share) if one.n else "-" for share in shares))
     return drawn
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _f1(ratio: Ratio) -> str:

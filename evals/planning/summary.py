@@ -41,7 +41,7 @@ class Metrics(BaseModel):
         format_acc: percent answered in the form that is asked for: a plan, a draft with what is missing, or that there
             is none. Not: an error, or nothing in time.
         pass_rate: percent of those that need a call whose plan made the calls of the solution, each after those it
-            takes values of, and ran without a failed step.
+            takes values of, and ran without a failed step; None in kept reports that did not measure it.
         ran: percent of those that need a call whose plan, whatever it calls, ran without a failed step.
     """
 
@@ -53,7 +53,7 @@ class Metrics(BaseModel):
     partial_match: float
     full_match: float
     full_match_any_order: float
-    pass_rate: float
+    pass_rate: float | None = None
     ran: float
 
 

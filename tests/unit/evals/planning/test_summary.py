@@ -72,6 +72,7 @@ def test_intervals_are_seeded_and_hold_the_figure() -> None:
     found = intervals(some)
     assert found == intervals(some)
     whole = summed(some)
+    assert whole.pass_rate is not None
     for name, value in (
         ("tool.f1", whole.tool.f1), ("full_match", whole.full_match), ("pass_rate", whole.pass_rate), ("ran", whole.ran)
     ):  # fmt: skip
