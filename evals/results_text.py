@@ -101,7 +101,8 @@ full matches, over ten bins of equal width; then the share of full matches in th
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
 *Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
 scored, so that no figure but these two depends on how busy the machine is: they are of a run with the machine to
-itself. Where a language model is asked by files (`--responses-in`), neither says anything.
+itself, but for NESTFUL's by rules, which ran beside other work. Where a language model is asked by files
+(`--responses-in`), neither says anything.
 
 *single*: requests solved by one call; *multi*: by several, nested ones among them, as in Seal-Tools; *nested*: where a
 call takes what another one answers.

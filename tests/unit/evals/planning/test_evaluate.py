@@ -1,6 +1,7 @@
 """The whole road with backends whose answers are known: what is offered, asked, run and counted."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from evals.planning.offers import Source
 from planner_svc.models import MissingValue, PlanDraft
 from services.codecs import nestful
 from services.contracts.plan import Plan
-from services.contracts.planning import PlanRequest, Question
+from services.contracts.planning import Diagnostic, PlanRequest, Question
 from services.contracts.trace import ModelAttempt, PlannerTrace
 from services.errors import ServiceUnavailable
 from tests.unit.evals.folders import folder
@@ -109,14 +110,46 @@ def test_an_error_is_no_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problems", "well_formed"),
-    [([""], True), (["no JSON"], False), (["no JSON", ""], False), (["", "no JSON"], True), ([], True)],
+    ("readable", "well_formed"),
+    [([True], True), ([False], False), ([False, True], False), ([True, False], True), ([], True)],
 )
-def test_a_language_models_form_is_that_of_its_first_text(problems: list[str], well_formed: bool) -> None:
-    attempts = tuple(ModelAttempt(output="{}", problem=one) for one in problems)
+def test_a_language_models_form_is_that_of_its_first_text(readable: list[bool], well_formed: bool) -> None:
+    # What the compiler finds in a text is a problem of it, and none of its form.
+    attempts = tuple(ModelAttempt(output="{}", readable=one, problem="something") for one in readable)
     trace = PlannerTrace(model="m", prompt_version="1", attempts=attempts)
     assert Answer("no_plan", trace=trace).well_formed is well_formed
     assert not Answer("failed").well_formed
+
+
+def drafted(*calls: dict[str, Any], **more: Any) -> PlanDraft:
+    trace = PlannerTrace(model="m", prompt_version="1", attempts=(ModelAttempt(output=f"{calls}", readable=True),))
+    answer = {"name": "var_result", "arguments": {"x": "$var1$"}}
+    return PlanDraft(nestful.decode([*calls, answer]), 0.7, trace=trace, **more)
+
+
+def test_a_repaired_draft_is_the_one_that_counts(tmp_path: Path) -> None:
+    async def better(diagnostics: Sequence[Diagnostic]) -> PlanDraft:
+        assert "unknown_argument" in {one.code for one in diagnostics}
+        return drafted({"name": "bookHotel", "arguments": {"nights": 2}})
+
+    def first(request: PlanRequest) -> PlanDraft:
+        return drafted({"name": "bookHotel", "arguments": {"nights": 2, "hotel_id": "h", "x": 1}}, revise=better)
+
+    (asked,), told = examine(tmp_path, Source.GIVEN, Known(first), [ROWS[2] | {"tools": ["bookHotel"]}])
+    assert (asked.answer.status, told.tool.right, told.param.predicted, told.model) == ("needs_input", 1, 1, "m")
+    assert line_of(asked)["predicted"][0]["arguments"] == {"nights": 2}
+
+
+def test_a_model_that_fails_in_the_middle_has_written_all_the_same(tmp_path: Path) -> None:
+    async def away(diagnostics: Sequence[Diagnostic]) -> PlanDraft:
+        raise ServiceUnavailable("the model is away", service="model")
+
+    def first(request: PlanRequest) -> PlanDraft:
+        return drafted({"name": "nowhere", "arguments": {}}, revise=away)
+
+    (asked,), told = examine(tmp_path, Source.GOLD, Known(first), ROWS[:1])
+    assert (asked.answer.status, told.format_acc, told.tool.predicted) == ("failed", 100.0, 0)
+    assert "nowhere" in line_of(asked)["outputs"][0]["output"]
 
 
 def test_demos_reach_the_planner(tmp_path: Path) -> None:
