@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,12 +36,16 @@ from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse, Question
-from services.contracts.trace import PlannerTrace
+from services.contracts.run import SolveOptions
+from services.contracts.trace import ModelAttempt, PlannerTrace
 from services.encoder import Encoder
 from services.errors import ServiceError
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 """What "today" means: the same in every measurement."""
+
+LookUp = Callable[[str, Offer, Sequence[str]], Awaitable[tuple[Offer, tuple[str, ...]]]]
+"""Finds, for a request and its offer, operations that are missing: the larger offer, and what is new in it."""
 
 PATIENCE_S = 600.0
 """How long a draft may take here. The service gives up earlier, but what is right must not depend on a busy machine."""
@@ -63,7 +67,8 @@ class Answer:
         confidence: 0 to 1, its own.
         reason: why there is no plan, or what is asked.
         diagnostics: what the compiler found.
-        trace: what a language model was shown and wrote, where one was asked.
+        traces: what a language model was shown and wrote, each time it was asked.
+        looked_up: APIs that were offered besides, since it missed them.
     """
 
     status: Status
@@ -72,14 +77,18 @@ class Answer:
     confidence: float = 0.0
     reason: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
-    trace: PlannerTrace | None = None
+    traces: tuple[PlannerTrace, ...] = ()
+    looked_up: tuple[str, ...] = ()
+
+    @property
+    def attempts(self) -> tuple[ModelAttempt, ...]:
+        """What a language model wrote, turn after turn."""
+        return tuple(attempt for trace in self.traces for attempt in trace.attempts)
 
     @property
     def well_formed(self) -> bool:
         """Whether it is in the form that is asked for: of a language model, whether its first text could be read."""
-        if self.trace is not None and self.trace.attempts:
-            return self.trace.attempts[0].readable
-        return self.status != "failed"
+        return self.attempts[0].readable if self.attempts else self.status != "failed"
 
 
 class Listening:
@@ -151,8 +160,38 @@ class Planner:
         """Have APIs read, as an import does."""
         await self._service.read(apis)
 
-    async def ask(self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...]) -> Answer:
-        """Plan a request as the gateway would have it planned."""
+    async def ask(
+        self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...], look_up: LookUp | None = None
+    ) -> Answer:
+        """Plan a request as the gateway would have it planned.
+
+        Args:
+            query: the request.
+            offer: its candidates.
+            demos: its demonstrations.
+            look_up: finds operations that the planner misses; it then plans once more.
+        """
+        traces: tuple[PlannerTrace, ...] = ()
+        looked_up: tuple[str, ...] = ()
+        lookups = SolveOptions().lookups if look_up is not None else 0
+        while True:
+            response = await self._asked(query, offer, demos, looked_up)
+            told = self._listening.draft if isinstance(response, ServiceError) else response
+            traces += (told.trace,) if told is not None and told.trace is not None else ()
+            if isinstance(response, ServiceError):
+                reason = f"{response.title}: {response.detail}"
+                return Answer("failed", reason=reason, traces=traces, looked_up=looked_up)
+            new: tuple[str, ...] = ()
+            if response.needs and lookups and look_up is not None:
+                lookups -= 1
+                offer, new = await look_up(query, offer, response.needs)
+                looked_up += new
+            if not new:
+                return dataclasses.replace(self._answer(response), traces=traces, looked_up=looked_up)
+
+    async def _asked(
+        self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...], looked_up: tuple[str, ...]
+    ) -> PlanResponse | ServiceError:
         request = PlanRequest(
             query=query,
             context=Context(now=NOW),
@@ -161,13 +200,12 @@ class Planner:
             demos=demos,
             backend=self.name,
             policy=ANYTHING,
+            looked_up=looked_up,
         )
         try:
-            response = await self._service.plan(request)
+            return await self._service.plan(request)
         except ServiceError as error:
-            trace = self._listening.draft.trace if self._listening.draft is not None else None
-            return Answer("failed", reason=f"{error.title}: {error.detail}", trace=trace)
-        return self._answer(response)
+            return error
 
     def _answer(self, response: PlanResponse) -> Answer:
         plan, reason = response.plan, response.reason
@@ -176,15 +214,7 @@ class Planner:
             reason = "; ".join(question.text for question in response.questions)
         if response.status == "no_plan":
             plan = None
-        return Answer(
-            response.status,
-            plan,
-            response.compiled,
-            response.confidence,
-            reason,
-            response.diagnostics,
-            response.trace,
-        )
+        return Answer(response.status, plan, response.compiled, response.confidence, reason, response.diagnostics)
 
 
 def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:

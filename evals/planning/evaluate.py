@@ -133,7 +133,7 @@ class Examiner:
         start = time.perf_counter()
         offer = self._offers.offer(instance)
         demos = await self._book.select(instance, offer.candidates) if self._book is not None else ()
-        answer = await self._planner.ask(instance.query, offer, demos)
+        answer = await self._planner.ask(instance.query, offer, demos, self._offers.look_up)
         seconds = time.perf_counter() - start
         problem = await self._world.run(answer.compiled) if answer.compiled is not None else "no proved plan"
         gold = graph_of_calls(instance.calls)
@@ -174,7 +174,7 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
     known = {api.id for api in dataset.apis}
     statuses = Counter(one.answer.status for one in asked)
     limit_s = PlannerSettings().backend_timeout_s
-    models = sorted({one.answer.trace.model for one in asked if one.answer.trace is not None})
+    models = sorted({trace.model for one in asked for trace in one.answer.traces})
     whole = summed(judged)
     subsets = {
         name: summed([one.judged for one in asked if name in one.subsets]) for name in ("single", "multi", "nested")
@@ -239,7 +239,10 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "passed": asked.judged.passed,
         "ran": asked.judged.ran,
         "run_problem": asked.run_problem,
-        "missing_candidates": sorted(asked.instance.apis - {one.api.id for one in asked.offer.candidates}),
+        "missing_candidates": sorted(
+            asked.instance.apis - {one.api.id for one in asked.offer.candidates} - {*asked.answer.looked_up}
+        ),
+        "looked_up": list(asked.answer.looked_up),
         "demos": [one.demo.query for one in asked.demos],
         "ms": round(asked.seconds * 1e3, 2),
     }
@@ -247,8 +250,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
 
 def _outputs(answer: Answer) -> list[dict[str, str]]:
     """What a language model wrote, turn after turn, and why that was no plan."""
-    attempts = answer.trace.attempts if answer.trace is not None else ()
-    return [{"output": one.output, "problem": one.problem} for one in attempts]
+    return [{"output": one.output, "problem": one.problem} for one in answer.attempts]
 
 
 def _calls(answer: Answer) -> Any:

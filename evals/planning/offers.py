@@ -25,12 +25,13 @@ from enum import StrEnum
 import numpy as np
 
 from evals.data import DataError, Instance
+from gateway.lookup import look_up
 from retriever_svc.engine.filters import Filters
 from retriever_svc.engine.index.protocol import Ids
 from retriever_svc.engine.ranking import RankingOptions, find, rank
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.models import Hit
-from services.contracts.api import Api, Candidate, Clause, RetrieveRequest
+from services.contracts.api import Api, Candidate, Clause, RetrieveRequest, RetrieveResponse
 from services.contracts.run import SolveOptions
 from services.encoder import Encoder
 
@@ -80,17 +81,38 @@ class Offers:
     def offer(self, instance: Instance) -> Offer:
         """The candidates of a request. Blocks while it is encoded and searched."""
         if self.source is Source.OWN:
-            clauses, hits = self._found(instance.query)
+            clauses, hits = self._find(self._asked(instance.query))
         else:
             names = instance.tools or () if self.source is Source.GIVEN else [call.api for call in instance.calls]
             clauses, hits = self._ranked(instance.query, self._places(names))
             if self.distractors:
                 clauses, hits = self._distracted(instance, [hit.entry.id for hit in hits])
-        return Offer(clauses, tuple(hit.candidate(self.apis[hit.entry.id]) for hit in hits[:_MOST]))
+        return self._offer(clauses, hits)
 
-    def _found(self, query: str) -> tuple[tuple[Clause, ...], list[Hit]]:
-        asked = RetrieveRequest(query=query, k=self.k or SolveOptions().top_k)
+    async def look_up(self, query: str, offer: Offer, needs: Sequence[str]) -> tuple[Offer, tuple[str, ...]]:
+        """The offer with what a planner missed, as the gateway looks it up, and the ids that are new.
+
+        Only where candidates are the retriever's own: what is given is all there is.
+        """
+        if self.source is not Source.OWN:
+            return offer, ()
+        known = RetrieveResponse(catalogue_version=0, clauses=offer.clauses, candidates=offer.candidates)
+        found, told = await look_up(self, needs, self._asked(query), known, left_s=0.0)
+        return Offer(found.clauses, found.candidates), told.added
+
+    async def retrieve(self, request: RetrieveRequest, timeout_s: float = 0.0) -> RetrieveResponse:
+        """What the retriever service would answer. Blocks while the request is encoded and searched."""
+        found = self._offer(*self._find(request))
+        return RetrieveResponse(catalogue_version=0, clauses=found.clauses, candidates=found.candidates)
+
+    def _asked(self, query: str) -> RetrieveRequest:
+        return RetrieveRequest(query=query, k=self.k or SolveOptions().top_k)
+
+    def _find(self, asked: RetrieveRequest) -> tuple[tuple[Clause, ...], list[Hit]]:
         return find(self.snapshot, self.encoder, asked.query, asked.k, asked.suppliers, Filters.of(asked), self.options)
+
+    def _offer(self, clauses: tuple[Clause, ...], hits: Sequence[Hit]) -> Offer:
+        return Offer(clauses, tuple(hit.candidate(self.apis[hit.entry.id]) for hit in hits[:_MOST]))
 
     def _distracted(self, instance: Instance, needed: Sequence[str]) -> tuple[tuple[Clause, ...], list[Hit]]:
         own = self._places(needed)

@@ -126,6 +126,21 @@ def test_a_second_round_repairs(tmp_path: Path) -> None:
     assert none == []
 
 
+def test_a_second_round_shows_what_was_looked_up(tmp_path: Path) -> None:
+    rows = [ROWS[0] | {"query": "Find a hotel in Faro"}]  # with one candidate, the weather is not among them
+    data = folder(tmp_path / "data", TOOLS, rows)
+    need = json.dumps({"calls": [], "need": ["the weather of a city"]})
+    first, answers = round_of(data, "first", lambda _: need, "--k", "1")
+    call_it = {"name": "getWeather", "label": "var1", "arguments": {"city": "Faro"}}
+    second, more = round_of(
+        data, "second", lambda _: json.dumps({"calls": [call_it]}), "--k", "1", "--responses-in", answers
+    )
+    shown = ["getWeather" in row["body"]["messages"][0]["content"] for row in (*first, *second)]
+    assert shown == [False, True]
+    told = measured(data, "--k", "1", "--responses-in", answers, "--responses-in", more)
+    assert (told["full_match"], told["pass_rate"], told["format_acc"]) == (100.0, 100.0, 100.0)
+
+
 def test_what_could_not_be_read_is_no_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NESTOR_PLANNER_SERVED_REPAIRS", "0")
     data = folder(tmp_path / "data", TOOLS, ROWS[:2])

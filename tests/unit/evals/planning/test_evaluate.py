@@ -117,13 +117,13 @@ def test_a_language_models_form_is_that_of_its_first_text(readable: list[bool], 
     # What the compiler finds in a text is a problem of it, and none of its form.
     attempts = tuple(ModelAttempt(output="{}", readable=one, problem="something") for one in readable)
     trace = PlannerTrace(model="m", prompt_version="1", attempts=attempts)
-    assert Answer("no_plan", trace=trace).well_formed is well_formed
+    assert Answer("no_plan", traces=(trace,)).well_formed is well_formed
     assert not Answer("failed").well_formed
 
 
 def drafted(*calls: dict[str, Any], **more: Any) -> PlanDraft:
     trace = PlannerTrace(model="m", prompt_version="1", attempts=(ModelAttempt(output=f"{calls}", readable=True),))
-    answer = {"name": "var_result", "arguments": {"x": "$var1$"}}
+    answer: Any = {"name": "var_result", "arguments": {"x": "$var1$"}}
     return PlanDraft(nestful.decode([*calls, answer]), 0.7, trace=trace, **more)
 
 
@@ -150,6 +150,33 @@ def test_a_model_that_fails_in_the_middle_has_written_all_the_same(tmp_path: Pat
     (asked,), told = examine(tmp_path, Source.GOLD, Known(first), ROWS[:1])
     assert (asked.answer.status, told.format_acc, told.tool.predicted) == ("failed", 100.0, 0)
     assert "nowhere" in line_of(asked)["outputs"][0]["output"]
+
+
+def test_what_a_planner_misses_is_looked_up_once(tmp_path: Path) -> None:
+    rows = [ROWS[0] | {"query": "Find a hotel in Faro", "tools": ["findHotel"]}]  # which nobody offers the weather for
+    offered: list[tuple[set[str], tuple[str, ...]]] = []
+
+    def missing(request: PlanRequest) -> PlanDraft:
+        offered.append(({one.api.id for one in request.candidates}, request.looked_up))
+        return PlanDraft(None, needs=("the weather of a city",))
+
+    def glad(request: PlanRequest) -> PlanDraft:
+        calls: list[Any] = [{"name": "getWeather", "arguments": {"city": "Faro"}}]
+        calls.append({"name": "var_result", "arguments": {"x": "$var1$"}})
+        return PlanDraft(nestful.decode(calls)) if request.looked_up else missing(request)
+
+    (one,), told = examine(tmp_path, Source.OWN, Known(glad), rows, k=1)
+    assert offered == [({"findHotel"}, ())]
+    assert (told.full_match, told.pass_rate) == (100.0, 100.0)
+    assert (line_of(one)["missing_candidates"], "getWeather" in line_of(one)["looked_up"]) == ([], True)
+    # It is asked once more and no oftener, and not at all where candidates are given.
+    offered.clear()
+    (one,), told = examine(tmp_path, Source.OWN, Known(missing), rows, k=1)
+    assert [api_ids >= {"findHotel", *new} for api_ids, new in offered] == [True, True]
+    assert (one.answer.status, told.answers["no_plan"]) == ("no_plan", 100.0)
+    offered.clear()
+    (one,), _ = examine(tmp_path, Source.GIVEN, Known(missing), rows)
+    assert (len(offered), line_of(one)["missing_candidates"]) == (1, ["getWeather"])
 
 
 def test_demos_reach_the_planner(tmp_path: Path) -> None:

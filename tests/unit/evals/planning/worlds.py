@@ -126,6 +126,7 @@ def examine(
     backend: Known | None = None,
     rows: list[dict[str, Any]] = ROWS,
     solved: Sequence[Solved] = (),
+    k: int | None = None,
 ) -> tuple[list[Asked], PlanReport]:
     """Ask a backend, by default the oracle, all requests of the folder."""
     data = dataset(path / "data", rows)
@@ -136,7 +137,7 @@ def examine(
             planner = await stack.enter_async_context(open_planner("known", load_encoder(), {"known": known}))
             world = await stack.enter_async_context(open_world(data.apis, path))
             book = await stack.enter_async_context(open_book(solved, load_encoder(), path)) if solved else None
-            examiner = Examiner(data, offers(data, source), planner, world, book)
+            examiner = Examiner(data, offers(data, source, k), planner, world, book)
             return [await examiner.ask(one) for one in data.instances]
 
     asked = asyncio.run(go())
