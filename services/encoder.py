@@ -91,7 +91,7 @@ class OnnxEncoder:
 
     The directory holds ``tokenizer.json`` and ``model.onnx`` with inputs ``input_ids``, ``attention_mask`` and perhaps
     ``token_type_ids`` (int64, (n, t)) and outputs ``token_embeddings`` (n, t, d) and ``sentence_embedding`` (n, d),
-    pooled and normalised: the names sentence-transformers uses. ``retriever_svc.training.export_encoder`` writes one.
+    pooled and normalised: the names sentence-transformers uses. ``training.retriever.export_encoder`` writes one.
 
     Args:
         directory: where the two files are.
@@ -115,7 +115,7 @@ class OnnxEncoder:
         if not shapes.keys() >= {"token_embeddings", "sentence_embedding"}:
             raise EncoderError(
                 f"{model} has outputs {sorted(shapes)}, not token_embeddings and sentence_embedding;"
-                " export it with python -m retriever_svc.training.export_encoder"
+                " export it with python -m training.retriever.export_encoder"
             )
         self._dimension = int(shapes["sentence_embedding"][-1])
 

@@ -21,7 +21,7 @@ from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import Decision, DiagnosticCode, PlanRequest, Policy
 from services.encoder import PLANNER_MODEL, EncoderError, load_encoder, model_directory
-from tests.unit.planner_svc.training.worlds import HOSTILE, SHOP
+from tests.unit.planner_svc.worlds import HOSTILE, SHOP
 
 CHANGING = {"shop.createOrder", "shop.cancelOrder", "shop.bookTable"}
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
