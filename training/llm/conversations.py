@@ -79,15 +79,15 @@ class Catalogue:
         return catalogue
 
     def like(self, api: str, count: int) -> list[str]:
-        """The APIs that share the rarest words with this one, the likest first."""
+        """The APIs that share the rarest words with this one, the likest first; of equal ones the first by id."""
         scores: defaultdict[str, float] = defaultdict(float)
-        for word in self._words.get(api, ()):
+        for word in sorted(self._words.get(api, ())):  # in one order, as sums of floats depend on it
             owners = self._owners[word]
             if len(owners) <= 400:
                 for owner in owners:
                     scores[owner] += 1 / len(owners)
         scores.pop(api, None)
-        return sorted(scores, key=lambda one: -scores[one])[:count]
+        return sorted(scores, key=lambda one: (-scores[one], one))[:count]
 
 
 Conversation = dict[str, Any]

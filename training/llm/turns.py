@@ -12,10 +12,10 @@ from pydantic import JsonValue
 
 from evals.data import Call, Instance
 from planner_svc.backends.served.signatures import answer_fields
-from training.planner.examples import Example, Label, Many, Ref
 from services.codecs.text import format_path
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
+from training.planner.examples import Example, Label, Many, Ref
 
 _REFERENCE: Final = re.compile(r"\$var_?(\d+)(.*)\$", re.DOTALL)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
