@@ -63,7 +63,7 @@ def step(title: str) -> Iterator[None]:
 
 
 def check_containers(stack: Stack) -> None:
-    """Nothing runs as root or can write to its root file system; no image carries training, torch, a compiler or a test."""
+    """Nothing is root or can write to its root file system; no image carries training, torch, a compiler or a test."""
     for service in (*SERVICES, "postgres", "redis"):
         container = stack.container(service)
         users = {line.split()[0] for line in shell("docker", "top", container, "-eo", "uid,pid").splitlines()[1:]}
