@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner_svc.reading.examples import examples_in
 from planner_svc.reading.profile import Profile, read_profile
 from planner_svc.reading.readings import readings
 from services.contracts.api import Api, Location
+from tests.support.examples import examples
 from tests.unit.planner_svc.worlds import (
     BOOK_TABLE,
     CANCEL_ORDER,
@@ -60,7 +61,7 @@ def assert_exact(example: Example, apis: Sequence[Api]) -> None:
             assert item.start is not None, (example.query, name)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(0.1)
 @given(st.integers(0, 2**32))
 def test_whatever_the_seed_examples_are_sound_and_spans_give_back_their_values(seed: int) -> None:
     for example in synthesise(SHOP, seed, 12):
@@ -215,7 +216,6 @@ def test_what_a_parameter_is_about_is_read_from_its_name_and_description(
     assert (about(slot).sense, about(slot).noun) == (sense, noun)
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(SHOP))
 def test_samples_are_what_their_words_say(seed: int, one: Api) -> None:
     profile = read_profile(one)
