@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings
 from demo_svc.settings import DemoSettings
 from executor_svc.settings import ExecutorSettings
 from gateway.settings import GatewaySettings
-from planner_svc.settings import PlannerSettings
+from planner_svc.settings import PlannerSettings, ServedSettings
 from retriever_svc.settings import RetrieverSettings
 from sandbox.settings import SandboxSettings
 from services.contracts.planning import DiagnosticCode
@@ -27,6 +27,7 @@ SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
     ("retriever_svc", RetrieverSettings),
     ("demo_svc", DemoSettings),
     ("planner_svc", PlannerSettings),
+    ("planner_svc's language model", ServedSettings),
     ("executor_svc", ExecutorSettings),
     ("sandbox", SandboxSettings),
 )

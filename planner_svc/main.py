@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
-from prometheus_client import Counter
 
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
+from planner_svc.backends.served.backend import ServedBackend, open_served
+from planner_svc.cascade import CascadePolicy
 from planner_svc.handlers import router
-from planner_svc.service import PlannerService, Thresholds
+from planner_svc.metrics import PlannerMetrics
+from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
 from services.app import create_service
 from services.compute import ComputePool
@@ -38,6 +40,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="planner")
+        metrics = PlannerMetrics(app.state.registry)
+        served: ServedBackend | None = None
         try:
             available = backends
             if available is None:
@@ -45,19 +49,24 @@ def create_app(
                 if reader is None:
                     reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
                 available = load_backends(reader, pool, settings.model)
+                served = open_served(settings.served, reader, pool, metrics)
+                if served is not None:
+                    available = {**available, served.name: served}
             app.state.service = PlannerService(
                 available,
                 settings.default_backend,
                 pool,
                 backend_timeout_s=settings.backend_timeout_s,
                 max_alternatives=settings.max_alternatives,
-                thresholds=Thresholds(settings.escalate_to, settings.escalate_below, settings.abstain_below),
-                outcomes=Counter(
-                    "nestor_plans", "Requests planned.", ["backend", "status"], registry=app.state.registry
+                metrics=metrics,
+                policy=CascadePolicy(
+                    settings.cascade, settings.escalate_to, settings.escalate_below, settings.abstain_below
                 ),
             )
             yield
         finally:
+            if served is not None:
+                await served.aclose()
             await pool.close()
 
     return create_service(

@@ -1,11 +1,13 @@
 """The planner's own types: what a backend hands to the service."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
 
 from services.contracts.plan import Plan
+from services.contracts.planning import Diagnostic
+from services.contracts.trace import PlannerTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,22 @@ class MissingValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a backend has no draft although it was asked for one: what it depends on failed, or answered nonsense.
+
+    Attributes:
+        kind: in a word, for metrics: ``down``, ``hung``, ``late``, ``busy``, ``denied_access``, ``refused``,
+            ``garbage``.
+        text: for a person.
+        outage: whether the same request may do better at another time.
+    """
+
+    kind: str
+    text: str
+    outage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PlanDraft:
     """A backend's proposal. It need not compile: the service proves it, and tries ``alternatives`` where it does not.
 
@@ -31,6 +49,10 @@ class PlanDraft:
         reason: Why there is no plan, in a sentence for the user; empty where there is one.
         alternatives: The next best drafts, best first. The service tries a bounded number of them, and looks at none
             where the best one compiles: see :class:`Lazily`.
+        fault: Set where there is no plan because something failed; an abstention is none.
+        needs: Operations that a plan would take and that are not among the candidates, in words.
+        revise: Makes a better draft of this one, given what the compiler found; None where that cannot be tried.
+        trace: What a language model was shown and answered.
     """
 
     plan: Plan | None
@@ -38,6 +60,10 @@ class PlanDraft:
     missing: tuple[MissingValue, ...] = ()
     reason: str = ""
     alternatives: Sequence[Plan] = ()
+    fault: Fault | None = None
+    needs: tuple[str, ...] = ()
+    revise: Callable[[Sequence[Diagnostic]], Awaitable["PlanDraft"]] | None = None
+    trace: PlannerTrace | None = None
 
 
 class Lazily(Sequence[Plan]):

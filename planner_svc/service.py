@@ -2,13 +2,13 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from prometheus_client import Counter
 
 from planner_svc.backends.base import PlannerBackend
+from planner_svc.cascade import CascadePolicy, TimeLeft, Word
 from planner_svc.compile import compile_plan
+from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.repair import repair
 from services.compute import ComputePool
@@ -25,35 +25,21 @@ from services.contracts.planning import (
     Question,
     ReadApisReport,
 )
-from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """What becomes of an answer that its backend is not sure of.
-
-    Attributes:
-        escalate_to: name of the backend that is asked then; None: nobody is.
-        escalate_below: the confidence from which on a plan of the first stands.
-        abstain_below: a plan that is less sure than this, after that, is not answered with.
-    """
-
-    escalate_to: str | None = None
-    escalate_below: float = 0.0
-    abstain_below: float = 0.0
+from services.contracts.trace import PlannerAsked, PlannerTrace
+from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 
 
 class PlannerService:
-    """Plans requests with one of its backends and proves what they draft.
+    """Plans requests with its backends, one after the other where it must, and proves what they draft.
 
     Args:
         backends: By name; the default one among them.
-        default: The backend used where a request names none.
+        default: The backend used where a request names none and no language model is there.
         pool: Where proofs are computed, off the event loop.
-        backend_timeout_s: How long a draft may take.
+        backend_timeout_s: How long one backend may take.
         max_alternatives: Further drafts that are tried where the best does not compile.
-        outcomes: Counts answers by ``backend`` and ``status``.
-        thresholds: What becomes of unsure answers, where a request names no backend.
+        metrics: Counts answers and who gave them.
+        policy: Who is asked, where a request names no backend.
 
     Raises:
         ValueError: the default, or the one to escalate to, is not among the backends.
@@ -67,11 +53,11 @@ class PlannerService:
         *,
         backend_timeout_s: float,
         max_alternatives: int,
-        outcomes: Counter,
-        thresholds: Thresholds | None = None,
+        metrics: PlannerMetrics,
+        policy: CascadePolicy | None = None,
     ) -> None:
-        self._thresholds = thresholds or Thresholds()
-        named = {"default": default, "other": self._thresholds.escalate_to or default}
+        self._policy = policy or CascadePolicy()
+        named = {"default": default, "other": self._policy.escalate_to or default}
         for which, name in named.items():
             if name not in backends:
                 raise ValueError(f"the {which} backend {name!r} is not among {', '.join(sorted(backends))}")
@@ -80,11 +66,12 @@ class PlannerService:
         self._pool = pool
         self._backend_timeout_s = backend_timeout_s
         self._max_alternatives = max_alternatives
-        self._outcomes = outcomes
+        self._metrics = metrics
 
     def backends(self) -> PlannerBackends:
-        """The backends there are."""
-        return PlannerBackends(default=self._default, available=tuple(sorted(self._backends)))
+        """The backends there are, and the order in which they are asked."""
+        order = self._policy.order(self._default, self._backends)
+        return PlannerBackends(default=order[0], available=tuple(sorted(self._backends)), cascade=order)
 
     async def compile(self, request: CompileRequest) -> CompileResponse:
         """Prove a plan as it is.
@@ -108,52 +95,78 @@ class PlannerService:
 
         Raises:
             ValidationFailed: an unknown backend, or two different candidates of one id.
-            DeadlineExceeded: the backend took too long.
-            ServiceError: whatever the backend raises (see :class:`PlannerBackend`).
+            DeadlineExceeded: the backend took too long, and there is no other.
+            ServiceError: whatever the last backend raises (see :class:`PlannerBackend`).
         """
-        name = request.backend or self._default
-        if name not in self._backends:
+        if request.backend is not None and request.backend not in self._backends:
             known = ", ".join(sorted(self._backends))
-            raise ValidationFailed(f"there is no planner backend {name!r}; there is {known}")
-        response = await self._answer(name, request)
-        if request.backend is None:
-            response = self._abstained(await self._escalated(response, request))
-        self._outcomes.labels(backend=response.backend, status=response.status).inc()
-        return response
+            raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {known}")
+        order = (request.backend,) if request.backend else ()
+        word, asked, trace = await self._asked(
+            order or self._policy.order(self._default, self._backends, request.cascade), request
+        )
+        response = word.response if request.backend else self._abstained(word.response)
+        self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
+        self._metrics.needs.inc(bool(response.needs))
+        return response.model_copy(update={"asked": asked, "trace": trace})
 
-    async def _answer(self, name: str, request: PlanRequest) -> PlanResponse:
-        return await self._choose(await self._draft(self._backends[name], request), request, name)
+    async def _asked(
+        self, order: Sequence[str], request: PlanRequest
+    ) -> tuple[Word, tuple[PlannerAsked, ...], PlannerTrace | None]:
+        """Ask one after the other until somebody's word stands; the best word there is, and how that went."""
+        time_left = TimeLeft(request.deadline_ms, self._backend_timeout_s)
+        best: Word | None = None
+        error: ServiceError | None = None
+        asked: list[PlannerAsked] = []
+        trace: PlannerTrace | None = None
+        for position, name in enumerate(order):
+            last = position == len(order) - 1
+            started = time.perf_counter()
+            try:
+                word = await self._word(name, request, time_left.share_s(last=last))
+            except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
+                error = failed
+                asked.append(_failed(name, failed, started))
+            else:
+                trace = word.trace or trace
+                asked.append(_heard(word, started))
+                if word.fault is not None and word.fault.outage:
+                    error = _outage(word) if error is None else error
+                elif word.replaces(best):
+                    best = word
+                if self._policy.stands(word):
+                    break
+            if not last:
+                self._metrics.fallbacks.labels(name, asked[-1].outcome).inc()
+        if best is None:
+            assert error is not None  # everybody failed
+            raise error
+        return best, tuple(_stood(one, best) for one in asked), trace
 
-    async def _escalated(self, response: PlanResponse, request: PlanRequest) -> PlanResponse:
-        """The answer of the backend to escalate to, where the first has no plan, or is unsure and the other has one."""
-        other, planned = self._thresholds.escalate_to, response.status == "planned"
-        stands = planned and response.confidence >= self._thresholds.escalate_below
-        if other is None or other == response.backend or stands:
-            return response
+    async def _word(self, name: str, request: PlanRequest, limit_s: float) -> Word:
+        """What a backend says, after it was shown what is wrong with its draft where it can make a better one."""
+        backend = self._backends[name]
+        request = request.model_copy(update={"deadline_ms": max(int(limit_s * 1000), 1)})
         try:
-            second = await self._answer(other, request)
-        except (ServiceUnavailable, Overloaded, DeadlineExceeded):
-            return response  # the first answer is there
-        return second if second.status == "planned" or not planned else response
+            async with asyncio.timeout(limit_s):
+                draft = await backend.plan(request)
+                word = await self._choose(draft, request, name)
+                while word.outcome in ("unproved", "garbage") and draft.revise is not None:
+                    draft = await draft.revise(word.response.diagnostics)
+                    word = await self._choose(draft, request, name)
+                return word
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
     def _abstained(self, response: PlanResponse) -> PlanResponse:
-        if response.status != "planned" or response.confidence >= self._thresholds.abstain_below:
+        if response.status != "planned" or response.confidence >= self._policy.abstain_below:
             return response
         reason = f"The best plan found is right with a probability of {response.confidence:.0%} only."
         return PlanResponse(
             status="no_plan", confidence=1 - response.confidence, backend=response.backend, reason=reason
         )
 
-    async def _draft(self, backend: PlannerBackend, request: PlanRequest) -> PlanDraft:
-        try:
-            async with asyncio.timeout(self._backend_timeout_s):
-                return await backend.plan(request)
-        except TimeoutError as error:
-            raise DeadlineExceeded(
-                f"the planner backend {backend.name!r} gave no draft within {self._backend_timeout_s:g} s"
-            ) from error
-
-    async def _choose(self, draft: PlanDraft, request: PlanRequest, backend: str) -> PlanResponse:
+    async def _choose(self, draft: PlanDraft, request: PlanRequest, backend: str) -> Word:
         """The first draft that compiles; else the first whose only fault is what the user must supply; else nothing.
 
         A draft that lacks user input only gives way to an alternative that calls all of its APIs: one that calls
@@ -162,8 +175,7 @@ class PlannerService:
         """
         confidence = _probability(draft.confidence)
         if draft.plan is None:
-            reason = draft.reason or "Nothing in the catalogue fits this request."
-            return PlanResponse(status="no_plan", confidence=confidence, backend=backend, reason=reason)
+            return _without_plan(draft, backend, confidence)
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
         asking: tuple[Plan, CompileResponse] | None = None
@@ -174,11 +186,9 @@ class PlannerService:
             result = await self._prove(plan, apis, request)
             first = first or result
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
-                return PlanResponse(
-                    status="no_plan", diagnostics=result.diagnostics, backend=backend, reason=_reason(denied)
-                )
+                return _refused(draft, backend, "denied", result.diagnostics, denied)
             if result.compiled is not None and (asking is None or _apis(plan) >= _apis(asking[0])):
-                return PlanResponse(
+                response = PlanResponse(
                     status="planned",
                     plan=result.compiled.plan,
                     compiled=result.compiled,
@@ -186,10 +196,11 @@ class PlannerService:
                     confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
                     backend=backend,
                 )
+                return Word(response, "planned", trace=draft.trace)
             if asking is None and _only_input_missing(result):
                 asking = (plan, result)
         if asking is not None:
-            return PlanResponse(
+            response = PlanResponse(
                 status="needs_input",
                 diagnostics=asking[1].diagnostics,
                 questions=_worded(asking[1].questions, draft.missing),
@@ -197,8 +208,9 @@ class PlannerService:
                 backend=backend,
                 reason="Something is needed that neither the request nor its context says.",
             )
+            return Word(response, "needs_input", trace=draft.trace)
         diagnostics = first.diagnostics if first is not None else ()
-        return PlanResponse(status="no_plan", diagnostics=diagnostics, backend=backend, reason=_reason(diagnostics))
+        return _refused(draft, backend, "unproved", diagnostics, diagnostics)
 
     async def _alternative(self, draft: PlanDraft, index: int) -> Plan | None:
         """The draft's alternative at that place, if it has so many. Making them is work for the pool."""
@@ -213,6 +225,73 @@ class PlannerService:
         if repaired is None:
             return result
         return await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)
+
+
+def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
+    """The word of a backend that has no plan: something failed, operations are missing, or nothing fits."""
+    reason = draft.reason or "Nothing in the catalogue fits this request."
+    outcome = "no_plan"
+    if draft.fault is not None:
+        reason, outcome = draft.fault.text, draft.fault.kind
+    elif draft.needs:
+        reason, outcome = f"It would take operations that were not found: {'; '.join(draft.needs)}.", "needs"
+    response = PlanResponse(
+        status="no_plan",
+        confidence=confidence,
+        backend=backend,
+        reason=reason,
+        needs=() if draft.fault else draft.needs,
+    )
+    return Word(response, outcome, draft.fault, draft.trace)
+
+
+def _refused(
+    draft: PlanDraft, backend: str, outcome: str, diagnostics: tuple[Diagnostic, ...], why: Sequence[Diagnostic]
+) -> Word:
+    """The word of a backend whose plan is not let out, with the reason in its trace as well."""
+    response = PlanResponse(status="no_plan", diagnostics=diagnostics, backend=backend, reason=_reason(why))
+    trace = draft.trace
+    if trace is not None and trace.attempts:
+        last = trace.attempts[-1].model_copy(update={"problem": response.reason})
+        trace = trace.model_copy(update={"attempts": (*trace.attempts[:-1], last)})
+    return Word(response, outcome, trace=trace)
+
+
+def _heard(word: Word, started: float) -> PlannerAsked:
+    response = word.response
+    return PlannerAsked(
+        backend=response.backend,
+        outcome=word.outcome,
+        stood=False,
+        confidence=response.confidence,
+        detail=response.reason,
+        ms=_since(started),
+    )
+
+
+def _failed(name: str, error: ServiceError, started: float) -> PlannerAsked:
+    kinds = {Overloaded: "busy", DeadlineExceeded: "late"}
+    return PlannerAsked(
+        backend=name, outcome=kinds.get(type(error), "down"), stood=False, detail=error.detail, ms=_since(started)
+    )
+
+
+def _stood(asked: PlannerAsked, best: Word) -> PlannerAsked:
+    mine = asked.backend == best.response.backend
+    return asked.model_copy(update={"stood": True}) if mine else asked
+
+
+def _since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 3)
+
+
+def _outage(word: Word) -> ServiceError:
+    """The problem of a request that nobody but a language model was asked, which cannot answer now."""
+    assert word.fault is not None
+    kind, text = word.fault.kind, word.fault.text
+    if kind == "busy":
+        return Overloaded(text)
+    return DeadlineExceeded(text) if kind == "late" else ServiceUnavailable(text, service="the language model")
 
 
 def _probability(confidence: float) -> float:

@@ -1,10 +1,84 @@
 """Settings of the planner; environment variables start with ``NESTOR_PLANNER_``."""
 
-from pydantic import Field
-from pydantic_settings import SettingsConfigDict
+from typing import Literal, Self
+from urllib.parse import urlsplit
 
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from services.contracts.planning import Cascade
 from services.encoder import DEFAULT_MODEL, PLANNER_MODEL
 from services.settings import ServiceSettings
+
+ConstraintKind = Literal["auto", "json_schema", "structured_outputs", "gbnf", "json_object", "none"]
+
+
+class ServedSettings(BaseSettings):
+    """The language model that plans, behind a server that speaks OpenAI's chat completions."""
+
+    model_config = SettingsConfigDict(env_prefix="NESTOR_PLANNER_SERVED_", extra="forbid", frozen=True)
+
+    url: str | None = Field(
+        default=None,
+        max_length=2_000,
+        description="Base URL of the server, e.g. `http://localhost:8080/v1`; unset: no language model plans. A URL "
+        "without a path gets `/v1`.",
+    )
+    model: str = Field(default="default", min_length=1, max_length=200, description="The model's name at that server.")
+    api_key: SecretStr | None = Field(default=None, description="Sent as a bearer token, to that server alone.")
+    timeout_s: float = Field(
+        default=20.0, gt=0, le=3_600, description="How long the model may take for a plan, the repair turn included."
+    )
+    first_token_s: float = Field(
+        default=10.0, gt=0, le=600, description="Silence before the first token after which the server counts as hung."
+    )
+    between_tokens_s: float = Field(
+        default=3.0, gt=0, le=600, description="The same, between two tokens. Bytes that are no token do not count."
+    )
+    rest_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=3_600,
+        description="How long a server that failed is left alone. Then one token is asked of it beside the requests, "
+        "and it is asked for plans again when that comes.",
+    )
+    max_tokens: int = Field(default=1_024, ge=16, le=65_536, description="Longest answer, in tokens.")
+    prompt_tokens: int = Field(
+        default=6_000,
+        ge=200,
+        le=1_000_000,
+        description="Longest prompt, in tokens as estimated; the least relevant APIs and demonstrations are left out.",
+    )
+    candidates: int = Field(default=26, ge=1, le=200, description="APIs that are shown at most.")
+    demos: int = Field(default=3, ge=0, le=20, description="Demonstrations that are shown at most.")
+    detail: Literal["full", "brief"] = Field(
+        default="full",
+        description="How much is said of each API: `brief` is what small models are trained with, one short line.",
+    )
+    constraint: ConstraintKind = Field(
+        default="auto",
+        description="How answers are held to the form of plans: OpenAI's `json_schema`, vLLM's `structured_outputs`, "
+        "llama.cpp's `gbnf`, `json_object`, `none`; `auto`: `json_schema`, and what a server takes that refuses it.",
+    )
+    temperature: float = Field(default=0.0, ge=0, le=2, description="0: the likeliest answer, the same each time.")
+    logprobs: bool = Field(
+        default=False,
+        description="Whether to ask for the tokens' log-probabilities; the least likely one is the plan's confidence.",
+    )
+    repairs: int = Field(
+        default=1, ge=0, le=3, description="How often the model is shown what keeps its plan from being proved."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.url is None:
+            return self
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("NESTOR_PLANNER_SERVED_URL must be an http or https URL")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError("NESTOR_PLANNER_SERVED_URL holds no credentials; use NESTOR_PLANNER_SERVED_API_KEY")
+        return self
 
 
 class PlannerSettings(ServiceSettings):
@@ -13,17 +87,28 @@ class PlannerSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="NESTOR_PLANNER_")
 
     default_backend: str = Field(
-        default="rules", description="The backend used where a request names none: `rules` or `compact`."
+        default="rules",
+        description="The backend that plans where a request names none and no language model does: `rules` or "
+        "`compact`.",
+    )
+    cascade: Cascade = Field(
+        default="model_first",
+        description="Who is asked first where a language model is configured (`NESTOR_PLANNER_SERVED_URL`): it, with "
+        "the default backend where it fails; or the default backend, with the model where that one is not sure.",
     )
     backend_timeout_s: float = Field(
-        default=20.0, gt=0, le=3_600, description="How long a backend may take for one draft; then the answer is 504."
+        default=20.0, gt=0, le=3_600, description="How long a backend may take for one plan; then the answer is 504."
     )
     escalate_to: str | None = Field(
         default=None,
-        description="The backend that is asked where the default one has no plan, or is not sure of it; unset: none.",
+        description="A further backend of the cascade, asked after the default one has no plan or is not sure of it; "
+        "unset: none.",
     )
     escalate_below: float = Field(
-        default=0.5, ge=0, le=1, description="Confidence from which on a plan of the default backend stands."
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Confidence from which on a plan stands that no language model made.",
     )
     abstain_below: float = Field(
         default=0.0, ge=0, le=1, description="A plan less likely right than this is not answered with; then `no_plan`."
@@ -49,6 +134,9 @@ class PlannerSettings(ServiceSettings):
         ge=0,
         le=10_000,
         description="Computations that may wait for a worker; one more is refused with 503.",
+    )
+    served: ServedSettings = Field(
+        default_factory=ServedSettings, description="The language model; see `NESTOR_PLANNER_SERVED_*`."
     )
     max_body_bytes: int = Field(
         default=32 * 1_048_576, ge=1_024, description="Largest body accepted: room for the schemas of many candidates."

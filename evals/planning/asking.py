@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
 from evals.data import DataError
 from evals.planning.offers import Offer
 from evals.planning.running import ANYTHING
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
+from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
@@ -165,7 +166,7 @@ async def open_planner(
             pool,
             backend_timeout_s=PATIENCE_S,
             max_alternatives=settings.max_alternatives,
-            outcomes=Counter("nestor_plans", "Plans.", ["backend", "status"], registry=CollectorRegistry()),
+            metrics=PlannerMetrics(CollectorRegistry()),
         )
         yield Planner(service, listening)
     finally:

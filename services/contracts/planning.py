@@ -11,6 +11,12 @@ from services.contracts.base import ApiId, Contract, JsonSchema, Query
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
+from services.contracts.trace import PlannerAsked, PlannerTrace
+
+Cascade = Literal["model_first", "compact_first"]
+"""Who is asked first where a language model is configured: it, or the planner that needs none."""
+MAX_NEEDS = 4
+MAX_NEED_CHARS = 200
 
 
 class Decision(StrEnum):
@@ -177,9 +183,22 @@ class PlanRequest(Contract):
     clauses: tuple[Clause, ...] = ()
     candidates: tuple[Candidate, ...] = Field(default=(), max_length=200)
     demos: tuple[SelectedDemo, ...] = ()
-    backend: str | None = Field(default=None, max_length=50, description="`compact` or `served`; unset: the default.")
+    backend: str | None = Field(
+        default=None,
+        max_length=50,
+        description="`rules`, `compact` or `served`: that planner alone; unset: the cascade.",
+    )
+    cascade: Cascade | None = Field(
+        default=None, description="Who is asked first where there is a language model; unset: as the settings say."
+    )
     policy: Policy = Policy()
     credentials: tuple[str, ...] | None = None
+    deadline_ms: int | None = Field(
+        default=None, ge=1, le=3_600_000, description="How long the answer may take; unset: as the settings say."
+    )
+    looked_up: tuple[ApiId, ...] = Field(
+        default=(), max_length=200, description="The candidates that were looked up for a planner that asked for them."
+    )
 
 
 class PlanResponse(Contract):
@@ -193,6 +212,13 @@ class PlanResponse(Contract):
     confidence: float = Field(default=0.0, ge=0, le=1)
     backend: str
     reason: str = Field(default="", description="Why there is no plan, in a sentence.")
+    needs: tuple[str, ...] = Field(
+        default=(), description="Operations that the planner would need and was not offered, in words."
+    )
+    asked: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
+    trace: PlannerTrace | None = Field(
+        default=None, description="What a language model was shown and answered, where one was asked."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -202,7 +228,8 @@ class PlanResponse(Contract):
 
 
 class PlannerBackends(Contract):
-    """The backends this planner has, and the one it uses when none is named."""
+    """The backends this planner has, and those it asks, in this order, when none is named."""
 
-    default: str
+    default: str = Field(description="The first of the cascade.")
     available: tuple[str, ...]
+    cascade: tuple[str, ...] = ()

@@ -10,7 +10,8 @@ from services.contracts.api import Clause, FoundBy, Label, Method, Signals
 from services.contracts.base import ApiId, Contract, Query
 from services.contracts.context import Context
 from services.contracts.plan import Plan
-from services.contracts.planning import CompiledPlan, Decision, Diagnostic, Proof, Question
+from services.contracts.planning import Cascade, CompiledPlan, Decision, Diagnostic, Proof, Question
+from services.contracts.trace import LookUp, PlannerAsked, PlannerTrace
 
 
 class RunStatus(StrEnum):
@@ -268,7 +269,20 @@ class SolveOptions(Contract):
     top_k: int = Field(default=20, ge=1, le=100, description="How many candidate APIs to retrieve.")
     demos: int = Field(default=3, ge=0, le=20, description="How many demonstrations to show the planner.")
     dry_run: bool = Field(default=False, description="Plan and prove, send nothing.")
-    backend: str | None = Field(default=None, max_length=50, description="Planner backend; unset: the default.")
+    backend: str | None = Field(
+        default=None, max_length=50, description="This planner alone; unset: the planner's cascade."
+    )
+    cascade: Cascade | None = Field(
+        default=None,
+        description="Where a language model is configured: whether it plans first, or only where the planner without "
+        "one is not sure; unset: as the planner's settings say.",
+    )
+    lookups: int = Field(
+        default=1,
+        ge=0,
+        le=3,
+        description="How often the planner may ask for operations that it misses and was not offered.",
+    )
     deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only APIs of these providers.")
     tags: tuple[Label, ...] = Field(default=(), max_length=20, description="Only APIs with one of these tags.")
@@ -366,6 +380,13 @@ class Run(Contract):
     demos: tuple[DemoSummary, ...] = ()
     confidence: float = 0.0
     backend: str = ""
+    planners: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
+    lookups: tuple[LookUp, ...] = Field(
+        default=(), description="Operations that the planner missed, and what was found for them."
+    )
+    traces: tuple[PlannerTrace, ...] = Field(
+        default=(), description="What a language model was shown and answered, each time it was asked for a plan."
+    )
     reason: str = Field(default="", description="Why there is no answer, in a sentence.")
     problem: RunProblem | None = None
     catalogue_version: int = 0

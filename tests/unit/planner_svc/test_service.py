@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
 
+from planner_svc.cascade import CascadePolicy
+from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Lazily, MissingValue, PlanDraft
-from planner_svc.service import PlannerService, Thresholds
+from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
 from services.contracts.plan import Plan
@@ -54,10 +56,10 @@ async def pool() -> AsyncIterator[ComputePool]:
 
 
 def service(pool: ComputePool, draft: PlanDraft | Exception, delay_s: float = 0, **more: Any) -> PlannerService:
-    outcomes = Counter("outcomes", "For the test.", ["backend", "status"], registry=CollectorRegistry())
+    metrics = PlannerMetrics(CollectorRegistry())
     backends = {"scripted": Scripted(draft, delay_s)} | more.pop("others", {})
     return PlannerService(
-        backends, "scripted", pool, backend_timeout_s=0.2, max_alternatives=2, outcomes=outcomes, **more
+        backends, "scripted", pool, backend_timeout_s=0.2, max_alternatives=2, metrics=metrics, **more
     )
 
 
@@ -173,7 +175,7 @@ async def test_an_unknown_backend_is_refused(pool: ComputePool) -> None:
     with pytest.raises(ValidationFailed, match="there is scripted"):
         await service(pool, PlanDraft(GOOD)).plan(REQUEST.model_copy(update={"backend": "served"}))
     with pytest.raises(ValueError, match="default"):
-        PlannerService({}, "compact", pool, backend_timeout_s=1, max_alternatives=0, outcomes=None)  # type: ignore[arg-type]
+        PlannerService({}, "compact", pool, backend_timeout_s=1, max_alternatives=0, metrics=None)  # type: ignore[arg-type]
 
 
 async def test_two_different_apis_of_one_id_are_refused(pool: ComputePool) -> None:
@@ -184,15 +186,15 @@ async def test_two_different_apis_of_one_id_are_refused(pool: ComputePool) -> No
     assert same.compiled is not None
 
 
-UNSURE = Thresholds(escalate_to="other", escalate_below=0.5)
+UNSURE = CascadePolicy(escalate_to="other", escalate_below=0.5)
 OTHER = plan(step("n", "news"))
 
 
 async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: ComputePool) -> None:
     others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
-    unsure = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, thresholds=UNSURE).plan(REQUEST)
+    unsure = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, policy=UNSURE).plan(REQUEST)
     assert (unsure.backend, unsure.plan, unsure.confidence) == ("other", OTHER, 0.6)
-    sure = await service(pool, PlanDraft(GOOD, confidence=0.5), others=others, thresholds=UNSURE).plan(REQUEST)
+    sure = await service(pool, PlanDraft(GOOD, confidence=0.5), others=others, policy=UNSURE).plan(REQUEST)
     assert (sure.backend, sure.plan) == ("scripted", GOOD)
 
 
@@ -200,7 +202,7 @@ async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: C
 async def test_an_unsure_answer_stands_where_the_other_backend_has_none(
     pool: ComputePool, draft: PlanDraft | Exception
 ) -> None:
-    asked = service(pool, PlanDraft(GOOD, confidence=0.4), others={"other": Scripted(draft)}, thresholds=UNSURE)
+    asked = service(pool, PlanDraft(GOOD, confidence=0.4), others={"other": Scripted(draft)}, policy=UNSURE)
     assert (await asked.plan(REQUEST)).plan == GOOD
 
 
@@ -210,19 +212,19 @@ async def test_an_unsure_answer_stands_where_the_other_backend_has_none(
 async def test_where_there_is_no_plan_the_other_backend_answers(
     pool: ComputePool, draft: PlanDraft, status: str
 ) -> None:
-    asked = service(pool, PlanDraft(None, 0.99), others={"other": Scripted(draft)}, thresholds=UNSURE)
+    asked = service(pool, PlanDraft(None, 0.99), others={"other": Scripted(draft)}, policy=UNSURE)
     response = await asked.plan(REQUEST)
     assert (response.backend, response.status) == ("other", status)
 
 
 async def test_who_names_a_backend_gets_its_answer(pool: ComputePool) -> None:
     others = {"other": Scripted(PlanDraft(OTHER, confidence=0.6))}
-    asked = service(pool, PlanDraft(GOOD, confidence=0.1), others=others, thresholds=UNSURE)
+    asked = service(pool, PlanDraft(GOOD, confidence=0.1), others=others, policy=UNSURE)
     assert (await asked.plan(REQUEST.model_copy(update={"backend": "scripted"}))).plan == GOOD
 
 
 async def test_a_plan_that_nobody_is_sure_of_is_not_answered_with(pool: ComputePool) -> None:
-    asked = service(pool, PlanDraft(GOOD, confidence=0.1), thresholds=Thresholds(abstain_below=0.2))
+    asked = service(pool, PlanDraft(GOOD, confidence=0.1), policy=CascadePolicy(abstain_below=0.2))
     response = await asked.plan(REQUEST)
     assert (response.status, response.plan, response.confidence) == ("no_plan", None, 0.9)
     assert "10%" in response.reason
@@ -230,4 +232,4 @@ async def test_a_plan_that_nobody_is_sure_of_is_not_answered_with(pool: ComputeP
 
 def test_a_backend_to_escalate_to_must_be_there(pool: ComputePool) -> None:
     with pytest.raises(ValueError, match="'other' is not among scripted"):
-        service(pool, PlanDraft(GOOD), thresholds=UNSURE)
+        service(pool, PlanDraft(GOOD), policy=UNSURE)

@@ -1,0 +1,107 @@
+"""The backend that asks a language model: prompt, constrained completion, parsed answer, one turn to repair it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from planner_svc.backends.served.constraint import Constraint, constrain
+from planner_svc.backends.served.conversation import Conversation, Task
+from planner_svc.backends.served.model import Model
+from planner_svc.backends.served.outputs import Outputs
+from planner_svc.backends.served.prompt import BRIEF, FULL, Budget, Prompt, render
+from planner_svc.metrics import PlannerMetrics
+from planner_svc.models import PlanDraft
+from planner_svc.reading.context import read_clock
+from planner_svc.settings import ServedSettings
+from services.clients.chat import ChatModel, Patience, open_chat
+from services.compute import ComputePool
+from services.contracts.api import Api
+from services.contracts.planning import PlanRequest
+from services.encoder import Encoder
+
+NOTHING: Final = "Nothing in the catalogue fits this request."
+_SHARE: Final = 0.96
+"""Of the time that there is, what the model may use: what becomes of its answer takes the rest."""
+
+
+class ServedBackend:
+    """Plans with a language model. It keeps nothing of requests, only what it has learnt of the server.
+
+    Args:
+        chat: the model.
+        settings: how it is asked.
+        outputs: chooses what answers where the model does not say.
+        pool: where prompts, constraints and answers are computed.
+        metrics: counts tokens, time and repairs.
+    """
+
+    name = "served"
+
+    def __init__(
+        self, chat: ChatModel, settings: ServedSettings, outputs: Outputs, pool: ComputePool, metrics: PlannerMetrics
+    ) -> None:
+        self._model = Model(chat, settings, metrics)
+        self._settings, self._outputs, self._pool, self._metrics = settings, outputs, pool, metrics
+
+    async def read(self, apis: Sequence[Api]) -> int:
+        """None: a prompt is made of the APIs' own texts."""
+        return 0
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._model.aclose()
+
+    async def plan(self, request: PlanRequest) -> PlanDraft:
+        """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`.
+
+        Nothing that the server does is raised: the draft says what went wrong (``fault``).
+        """
+        if not request.candidates or not re.search(r"\w", request.query):
+            return PlanDraft(None, 0.9, reason=NOTHING)
+        limit_s = self._settings.timeout_s
+        if request.deadline_ms is not None:
+            limit_s = min(limit_s, request.deadline_ms / 1000 * _SHARE)
+        task = await self._pool.run(self.task, request)
+        return await Conversation(
+            self._model, self._outputs, self._pool, self._metrics, task, limit_s, self._settings.repairs
+        ).draft()
+
+    def task(self, request: PlanRequest) -> Task:
+        """What the model is asked, on the calling thread."""
+        prompt = shown(request, self._settings)
+        told = self._model.constrained
+        return Task(request, prompt, constrain(prompt.apis, prompt.names) if told else Constraint({}, ""))
+
+
+def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
+    """The prompt for a request: what was looked up for the model first, then the candidates in their order."""
+    found = {one.api.id: one.api for one in request.candidates if not one.api.deprecated}
+    asked = [found[api_id] for api_id in request.looked_up if api_id in found]
+    rest = [api for api_id, api in found.items() if api_id not in request.looked_up]
+    return render(
+        request.query,
+        request.context.model_copy(update={"now": read_clock(request.context)}),
+        [*asked, *rest],
+        request.demos,
+        detail=FULL if settings.detail == "full" else BRIEF,
+        budget=Budget(tokens=settings.prompt_tokens, apis=settings.candidates + len(asked), demos=settings.demos),
+    )
+
+
+def open_served(
+    settings: ServedSettings, encoder: Encoder, pool: ComputePool, metrics: PlannerMetrics
+) -> ServedBackend | None:
+    """The backend of these settings; None where they name no server."""
+    if settings.url is None:
+        return None
+    chat = open_chat(
+        settings.url,
+        settings.model,
+        key=settings.api_key,
+        temperature=settings.temperature,
+        logprobs=settings.logprobs,
+        patience=Patience(settings.first_token_s, settings.between_tokens_s),
+    )
+    return ServedBackend(chat, settings, Outputs(encoder), pool, metrics)

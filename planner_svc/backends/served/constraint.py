@@ -1,0 +1,135 @@
+"""What a plan of these APIs can look like, said so that a server can hold the model to it.
+
+Two forms. A *JSON Schema* for ``response_format`` and vLLM's ``structured_outputs``: flat, since grammar compilers take
+for ever over nested alternatives and long repetitions; names of APIs and arguments are enumerated, types and listed
+values are the parameters' own. A *GBNF grammar* for llama.cpp says more: arguments in any order, and references only to
+fields that some candidate answers with and whose type fits. What neither can say (that a label is one of an earlier
+call, that a field is that call's) the compiler proves afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from planner_svc.backends.served.grammar import write_grammar
+from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.settings import ConstraintKind
+from services.codecs.calls import RESULT
+from services.contracts.api import Api
+from services.contracts.base import JsonSchema
+
+MAX_DEPTH: Final = 2
+"""Objects within objects that are spelt out; deeper ones are any JSON."""
+MAX_LISTED: Final = 100
+MAX_MEMBERS: Final = 60
+MAX_NODES: Final = 3_000
+_MAX_CALLS: Final = 24
+_REFERENCE: Final[JsonSchema] = {"type": "string", "pattern": '^\\$(@|var[1-9][0-9]?)[^"$\\\\]*\\$$'}
+_SCALARS: Final = ("boolean", "integer", "number", "string")
+
+LADDER: Final[tuple[ConstraintKind, ...]] = ("json_schema", "json_object", "none")
+"""What ``auto`` tries, from the strictest on, where a server refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """Both forms."""
+
+    schema: JsonSchema
+    grammar: str
+
+    def members(self, kind: ConstraintKind) -> dict[str, JsonValue]:
+        """The members of a request that ask a server to hold the model to it."""
+        if kind == "json_schema":
+            form: JsonValue = {"type": "json_schema", "json_schema": {"name": "plan", "schema": self.schema}}
+            return {"response_format": form}
+        if kind == "structured_outputs":
+            return {"structured_outputs": {"json": self.schema}}
+        if kind == "gbnf":
+            return {"grammar": self.grammar}
+        return {"response_format": {"type": "json_object"}} if kind == "json_object" else {}
+
+
+def constrain(apis: Sequence[Api], names: Mapping[str, str]) -> Constraint:
+    """What plans of these APIs look like.
+
+    Args:
+        apis: those that the prompt shows.
+        names: what each is called there, by its id.
+    """
+    return Constraint(_Writer().plan(apis, names), write_grammar(apis, names))
+
+
+class _Writer:
+    """Writes one schema, within a budget: what lies beyond it may be anything."""
+
+    def __init__(self) -> None:
+        self._schemas = Schemas()
+        self._left = MAX_NODES
+
+    def plan(self, apis: Sequence[Api], names: Mapping[str, str]) -> JsonSchema:
+        calls: list[JsonValue] = [self._call(api, names[api.id]) for api in apis]
+        texts: JsonSchema = {"type": "array", "items": {"type": "string"}}
+        return _object(
+            {
+                "calls": {"type": "array", "items": {"anyOf": [*calls, _result()]}, "maxItems": _MAX_CALLS},
+                "need": texts,
+            },
+            required=["calls"],
+        )
+
+    def _call(self, api: Api, name: str) -> JsonSchema:
+        """No argument is required here: one that nobody says is left out, and the user asked for it."""
+        given = {
+            one.name: self._value(Node(one.json_schema, api.definitions), 0) for one in api.parameters[:MAX_MEMBERS]
+        }
+        arguments: JsonSchema = _object(given) if len(api.parameters) <= MAX_MEMBERS else {"type": "object"}
+        members: dict[str, JsonValue] = {
+            "name": {"const": name},
+            "label": {"type": "string", "pattern": "^var[1-9][0-9]?$"},
+            "arguments": arguments,
+            "foreach": _object({"items": _REFERENCE}, required=["items"]),
+        }
+        return _object(members, required=["name", "label", "arguments"])
+
+    def _value(self, node: Node, depth: int) -> JsonSchema:
+        self._left -= 1
+        if self._left < 0 or self._schemas.is_anything(node):
+            return {}
+        listed = self._schemas.enumeration(node)
+        if listed and len(listed) <= MAX_LISTED and all(not isinstance(one, dict | list) for one in listed):
+            return {"anyOf": [{"enum": listed}, _REFERENCE]}
+        kinds = self._schemas.kinds(node)
+        covered = {"integer"} if "number" in kinds else set()
+        forms: list[JsonValue] = [{"type": kind} for kind in _SCALARS if kind in kinds - covered]
+        if "array" in kinds:
+            item = self._schemas.child(node, 0, strict=False)
+            inner = self._value(item, depth + 1) if isinstance(item, Node) and depth < MAX_DEPTH else {}
+            forms.append({"type": "array", "items": inner})
+        if "object" in kinds:
+            forms.append(self._members(node, depth))
+        if "string" not in kinds:
+            forms.append(_REFERENCE)
+        return forms[0] if len(forms) == 1 and isinstance(forms[0], dict) else {"anyOf": forms}
+
+    def _members(self, node: Node, depth: int) -> JsonSchema:
+        members = self._schemas.properties(node)
+        is_open = isinstance(self._schemas.child(node, "", strict=True), Node)
+        if depth >= MAX_DEPTH or is_open or not 0 < len(members) <= MAX_MEMBERS:
+            return {"type": "object"}
+        return _object({name: self._value(child, depth + 1) for name, child in members.items()})
+
+
+def _object(members: Mapping[str, JsonValue], required: Sequence[str] = ()) -> JsonSchema:
+    found: JsonSchema = {"type": "object", "properties": dict(members), "additionalProperties": False}
+    return found | ({"required": list(required)} if required else {})
+
+
+def _result() -> JsonSchema:
+    """The pseudo-call that says what answers."""
+    arguments: JsonSchema = {"type": "object", "additionalProperties": _REFERENCE}
+    return _object({"name": {"const": RESULT}, "arguments": arguments}, required=["name", "arguments"])

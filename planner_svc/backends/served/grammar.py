@@ -1,0 +1,208 @@
+"""The GBNF grammar of plans (llama.cpp's notation for context-free grammars)."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from pydantic import JsonValue
+
+from planner_svc.compiler.schemas import Node, Schemas
+from services.codecs.calls import RESULT
+from services.codecs.text import format_path
+from services.contracts.api import Api
+from services.contracts.base import JsonPath
+
+MAX_DEPTH: Final = 3
+MAX_MEMBERS: Final = 100
+MAX_LISTED: Final = 200
+MAX_FIELDS: Final = 60
+MAX_RULES: Final = 4_000
+_MAX_PATH: Final = 6
+_FITS: Final = {
+    "string": frozenset({"string", "integer", "number", "boolean"}),
+    "number": frozenset({"number", "integer"}),
+    "integer": frozenset({"integer"}),
+    "boolean": frozenset({"boolean"}),
+    "array": frozenset({"array"}),
+    "object": frozenset({"object"}),
+}
+"""Fields that can feed a parameter, by their types: texts take what can be written as text."""
+
+Field = tuple[JsonPath | None, frozenset[str] | None]
+"""A place in an answer with the JSON types it may have; None where that is not known."""
+
+_FIXED: Final = r"""
+ws ::= " "?
+label ::= "\"var" [1-9] [0-9]? "\""
+from ::= "@" | "var" [1-9] [0-9]?
+escape ::= "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])
+char ::= [^"\\\x00-\x1F] | escape
+string ::= "\"" char* "\""
+plain ::= "\"" (([^"\\$\x00-\x1F] | escape) char*)? "\""
+integer ::= "-"? ("0" | [1-9] [0-9]*)
+number ::= integer ("." [0-9]+)? ([eE] [-+]? [0-9] [0-9]?)?
+boolean ::= "true" | "false"
+object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}"
+array ::= "[" ws (value ("," ws value)*)? "]"
+value ::= object | array | string | number | boolean | "null"
+"""
+
+
+def write_grammar(apis: Sequence[Api], names: Mapping[str, str]) -> str:
+    """The grammar of plans that call these APIs, by these names, ``root`` first."""
+    writer = _Writer(apis)
+    calls = [writer.call(index, api, names[api.id]) for index, api in enumerate(apis)]
+    result = writer.result()
+    root = (
+        f'root ::= "{{" ws {_key("calls")} "[" ws (call ("," ws call)*)? "]" need? "}}"\n'
+        f'need ::= "," ws {_key("need")} "[" ws (string ("," ws string)*)? "]"\n'
+        f"call ::= {' | '.join([*calls, result])}"
+    )
+    return "\n".join([root, *writer.rules(), _FIXED.strip()]) + "\n"
+
+
+class _Writer:
+    """Collects rules. Texts of rules are written once, however often they are wanted."""
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self._schemas = Schemas()
+        self._rules: dict[str, str] = {}
+        self._known: dict[str, str] = {}
+        self._fields = list(dict.fromkeys(field for api in apis for field in self._fields_of(api)))
+
+    def rules(self) -> list[str]:
+        return [f"{name} ::= {text}" for name, text in self._rules.items()]
+
+    def call(self, index: int, api: Api, name: str) -> str:
+        given = [
+            self._rule(f"a{index}x", f"{_key(one.name)} {self._value(Node(one.json_schema, api.definitions), 0)}")
+            for one in api.parameters[:MAX_MEMBERS]
+        ]
+        arguments = self._rule(f"a{index}", _members(given))
+        loop = self._rule("each", f'"," ws {_key("foreach")} "{{" ws {_key("items")} {self._reference({"array"})} "}}"')
+        return self._rule(
+            f"c{index}",
+            f'"{{" ws {_key("name")} {_literal(name)} "," ws {_key("label")} label "," ws {_key("arguments")} '
+            f'{arguments} {loop}? "}}"',
+        )
+
+    def result(self) -> str:
+        """The pseudo-call that says what answers."""
+        member = f'string ":" ws {self._reference(frozenset(_FITS))}'
+        return self._rule(
+            "result",
+            f'"{{" ws {_key("name")} {_literal(RESULT)} "," ws ({_key("label")} label "," ws)? {_key("arguments")} '
+            f'"{{" ws ({member} ("," ws {member})*)? "}}" "}}"',
+        )
+
+    def _value(self, node: Node, depth: int) -> str:
+        if self._schemas.is_anything(node) or len(self._rules) > MAX_RULES:
+            return "value"
+        kinds = self._schemas.kinds(node)
+        listed = self._schemas.enumeration(node)
+        if listed and len(listed) <= MAX_LISTED and all(not isinstance(one, dict | list) for one in listed):
+            forms = [_literal(one) for one in listed]
+        else:
+            forms = [kind for kind in ("integer", "number", "boolean") if kind in kinds]
+            forms = [kind for kind in forms if kind != "integer" or "number" not in forms]
+            forms += ["plain"] if "string" in kinds else []
+            forms += [self._list(node, depth)] if "array" in kinds else []
+            forms += [self._object(node, depth)] if "object" in kinds else []
+        reference = self._reference(kinds)
+        return self._rule("v", " | ".join([*forms, reference]))
+
+    def _list(self, node: Node, depth: int) -> str:
+        item = self._schemas.child(node, 0, strict=False)
+        if depth >= MAX_DEPTH or not isinstance(item, Node):
+            return "array"
+        one = self._value(item, depth + 1)
+        return self._rule("l", f'"[" ws ({one} ("," ws {one})*)? "]"')
+
+    def _object(self, node: Node, depth: int) -> str:
+        members = self._schemas.properties(node)
+        is_open = isinstance(self._schemas.child(node, "", strict=True), Node)
+        if depth >= MAX_DEPTH or is_open or not 0 < len(members) <= MAX_MEMBERS:
+            return "object"
+        return self._rule(
+            "o", _members([f"{_key(name)} {self._value(child, depth + 1)}" for name, child in members.items()])
+        )
+
+    def _reference(self, kinds: Iterable[str]) -> str:
+        """References to fields of these types, and of types that nothing tells."""
+        wanted = frozenset().union(*(_FITS.get(kind, frozenset()) for kind in kinds))
+        paths = [_inside(path) for path, own in self._fields if own is None or own & wanted]
+        path = self._rule("p", " | ".join(sorted(set(paths)))) if paths else '""'
+        return self._rule("r", f'"\\"$" from {path} "$\\""')
+
+    def _rule(self, stem: str, text: str) -> str:
+        """The name of the rule with this text."""
+        if text not in self._known:
+            name = stem if stem not in self._rules else f"{stem}-{len(self._rules)}"
+            self._known[text], self._rules[name] = name, text
+        return self._known[text]
+
+    def _fields_of(self, api: Api) -> Iterator[Field]:
+        """Places that a reference can lead to, each also as the call is made for each item of a list.
+
+        Then an answer is a list of answers, and an item is what a place inside a list is reached from.
+        """
+        for path, kinds in self._walk(api):
+            yield path, kinds
+            if path is not None and kinds is not None:
+                yield (0, *path), kinds
+                yield from ((path[at + 1 :], kinds) for at, part in enumerate(path) if part == 0)
+
+    def _walk(self, api: Api) -> Iterator[Field]:
+        """Places in an answer, outermost first; ``(None, None)`` where nothing is known."""
+        waiting: deque[tuple[JsonPath, Node]] = deque([((), Node(api.response.json_schema, api.definitions))])
+        for _ in range(MAX_FIELDS):
+            if not waiting:
+                return
+            path, node = waiting.popleft()
+            if self._schemas.is_anything(node):
+                yield None, None
+                continue
+            kinds = self._schemas.kinds(node)
+            yield path, kinds
+            if len(path) >= _MAX_PATH:
+                continue
+            waiting.extend(((*path, name), child) for name, child in self._schemas.properties(node).items())
+            item = self._schemas.child(node, 0, strict=False) if "array" in kinds else None
+            if isinstance(item, Node):
+                waiting.append(((*path, 0), item))
+
+
+def _members(members: Sequence[str]) -> str:
+    if not members:
+        return '"{" ws "}"'
+    one = f"({' | '.join(members)})"
+    return f'"{{" ws ({one} ("," ws {one})*)? "}}"'
+
+
+def _inside(path: JsonPath | None) -> str:
+    """A path as it follows a label inside a JSON text; any index of a list."""
+    if path is None:
+        return '[^"$\\\\\\x00-\\x1F]*'
+    parts = [_quoted(_escaped(format_path((part,)))) if isinstance(part, str) else '"[" [0-9]+ "]"' for part in path]
+    return " ".join(parts) or '""'
+
+
+def _key(name: str) -> str:
+    return f"{_quoted(json.dumps(name, ensure_ascii=False) + ':')} ws"
+
+
+def _literal(value: JsonValue) -> str:
+    return _quoted(json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _quoted(text: str) -> str:
+    """A terminal of the grammar."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'

@@ -1,0 +1,106 @@
+"""The language model with what is known of its server: whether it is alive, and which constraints it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from planner_svc.backends.served.constraint import LADDER, Constraint
+from planner_svc.backends.served.liveness import Liveness
+from planner_svc.metrics import PlannerMetrics
+from planner_svc.settings import ConstraintKind, ServedSettings
+from services.clients.chat import ChatError, ChatModel, Completion, Message
+
+_PROBE_S: Final = 5.0
+
+
+class Model:
+    """Asks for completions. Many requests may ask at the same time.
+
+    Args:
+        chat: the server's client.
+        settings: how it is asked.
+        metrics: counts tokens and time.
+    """
+
+    def __init__(self, chat: ChatModel, settings: ServedSettings, metrics: PlannerMetrics) -> None:
+        self._chat, self._metrics = chat, metrics
+        self._max_tokens = settings.max_tokens
+        self._kinds: list[ConstraintKind] = list(LADDER)
+        if settings.constraint != "auto":
+            self._kinds = list(dict.fromkeys([settings.constraint, "none"]))
+        self._liveness = Liveness(lambda: chat.probe(_PROBE_S), settings.rest_s)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._chat.model
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the server is told what plans look like."""
+        return self._kinds[0] not in ("none", "json_object")
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._liveness.aclose()
+        await self._chat.aclose()
+
+    async def complete(
+        self, messages: Sequence[Message], constraint: Constraint, end: float
+    ) -> tuple[Completion, ConstraintKind]:
+        """The next message, and the constraint it was held to.
+
+        Args:
+            messages: the conversation.
+            constraint: what the answer may look like.
+            end: by when, on the event loop's clock.
+
+        Raises:
+            ChatError: there is none. A server that does not work is not asked again for a while.
+        """
+        if (why := self._liveness.trouble()) is not None:
+            raise ChatError("down", why)
+        try:
+            with self._metrics.completing():
+                completion, kind = await self._held(messages, constraint, end)
+        except ChatError as error:
+            self._note(error)
+            raise
+        self._metrics.completed(completion)
+        self._liveness.worked()
+        return completion, kind
+
+    async def _held(
+        self, messages: Sequence[Message], constraint: Constraint, end: float
+    ) -> tuple[Completion, ConstraintKind]:
+        """Where the server refuses a constraint, the next weaker one is tried, and kept where that is taken."""
+        loop = asyncio.get_running_loop()
+        refusals: list[ChatError] = []
+        for kind in tuple(self._kinds):
+            try:
+                completion = await self._chat.complete(
+                    messages,
+                    max_tokens=self._max_tokens,
+                    deadline_s=max(end - loop.time(), 0.0),
+                    extra=constraint.members(kind),
+                )
+            except ChatError as error:
+                if error.trouble != "refused":
+                    raise
+                refusals.append(error)
+                continue
+            if refusals and kind in self._kinds:
+                del self._kinds[: self._kinds.index(kind)]
+            return completion, kind
+        raise refusals[-1]
+
+    def _note(self, error: ChatError) -> None:
+        """What a failure says about the server. One that refuses a request is alive, and so is one that is late."""
+        if error.trouble in ("down", "hung", "garbage", "denied_access"):
+            self._liveness.failed(str(error))
+        elif error.trouble == "busy" and error.retry_after_s:
+            self._liveness.failed(str(error), error.retry_after_s)
+        elif error.trouble == "late" and not (error.partial and error.partial.tokens):
+            self._liveness.suspect()  # unless it gave no token: it may be hung, or the deadline was short

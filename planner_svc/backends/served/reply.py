@@ -1,0 +1,282 @@
+"""Reads a model's answer: text that should be one JSON object of calls, and often is one with something around it.
+
+Generous about the form (fences, prose, a missing bracket, labels, OpenAI's tool calls), never about the content: what
+is called with which values is read as it stands or not at all, and the compiler judges it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from services.codecs import nestful
+from services.codecs.calls import EXTRAS, RESULT
+from services.codecs.text import CodecError, looks_like_reference, read_json
+from services.contracts.plan import Plan
+from services.contracts.planning import MAX_NEED_CHARS, MAX_NEEDS
+
+MAX_CHARS: Final = 400_000
+_MAX_STARTS: Final = 200
+_MAX_CALLS: Final = 200
+_THOUGHT: Final = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_START: Final = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_LABEL: Final = re.compile(r"^\$?\{?(?P<stem>[A-Za-z]+)_(?P<number>[0-9]{1,4})\}?\$?$")
+_SPELT: Final = re.compile(r"^\$\{?(?P<label>@|[A-Za-z_]\w{0,63})\}?(?P<path>(?:[.\[].*?)?)\}?\$?$", re.DOTALL)
+
+
+class ReplyError(ValueError):
+    """An answer that holds neither calls nor the statement that there are none. The message is for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered.
+
+    Attributes:
+        plan: the calls; None where it makes none.
+        needs: operations it misses, in its words.
+        aside: what it wrote around that.
+    """
+
+    plan: Plan | None
+    needs: tuple[str, ...] = ()
+    aside: str = ""
+
+
+def read_reply(text: str, names: Mapping[str, str], *, cut: bool = False) -> Reply:
+    """Read an answer.
+
+    Args:
+        text: what the model wrote.
+        names: what each API is called in the prompt, by its id.
+        cut: whether the answer broke off because it was too long: then it is read only if it is whole.
+
+    Raises:
+        ReplyError: it holds no plan.
+    """
+    if len(text) > MAX_CHARS:
+        raise ReplyError("the answer is far too long")
+    thoughts, rest = _apart(text)
+    found = _answer(rest, mend=not cut)
+    if found is None:
+        raise ReplyError("the answer breaks off" if cut else "the answer holds no JSON object with calls")
+    value, around = found
+    calls, needs = _parts(value)
+    aside = "\n".join(part for part in (*thoughts, around) if part)
+    if not calls:
+        return Reply(None, needs, aside)
+    try:
+        return Reply(nestful.decode(_renamed(calls, names)), (), aside)
+    except CodecError as error:
+        raise ReplyError(str(error)) from None
+
+
+def _apart(text: str) -> tuple[list[str], str]:
+    """The reasoning in tags, and what is left. Some servers send only the closing tag."""
+    thoughts = [match.group(0) for match in _THOUGHT.finditer(text)]
+    rest = _THOUGHT.sub("", text)
+    if (end := _THOUGHT_END.search(rest)) is not None:
+        thoughts.append(rest[: end.end()])
+        rest = rest[end.end() :]
+    if (start := _THOUGHT_START.search(rest)) is not None:  # it never came to its answer
+        thoughts.append(rest[start.start() :])
+        rest = rest[: start.start()]
+    return thoughts, rest
+
+
+def _answer(text: str, *, mend: bool) -> tuple[JsonValue, str] | None:
+    """The last JSON value that can be an answer, and the text around it: reasoning comes before, not after.
+
+    A call, or a list of calls, is one only where nothing around it is JSON that breaks off: it may be a part.
+    """
+    found: tuple[JsonValue, str] | None = None
+    bare: tuple[JsonValue, str] | None = None
+    unfinished: int | None = None
+    at = tried = 0
+    decoder = json.JSONDecoder(parse_constant=_no_constant)
+    while tried < _MAX_STARTS and (start := _next_start(text, at)) is not None:
+        tried += 1
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            unfinished = start if unfinished is None else unfinished
+            at = start + 1
+            continue
+        around = (text[:start] + text[end:]).strip()
+        if _is_answer(value):
+            found = value, around
+        elif _is_bare(value):
+            bare = value, around
+        at = end
+    if found is not None or unfinished is None:
+        return found or bare
+    mended = _mended(text[unfinished:]) if mend else None
+    return (mended, text[:unfinished].strip()) if _is_answer(mended) or _is_bare(mended) else None
+
+
+def _next_start(text: str, at: int) -> int | None:
+    starts = [position for bracket in "{[" if (position := text.find(bracket, at)) >= 0]
+    return min(starts, default=None)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _is_answer(value: JsonValue) -> bool:
+    return isinstance(value, dict) and any(name in value for name in ("calls", "tool_calls", "need", "needs"))
+
+
+def _is_bare(value: JsonValue) -> bool:
+    """Whether it is a call, or a list of calls, without the object around it."""
+    listed = value if isinstance(value, list) else [value]
+    return bool(listed) and all(_is_call(item) for item in listed)
+
+
+def _is_call(value: JsonValue) -> bool:
+    if not isinstance(value, dict):
+        return False
+    named = isinstance(value.get("name"), str) and ("arguments" in value or "parameters" in value)
+    return named or isinstance(value.get("function"), dict)
+
+
+def _mended(text: str) -> JsonValue:
+    """The JSON whose closing brackets are missing and nothing else; None where more is."""
+    closing: list[str] = []
+    quoted = escaped = False
+    for character in text:
+        if escaped:
+            escaped = False
+        elif quoted:
+            escaped, quoted = character == "\\", character != '"'
+        elif character == '"':
+            quoted = True
+        elif character in "{[":
+            closing.append("}" if character == "{" else "]")
+        elif character in "}]" and (not closing or closing.pop() != character):
+            return None
+    body = text.rstrip()
+    if quoted or not closing or len(closing) > 64 or body[-1:] not in ('"', "}", "]"):
+        return None
+    try:
+        value: JsonValue = json.loads(body + "".join(reversed(closing)), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _parts(value: JsonValue) -> tuple[list[JsonValue], tuple[str, ...]]:
+    """The calls, and the operations that are missed."""
+    if isinstance(value, list):
+        return value, ()
+    assert isinstance(value, dict)  # as _is_answer says
+    if _is_call(value):
+        return [value], ()
+    calls = value.get("calls", value.get("tool_calls"))
+    calls = [calls] if isinstance(calls, dict) else calls
+    if calls is not None and not isinstance(calls, list):
+        raise ReplyError('"calls" must be a list of calls')
+    answer = value.get("answer")
+    if calls and answer:
+        calls = [*calls, {"name": RESULT, "arguments": _named(answer)}]
+    return calls or [], _needs(value.get("need", value.get("needs")))
+
+
+def _needs(value: JsonValue) -> tuple[str, ...]:
+    listed = value if isinstance(value, list) else [value]
+    texts = (" ".join(item.split())[:MAX_NEED_CHARS] for item in listed if isinstance(item, str))
+    return tuple(dict.fromkeys(text for text in texts if text))[:MAX_NEEDS]
+
+
+def _named(answer: JsonValue) -> JsonValue:
+    """The references that answer, each with the name of its field."""
+    if isinstance(answer, dict):
+        return answer
+    named: dict[str, JsonValue] = {}
+    for item in answer if isinstance(answer, list) else [answer]:
+        words = re.findall(r"[A-Za-z_]\w*", item) if isinstance(item, str) else []
+        name = words[-1] if words else "result"
+        named[next(n for i in range(1, len(named) + 2) if (n := name if i == 1 else f"{name}_{i}") not in named)] = item
+    return named
+
+
+def _renamed(calls: Sequence[JsonValue], names: Mapping[str, str]) -> list[JsonValue]:
+    """The calls in NESTful's notation, with the ids of the APIs for their names."""
+    if len(calls) > _MAX_CALLS:
+        raise ReplyError(f"the answer has more than {_MAX_CALLS} calls")
+    known = {name: api for api, name in names.items()} | {api: api for api in names}
+    plain = [_plain_call(call, position) for position, call in enumerate(calls, start=1)]
+    labels = {label for call in plain if isinstance(label := call.get("label"), str)}
+    labels |= {f"var{position}" for position, call in enumerate(plain, start=1) if "label" not in call}
+    written: list[JsonValue] = []
+    for call in plain:
+        name = str(call["name"])
+        rest = {key: _respelt(value, labels) for key, value in call.items() if key not in ("name", "label")}
+        if name == RESULT:
+            rest["arguments"] = _references(rest["arguments"])
+            if not rest["arguments"]:
+                continue  # others choose what answers
+        label = {"label": call["label"]} if "label" in call else {}
+        written.append({"name": known.get(name) or known.get(name.strip(), name), **label, **rest})
+    return written
+
+
+def _references(arguments: JsonValue) -> dict[str, JsonValue]:
+    """Those members that are references: no other value of the pseudo-call that answers means anything."""
+    members = arguments.items() if isinstance(arguments, dict) else ()
+    return {name[:200]: value for name, value in members if isinstance(value, str) and looks_like_reference(value)}
+
+
+def _plain_call(call: JsonValue, position: int) -> dict[str, JsonValue]:
+    """One call with the members that count; others are remarks."""
+    if not isinstance(call, dict):
+        raise ReplyError(f"call {position} is not an object")
+    function = call.get("function")
+    if isinstance(function, dict):  # OpenAI's form
+        call = {**call, **function}
+    name = call.get("name")
+    if not isinstance(name, str) or not name:
+        raise ReplyError(f"call {position} has no name")
+    arguments = call.get("arguments", call.get("parameters", {}))
+    if isinstance(arguments, str):
+        try:
+            arguments = read_json(arguments or "{}")
+        except CodecError:
+            raise ReplyError(f"the arguments of call {position} are no JSON object") from None
+    found: dict[str, JsonValue] = {"name": name, "arguments": {} if arguments is None else arguments}
+    label = _label(call.get("label"))
+    if label is not None:
+        found["label"] = label
+    found |= {key: value for key, value in call.items() if key in EXTRAS and value not in (None, [], {})}
+    if isinstance(found.get("foreach"), str):
+        found["foreach"] = {"items": found["foreach"]}
+    return found
+
+
+def _label(label: JsonValue) -> str | None:
+    """A label that a step can have; ``var_1`` is ``var1``, the ids of tool calls are none."""
+    if not isinstance(label, str):
+        return None
+    if (match := _LABEL.match(label)) is not None:
+        return match["stem"] + match["number"]
+    plain = label.strip("${}")
+    return plain if re.fullmatch(r"[A-Za-z_]\w{0,63}", plain, re.ASCII) else None
+
+
+def _respelt(value: JsonValue, labels: set[str]) -> JsonValue:
+    """The same value with references to known labels as they are written: ``$var_1.id`` is ``$var1.id$``."""
+    if isinstance(value, dict):
+        return {name: _respelt(item, labels) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_respelt(item, labels) for item in value]
+    if not isinstance(value, str) or not value.startswith("$") or (match := _SPELT.match(value)) is None:
+        return value
+    label = match["label"] if match["label"] == "@" else _label(match["label"])
+    spelt = f"${label}{match['path']}$"
+    return spelt if (label == "@" or label in labels) and looks_like_reference(spelt) else value

@@ -1,0 +1,54 @@
+"""What the planner counts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from services.clients.chat import ChatError, Completion
+
+_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60)
+
+
+class PlannerMetrics:
+    """Counters and histograms of planning and of the language model, in the app's own registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.outcomes = Counter("nestor_plans", "Requests planned.", ["backend", "status"], registry=registry)
+        self.fallbacks = Counter(
+            "nestor_planner_fallbacks",
+            "Planners whose word did not stand, so that the next one was asked.",
+            ["backend", "reason"],
+            registry=registry,
+        )
+        self.needs = Counter(
+            "nestor_planner_needs", "Answers that ask for operations that were not offered.", registry=registry
+        )
+        self.repairs = Counter(
+            "nestor_planner_model_repairs", "Turns that showed a model what is wrong with its plan.", registry=registry
+        )
+        self._answers = Counter(
+            "nestor_planner_model_answers", "Completions of the language model.", ["outcome"], registry=registry
+        )
+        self._tokens = Counter(
+            "nestor_planner_model_tokens", "Tokens, as the server counts them.", ["kind"], registry=registry
+        )
+        self._seconds = Histogram(
+            "nestor_planner_model_seconds", "Seconds for a completion.", buckets=_BUCKETS, registry=registry
+        )
+
+    @contextmanager
+    def completing(self) -> Iterator[None]:
+        """Time one completion; one that fails is counted by its trouble."""
+        try:
+            with self._seconds.time():
+                yield
+        except ChatError as error:
+            self._answers.labels(error.trouble).inc()
+            raise
+
+    def completed(self, completion: Completion) -> None:
+        """Count a completion and its tokens."""
+        self._answers.labels("answered").inc()
+        self._tokens.labels("prompt").inc(completion.prompt_tokens or 0)
+        self._tokens.labels("completion").inc(completion.completion_tokens or completion.tokens)

@@ -1,0 +1,61 @@
+"""What a language model was shown when it planned, and what it made of it. Texts are cut, secrets are in none."""
+
+from typing import Final, Literal
+
+from pydantic import Field
+
+from services.contracts.base import ApiId, Contract
+
+MAX_PROMPT_CHARS: Final = 40_000
+"""Characters of all messages of a trace together."""
+MAX_OUTPUT_CHARS: Final = 8_000
+"""Characters of one answer, and of the reasoning beside it."""
+
+
+class PromptMessage(Contract):
+    """A message of the prompt, as the model's server got it; a long one is cut."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class ModelAttempt(Contract):
+    """One completion: the first answer, or the one after the compiler's findings were shown."""
+
+    output: str = Field(default="", description="What the model wrote as its answer; cut where long.")
+    reasoning: str = Field(default="", description="What it wrote beside that. It is kept apart and never executed.")
+    problem: str = Field(default="", description="Why no plan came of it; empty where it was used.")
+    constraint: str = Field(default="none", description="How its output was held to the form that plans have.")
+    prompt_tokens: int | None = Field(default=None, ge=0, description="As the server counted them, where it did.")
+    completion_tokens: int | None = Field(default=None, ge=0)
+    ms: float = Field(default=0.0, ge=0)
+
+
+class PlannerTrace(Contract):
+    """One asking of a language model for a plan."""
+
+    model: str = Field(description="The model's name, as the server knows it.")
+    prompt_version: str
+    prompt: tuple[PromptMessage, ...] = ()
+    attempts: tuple[ModelAttempt, ...] = ()
+
+
+class PlannerAsked(Contract):
+    """A planner of the cascade that was asked, and how that went."""
+
+    backend: str
+    outcome: str = Field(
+        description="`planned`, `needs_input`, `no_plan`, `needs` (it asked for operations), `denied`, `unproved`, or "
+        "what failed: `down`, `hung`, `late`, `busy`, `garbage`, `refused`, `denied_access`."
+    )
+    stood: bool = Field(description="Whether its word was the answer.")
+    confidence: float = Field(default=0.0, ge=0, le=1)
+    detail: str = Field(default="", description="Why its word did not stand, in a sentence.")
+    ms: float = Field(default=0.0, ge=0)
+
+
+class LookUp(Contract):
+    """Operations that the planner missed, and what the catalogue had for them."""
+
+    asked: tuple[str, ...] = Field(description="What is missing, in the planner's words.")
+    added: tuple[ApiId, ...] = Field(default=(), description="APIs that the planner was shown then.")
