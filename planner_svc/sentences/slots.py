@@ -2,19 +2,21 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from planner_svc.compiler.schemas import Node, Schemas
 from planner_svc.reading.text import split_name
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import AnswerOutput
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, dependencies
 from services.contracts.planning import CompiledPlan
 from services.contracts.sentence import MAX_SLOTS
 
 _MAX_TOLD: Final = 120
 _MAX_NAME: Final = 40
+_MAX_GIVEN: Final = 40
+_MAX_GIVEN_VALUES: Final = 3
 
 
 class Unfit(Exception):
@@ -58,7 +60,29 @@ def slots_of(compiled: CompiledPlan) -> tuple[Slot, ...]:
     slots: list[Slot] = []
     for output in outputs:
         slots.append(_slot(schemas, compiled, output, {slot.name for slot in slots}))
-    return tuple(slots)
+    alike = {slot.told for slot in slots if [one.told for one in slots].count(slot.told) > 1}
+    return tuple(
+        replace(slot, told=_line(f"{slot.told} ({said})"))
+        if slot.told in alike and (said := _given(compiled.plan, output.value.step))
+        else slot
+        for slot, output in zip(slots, outputs, strict=True)
+    )
+
+
+def _given(plan: Plan, step_id: str) -> str:
+    """What the plan itself gives to a call, or to those that it takes values from: it tells calls of one API apart."""
+    waiting, seen = [step_id], {step_id}
+    while waiting:
+        step = plan.step(waiting.pop(0))
+        assert step is not None  # the plan is proved
+        values = [v.value for v in step.arguments.values() if isinstance(v, LiteralValue)]
+        texts = [str(value)[:_MAX_GIVEN] for value in values if isinstance(value, str | int | float)]
+        if texts:
+            return ", ".join(texts[:_MAX_GIVEN_VALUES])
+        before = sorted(dependencies(step) - seen)
+        seen.update(before)
+        waiting += before
+    return ""
 
 
 def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken: set[str]) -> Slot:

@@ -23,7 +23,7 @@ _COMMON: Final = word_set(
     of in on at to from for by with within into onto between through during until since about as per via and or
     which who whose what when where how
     result results answer answers value values list following listed found given called named known located
-    takes take lasts contains includes equals
+    before after takes take lasts contains includes equals written
     """
 )
 """Words that say nothing of the world. No negation, no number, no comparison, no unit, no claim to be complete."""
@@ -39,9 +39,9 @@ _SYMBOLS: Final = frozenset("%°€$£¥&+")
 _SLOT: Final = re.compile(r"\{([^{}]*)\}")
 _PLAIN: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-"})
 _QUOTED_SLOT: Final = re.compile(r"[\"'`*]{1,2}(\{[^{}]*\})[\"'`*]{1,2}")
-_TEXT: Final = re.compile(r"[^\W_]|[ .,:;!'()\-/%°€$£¥&+]")
+_TEXT: Final = re.compile(r"\w|[ .,:;!'()\-/%°€$£¥&+]")
 _WORDS: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-_EDGES: Final = ".,:;!'()"
+_EDGES: Final = ".,:;!?'()"
 _ENDS: Final = re.compile(r"[.!](?=\s|$)")
 _MAX_SENTENCES: Final = 2
 _ADDRESS: Final = re.compile(r"[^\W_][.!:;][^\W\d_]|(?<![^\W\d_])/|/(?![^\W\d_])")
@@ -131,9 +131,9 @@ def _check_slots(pieces: Pieces, slots: Sequence[Slot]) -> None:
 def _check_words(text: str, known: frozenset[str], numbers: frozenset[str]) -> None:
     for chunk in text.split():
         bare = chunk.strip(_EDGES)
-        if any(char.isdigit() or char.isnumeric() for char in bare):
+        if any(char.isnumeric() or char == "_" for char in bare):
             if bare.casefold() not in numbers:
-                raise Refused("it has a number that the request does not say")
+                raise Refused("it has a number or a code that the request does not say")
             continue
         for word in [*_WORDS.findall(bare), *(char for char in bare if char in _SYMBOLS)]:
             if word.casefold().removesuffix("'s") not in _COMMON and stem(word) not in known:
@@ -141,7 +141,7 @@ def _check_words(text: str, known: frozenset[str], numbers: frozenset[str]) -> N
 
 
 def _vouched(query: str, told: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The stems of all words that may be said, and the numbers as the request writes them."""
+    """The stems of all words that may be said, and the request's own words, for numbers and codes, as it writes them."""
     query, documents = _plain(query), _plain(" ".join(told))
     known = (_stems(documents) - _BY_REQUEST_ALONE) | _stems(query) | _SYMBOLS.intersection(query + documents)
     return known, frozenset(chunk.strip(_EDGES).casefold() for chunk in query.split())
