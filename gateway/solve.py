@@ -4,8 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
+from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.rendering import render
 from services.clients import CREDENTIALS_TIMEOUT_S, Executor
@@ -27,9 +30,12 @@ from services.contracts.run import (
     Timings,
     doubts_of,
 )
-from services.errors import DeadlineExceeded, ServiceUnavailable
+from services.contracts.trace import LookUp, PlannerTrace
+from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
 
 Emit = Callable[[StepStarted | StepFinished], None]
+_PLANNER_SHARE: Final = 0.97
+"""Of the time that is left, what the planner is told that it has: its answer has a way to go."""
 
 
 class Clock:
@@ -81,21 +87,67 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     clock.lap("demos_ms", mark)
 
     mark = clock.elapsed_ms()
-    planned = await peers.planner.plan(
-        PlanRequest(
-            query=request.query,
-            context=request.context.model_copy(update={"now": request.context.now or datetime.now(UTC)}),
-            clauses=retrieved.clauses,
-            candidates=retrieved.candidates,
-            demos=demos.demos,
-            backend=options.backend,
-            policy=policy,
-            credentials=credentials.secrets,
-        ),
-        timeout_s=clock.left_s(),
+    first = PlanRequest(
+        query=request.query,
+        context=request.context.model_copy(update={"now": request.context.now or datetime.now(UTC)}),
+        clauses=retrieved.clauses,
+        candidates=retrieved.candidates,
+        demos=demos.demos,
+        backend=options.backend,
+        cascade=options.cascade,
+        policy=policy,
+        credentials=credentials.secrets,
     )
+    planning = await _planned(peers, first, ask, Planning(retrieved), options.lookups, clock)
     clock.lap("plan_ms", mark)
-    return describe(run, retrieved, demos, planned, clock), planned
+    return describe(run, planning, demos, clock), planning.answer
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """How a plan came about.
+
+    Attributes:
+        retrieved: the candidates, those that were looked up for the planner among them.
+        planned: the planner's last answer.
+        lookups: what it missed, and what was found.
+        traces: what a language model was shown and answered.
+    """
+
+    retrieved: RetrieveResponse
+    planned: PlanResponse | None = None
+    lookups: tuple[LookUp, ...] = ()
+    traces: tuple[PlannerTrace, ...] = ()
+
+    @property
+    def answer(self) -> PlanResponse:
+        """The planner's last answer, once there is one."""
+        assert self.planned is not None
+        return self.planned
+
+
+async def _planned(
+    peers: Peers, first: PlanRequest, ask: RetrieveRequest, planning: Planning, lookups: int, clock: Clock
+) -> Planning:
+    """Have it planned; while the planner asks for operations that the catalogue has, look them up and ask again."""
+    request = first
+    while True:
+        left_s = clock.left_s()
+        deadline_ms = max(int(left_s * 1000 * _PLANNER_SHARE), 1)
+        planned = await peers.planner.plan(request.model_copy(update={"deadline_ms": deadline_ms}), timeout_s=left_s)
+        traces = planning.traces if planned.trace is None else (*planning.traces, planned.trace)
+        planning = replace(planning, planned=planned, traces=traces)
+        if not planned.needs or len(planning.lookups) >= lookups:
+            return planning
+        try:
+            retrieved, found = await look_up(peers, planned.needs, ask, planning.retrieved, left_s=clock.left_s())
+        except (ServiceUnavailable, Overloaded, DeadlineExceeded):
+            return planning  # what the planner said stands: operations are missing
+        planning = replace(planning, retrieved=retrieved, lookups=(*planning.lookups, found))
+        if not found.added:
+            return planning
+        looked_up = tuple(api for one in planning.lookups for api in one.added)
+        request = request.model_copy(update={"candidates": retrieved.candidates, "looked_up": looked_up})
 
 
 def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
@@ -124,10 +176,9 @@ async def select_demos(
     return await peers.demos.select(ask, timeout_s=clock.left_s())
 
 
-def describe(
-    run: Run, retrieved: RetrieveResponse, demos: SelectDemosResponse, planned: PlanResponse, clock: Clock
-) -> Run:
+def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Clock) -> Run:
     """The run with everything a person needs to see why this plan."""
+    retrieved, planned = planning.retrieved, planning.answer
     proof = planned.compiled.proof if planned.compiled else None
     status = RunStatus(planned.status)
     if proof and proof.approvals:
@@ -159,6 +210,9 @@ def describe(
             ),
             "confidence": planned.confidence,
             "backend": planned.backend,
+            "planners": planned.asked,
+            "lookups": planning.lookups,
+            "traces": planning.traces,
             "catalogue_version": retrieved.catalogue_version,
             "timings": clock.timings(),
         }

@@ -14,6 +14,7 @@ from rich.table import Column, Table
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
 from deploy.cli.solving import approve, drawn
 from deploy.drawing import candidate_table, draw_doubt, draw_previews, draw_run, plain
+from deploy.explaining import draw_explanation
 from deploy.following import event_line
 from services.clients import GatewayClient
 from services.contracts.run import DoubtfulCall, ResolveRequest, Run, RunEvent, RunStatus
@@ -69,6 +70,9 @@ def _utc(moment: datetime | None) -> datetime | None:
 def show_run(
     run_id: RunId,
     candidates: Annotated[bool, typer.Option("--candidates", help="Also the APIs it was planned with.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also who planned it, the language model's prompt and its answers.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show one run: its plan, what each call did, and the answer."""
@@ -80,6 +84,8 @@ def show_run(
     console.print(plain(found.query))
     if candidates:
         console.print(candidate_table(found))
+    if explain:
+        draw_explanation(console, found)
     draw_run(console, found)
 
 

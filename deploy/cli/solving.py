@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from deploy.cli.gateway import Json, follow, gateway, is_header_text, leave, run
+from deploy.explaining import draw_explanation
 from deploy.following import RunDrawing
 from services.clients import GatewayClient
 from services.contracts.context import Context
@@ -35,7 +36,16 @@ def solve(
     method: Annotated[list[str] | None, typer.Option(help="Only APIs with this method; may be repeated.")] = None,
     deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
     pin: Annotated[list[str] | None, typer.Option(help="An API to plan with in any case; may be repeated.")] = None,
-    backend: Annotated[str | None, typer.Option(help="Planner backend.")] = None,
+    backend: Annotated[str | None, typer.Option(help="This planner alone: rules, compact or served.")] = None,
+    cascade: Annotated[
+        str | None, typer.Option(help="Who plans first, where there is a language model: model_first or compact_first.")
+    ] = None,
+    lookups: Annotated[
+        int, typer.Option(min=0, max=3, help="How often the planner may ask for operations that it misses.")
+    ] = 1,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Then show who planned it, the language model's prompt and its answers.")
+    ] = False,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
     timezone: Annotated[str | None, typer.Option(help="Time zone that 'today' refers to, e.g. Europe/Lisbon.")] = None,
@@ -57,6 +67,8 @@ def solve(
         "top_k": top_k,
         "dry_run": dry_run,
         "backend": backend,
+        "cascade": cascade,
+        "lookups": lookups,
         "deadline_ms": int(deadline * 1000),
         "mutations": mutations,
         "providers": tuple(provider or ()),
@@ -76,7 +88,9 @@ def solve(
     solved = run(_solve(request, idempotency_key, quiet=json))
     if json:
         typer.echo(solved.model_dump_json(indent=2))
-    elif _wants_approval(solved) and solved.plan is not None:
+    elif explain:
+        draw_explanation(Console(), solved)
+    if not json and _wants_approval(solved) and solved.plan is not None:
         solved = run(approve(solved.id, solved.plan.id))
     raise leave(solved.status)
 

@@ -12,10 +12,10 @@ from pydantic import JsonValue
 
 from evals.data import Call, Instance
 from planner_svc.backends.served.signatures import answer_fields
-from planner_svc.training.examples import Example, Label, Many, Ref
 from services.codecs.text import format_path
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
+from training.planner.examples import Example, Label, Many, Ref
 
 _REFERENCE: Final = re.compile(r"\$var_?(\d+)(.*)\$", re.DOTALL)
 _PLACEHOLDER: Final = re.compile(r"<input:")
@@ -61,7 +61,7 @@ def recorded_turns(
 
 
 def made_turns(examples: Iterable[Example], source: str) -> Iterator[Turn]:
-    """Requests made up over a catalogue (:mod:`planner_svc.training.synthesis`) as turns."""
+    """Requests made up over a catalogue (:mod:`training.planner.synthesis`) as turns."""
     for example in examples:
         if any(call.missing for call in example.calls):
             continue  # the right answer is a question, which a list of calls cannot say

@@ -1,0 +1,52 @@
+"""Finding what a planner misses: it names operations in words, and the catalogue is asked for them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.peers import Peers
+from services.contracts.api import Candidate, RetrieveRequest, RetrieveResponse
+from services.contracts.trace import LookUp
+
+_OWN: Final = 4
+_OTHERS: Final = 2
+"""APIs that are added for each need: of the providers that the request is about, and of others."""
+_PROVIDERS: Final = 5
+
+
+async def look_up(
+    peers: Peers, needs: Sequence[str], asked: RetrieveRequest, retrieved: RetrieveResponse, *, left_s: float
+) -> tuple[RetrieveResponse, LookUp]:
+    """Retrieve for each of these words; what was retrieved with what is new of that behind it, and what was added.
+
+    Args:
+        peers: the retriever among them.
+        needs: operations that are missing, in words.
+        asked: how the request's own candidates were asked for; its filters and its tenant hold here too.
+        retrieved: those candidates.
+        left_s: seconds that this may take.
+
+    Raises:
+        ServiceError: the retriever's.
+    """
+    providers = tuple(dict.fromkeys(candidate.api.provider for candidate in retrieved.candidates))[:_PROVIDERS]
+    plain = asked.model_copy(update={"pinned": (), "suppliers": _OTHERS})
+    asks = [
+        plain.model_copy(update={"query": need, "k": k, "providers": of})
+        for need in needs
+        for k, of in ((_OWN, asked.providers or providers), (_OTHERS, asked.providers))
+    ]
+    answers = await asyncio.gather(*(peers.retriever.retrieve(ask, timeout_s=left_s) for ask in asks))
+    known = {candidate.api.id for candidate in retrieved.candidates}
+    added: dict[str, Candidate] = {}
+    for answer in answers:
+        for candidate in answer.candidates:
+            if candidate.api.id not in known:
+                added.setdefault(candidate.api.id, _behind(candidate, len(retrieved.clauses)))
+    merged = (*retrieved.candidates, *added.values())
+    return retrieved.model_copy(update={"candidates": merged[:200]}), LookUp(asked=tuple(needs), added=tuple(added))
+
+
+def _behind(candidate: Candidate, clauses: int) -> Candidate:
+    """The candidate without what was said of it for other words than the request's."""
+    return candidate.model_copy(update={"score": 0.0, "clause": 0, "clause_scores": (0.0,) * clauses})

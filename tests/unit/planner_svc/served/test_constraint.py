@@ -1,0 +1,166 @@
+"""What a server is told that plans look like: valid plans pass, others do not, and hostile schemas stay small."""
+
+import json
+import time
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from planner_svc.backends.served.constraint import MAX_NODES, constrain
+from services.contracts.api import Location
+from tests.support.gbnf import Grammar
+from tests.unit.planner_svc.building import WHOLE, api, param, record
+
+FIND = api(
+    "find", param("name"), returns=record(code={"type": "string"}, size=WHOLE, ids={"type": "array", "items": WHOLE})
+)
+BOOK = api(
+    "book",
+    param("code", required=True),
+    param("seats", WHOLE),
+    param("class", {"enum": ["first", "second"]}),
+    param("flag", {"type": "boolean"}),
+    param("seat_ids", {"type": "array", "items": WHOLE}),
+    param("guest", {**record(age=WHOLE), "additionalProperties": False}, at=Location.BODY),
+    param("any", {"description": "anything"}),
+    method="POST",
+    returns=record(items={"type": "array", "items": record(day={"type": "string"})}),
+)
+APIS = (FIND, BOOK)
+NAMES = {"t.find": "find", "t.book": "t.book"}
+
+
+def calls(*listed: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"calls": list(listed), **more}
+
+
+def call(name: str, label: str = "var1", /, **arguments: Any) -> dict[str, Any]:
+    return {"name": name, "label": label, "arguments": arguments}
+
+
+GOOD = [
+    calls(),
+    calls(need=["find a guest by name"]),
+    calls(call("find", name="Oslo")),
+    calls(call("find", name='A "quoted" \\ name\nof two lines, 100% $')),
+    calls(call("find"), call("t.book", "var2", code="$var1.code$", seats=2)),
+    calls(call("t.book", code="$var1.size$", seats="$var1.size$", flag=True, seat_ids=[1, "$var1.size$"])),
+    calls(call("t.book", seat_ids="$var1.ids$", guest={"age": 3}, any={"deep": [1, {"x": None}]})),
+    calls(call("t.book", **{"class": "first"})),
+    calls(call("find"), {**call("t.book", "var2", code="$@.day$"), "foreach": {"items": "$var1.items$"}}),
+    calls(call("find"), {"name": "var_result", "arguments": {"code": "$var1.code$"}}),
+]
+BAD = [
+    [],
+    {"plan": []},
+    calls(call("delete")),
+    calls(call("find", colour="red")),
+    calls(call("t.book", seats="two")),
+    calls(call("t.book", flag="yes")),
+    calls(call("t.book", **{"class": "third"})),
+    calls(call("t.book", guest={"age": "old"})),
+    calls(call("t.book", guest={"name": "x"})),
+    calls({"name": "find", "label": "step one", "arguments": {}}),
+    calls({"name": "find", "arguments": ["x"], "label": "var1"}),
+    calls({"name": "var_result", "arguments": {"code": "PT"}}),
+]
+UNTYPED = [calls(call("t.book", seats="$var1.code$")), calls(call("find", name="$var1.colour$"))]
+"""References to fields of another type, and to fields that nothing answers with: the grammar alone refuses them."""
+
+
+@pytest.mark.parametrize("answer", GOOD, ids=json.dumps)
+def test_plans_pass(answer: Any) -> None:
+    constraint = constrain(APIS, NAMES)
+    assert jsonschema_rs.is_valid(constraint.schema, answer)
+    grammar = Grammar(constraint.grammar)
+    assert grammar.accepts(json.dumps(answer))
+    assert grammar.accepts(json.dumps(answer, separators=(",", ":"), ensure_ascii=False))
+
+
+@pytest.mark.parametrize("answer", BAD, ids=json.dumps)
+def test_what_is_no_plan_does_not(answer: Any) -> None:
+    constraint = constrain(APIS, NAMES)
+    assert not jsonschema_rs.is_valid(constraint.schema, answer)
+    assert not Grammar(constraint.grammar).accepts(json.dumps(answer))
+
+
+@pytest.mark.parametrize("answer", UNTYPED, ids=json.dumps)
+def test_the_grammar_knows_fields_and_their_types(answer: Any) -> None:
+    assert not Grammar(constrain(APIS, NAMES).grammar).accepts(json.dumps(answer))
+
+
+def test_arguments_come_in_any_order() -> None:
+    grammar = Grammar(constrain(APIS, NAMES).grammar)
+    assert grammar.accepts(json.dumps(calls(call("t.book", flag=True, code="x"))))
+    assert grammar.accepts(json.dumps(calls(call("t.book", code="x", flag=True))))
+
+
+def test_an_answer_that_no_schema_describes_may_be_referred_to() -> None:
+    grammar = Grammar(constrain([api("find"), BOOK], {"t.find": "find", "t.book": "book"}).grammar)
+    assert grammar.accepts(json.dumps(calls(call("book", seats="$var1.whatever[0].it is$"))))
+
+
+def test_names_that_need_escaping() -> None:
+    odd = api('say"\\x', param('a"b\\c\n', {"enum": ['"', "\\", "é"]}), returns=record(**{"a.b": WHOLE, 'c"': WHOLE}))
+    constraint = constrain([odd], {odd.id: 'say"\\x'})
+    grammar = Grammar(constraint.grammar)
+    for value in ('"', "\\", "é", '$var1["a.b"]$'):
+        answer = calls(call('say"\\x', **{'a"b\\c\n': value}))
+        assert grammar.accepts(json.dumps(answer, ensure_ascii=False)), value
+
+
+def test_the_forms_of_a_request() -> None:
+    constraint = constrain(APIS, NAMES)
+    assert constraint.members("none") == {}
+    assert constraint.members("json_object") == {"response_format": {"type": "json_object"}}
+    assert constraint.members("gbnf") == {"grammar": constraint.grammar}
+    assert constraint.members("structured_outputs") == {"structured_outputs": {"json": constraint.schema}}
+    form: Any = constraint.members("json_schema")["response_format"]
+    assert (form["type"], form["json_schema"]["schema"]) == ("json_schema", constraint.schema)
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string", "maxLength": 10_000}
+    for _ in range(levels):
+        schema = {"oneOf": [record(a=schema, b=schema), {"type": "array", "items": schema}]}
+    return schema
+
+
+TWICE = {f"L{n}": {"allOf": [{"$ref": f"#/$defs/L{n + 1}"}] * 2} for n in range(60)}
+HOSTILE = [
+    api("deep", param("x", _deep(12)), returns=_deep(12)),
+    api("bomb", param("x", {"$ref": "#/$defs/L0"}), returns={"$ref": "#/$defs/L0"}, definitions=TWICE),
+    api(
+        "loop",
+        param("x", {"$ref": "#/$defs/A"}),
+        returns={"$ref": "#/$defs/A"},
+        definitions={"A": record(a={"$ref": "#/$defs/A"})},
+    ),
+    api("wide", *(param(f"p{n}", record(**{f"m{m}": WHOLE for m in range(50)})) for n in range(200))),
+    api("listed", param("x", {"enum": [f"value {n}" for n in range(50_000)]})),
+    api("no", param("x", {"not": {}, "type": "elephant"}), returns={"type": ["string", 3]}),  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda one: one.name)
+def test_hostile_schemas_stay_small(hostile: Any) -> None:
+    started = time.process_time()
+    constraint = constrain([hostile], {hostile.id: hostile.name})
+    assert time.process_time() - started < 10
+    assert len(json.dumps(constraint.schema)) < 500_000
+    assert len(constraint.grammar) < 1_000_000
+    assert '"maxLength"' not in json.dumps(constraint.schema)
+    Grammar(constraint.grammar)
+    assert _nesting(constraint.schema) < 30
+    assert _nodes(constraint.schema) < 20 * MAX_NODES
+
+
+def _nesting(value: Any) -> int:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max((_nesting(child) for child in children), default=0)
+
+
+def _nodes(value: Any) -> int:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(_nodes(child) for child in children)
