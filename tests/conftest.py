@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail for want of what a skipped test needs."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if session.config.option.no_skips and reporter.stats.get("skipped"):
+    if session.config.option.no_skips and reporter is not None and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -141,7 +141,7 @@ def _check_words(text: str, known: frozenset[str], numbers: frozenset[str]) -> N
 
 
 def _vouched(query: str, told: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The stems of all words that may be said, and the request's own words, for numbers and codes, as it writes them."""
+    """The stems of all words that may be said, and the request's own words, as it writes them."""
     query, documents = _plain(query), _plain(" ".join(told))
     known = (_stems(documents) - _BY_REQUEST_ALONE) | _stems(query) | _SYMBOLS.intersection(query + documents)
     return known, frozenset(chunk.strip(_EDGES).casefold() for chunk in query.split())

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 _TOKEN = re.compile(
     r'\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<name>[a-zA-Z][\w-]*)|(?P<op>[()|*+?]))'
@@ -47,8 +48,8 @@ class _Matcher:
             self._known[name, at] = frozenset(self._ends(self._rules[name], at))
         return self._known[name, at]
 
-    def _ends(self, node: object, at: int) -> Iterator[int]:
-        kind, part = node  # type: ignore[misc]
+    def _ends(self, node: Any, at: int) -> Iterator[int]:
+        kind, part = node
         if kind == "text" and self._text.startswith(part, at):
             yield at + len(part)
         elif kind == "set" and at < len(self._text) and part.match(self._text[at]):
@@ -122,8 +123,8 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: known.get(match[1], match[1]), text)
 
 
-def _names(node: object) -> Iterator[str]:
-    kind, inner = node  # type: ignore[misc]
+def _names(node: Any) -> Iterator[str]:
+    kind, inner = node
     if kind == "name":
         yield inner
     elif kind in ("or", "and"):

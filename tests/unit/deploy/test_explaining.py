@@ -13,9 +13,9 @@ RUN = Run(id="run_1", status=RunStatus.PLANNED, query="q", created_at=datetime.n
 
 
 def drawn(run: Run) -> str:
-    console = Console(file=StringIO(), width=100)
-    draw_explanation(console, run)
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    drawn_to = StringIO()
+    draw_explanation(Console(file=drawn_to, width=100), run)
+    return drawn_to.getvalue()
 
 
 def test_everything_that_led_to_the_plan_is_shown() -> None:
