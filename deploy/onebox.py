@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
 from deploy.serve import keep_what_is_loaded
-from deploy.sockets import free_port, serving
+from deploy.sockets import address, listen, serving
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
@@ -146,11 +146,12 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
 
     The sandbox's APIs and demonstrations are imported when this yields.
     """
-    sandbox_host = f"127.0.0.1:{sandbox_port or free_port()}"
+    bound = listen("127.0.0.1", sandbox_port)
+    sandbox_host = address(bound)
     access = sandbox_access(sandbox_host)
     settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY)
     with ExitStack() as stack:
-        stack.enter_context(serving(create_sandbox(access.settings), port=int(sandbox_host.partition(":")[2])))
+        stack.enter_context(serving(create_sandbox(access.settings), bound=bound))
         gateway_url = stack.enter_context(serving(create_onebox(settings), host=host, port=port))
         found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=_own_token())
         asyncio.run(teach_sandbox(found))

@@ -30,8 +30,14 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
+def address(bound: socket.socket) -> str:
+    """Where it is bound, as ``host:port``."""
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that was free a moment ago."""
+    """A port that was free a moment ago. Somebody else may have it by now: better keep the socket of :func:`listen`."""
     with listen(host, 0) as bound:
         port: int = bound.getsockname()[1]
         return port
@@ -41,17 +47,25 @@ def free_port(host: str = "127.0.0.1") -> int:
 def refusing(host: str = "127.0.0.1") -> Iterator[str]:
     """A base URL where connections are refused: its port is held, so that nobody comes to listen there meanwhile."""
     with listen(host, 0) as bound:
-        yield f"http://{host}:{bound.getsockname()[1]}"
+        yield f"http://{address(bound)}"
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serving(
+    app: ASGIApp, host: str = "127.0.0.1", port: int = 0, *, bound: socket.socket | None = None
+) -> Iterator[str]:
     """Serve ``app`` in a thread with an event loop of its own; yields its base URL once it answers.
+
+    Args:
+        app: what to serve.
+        host: where to listen.
+        port: 0 takes a free one.
+        bound: a socket of :func:`listen` that takes the place of both, where the address must be known before.
 
     Raises:
         RuntimeError: the app did not start; its log says why.
     """
-    bound = listen(host, port)
+    bound = bound or listen(host, port)
     server = EmbeddedServer(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
@@ -60,7 +74,7 @@ def serving(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> Iterator[st
             thread.join(0.01)
             if not thread.is_alive():
                 raise RuntimeError("the app did not start")
-        yield f"http://{host}:{bound.getsockname()[1]}"
+        yield f"http://{address(bound)}"
     finally:
         server.should_exit = True
         thread.join(15)

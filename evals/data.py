@@ -50,7 +50,8 @@ class Call(BaseModel):
     """A call of the reference solution. ``api`` is the API's id; one that no tool has is left as it stands.
 
     ``description`` says what the step is for, where the data does; ``args_canonical`` are the arguments as an API
-    takes them, where ``args`` are as the user says them.
+    takes them, where ``args`` are as the user says them. ``args_from_responses`` names those whose value was copied
+    from the answer of an earlier call.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -58,6 +59,7 @@ class Call(BaseModel):
     api: str
     args: dict[str, JsonValue] = {}
     args_canonical: dict[str, JsonValue] = {}
+    args_from_responses: tuple[str, ...] = ()
     label: str | None = None
     description: str | None = None
 

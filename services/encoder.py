@@ -91,7 +91,7 @@ class OnnxEncoder:
 
     The directory holds ``tokenizer.json`` and ``model.onnx`` with inputs ``input_ids``, ``attention_mask`` and perhaps
     ``token_type_ids`` (int64, (n, t)) and outputs ``token_embeddings`` (n, t, d) and ``sentence_embedding`` (n, d),
-    pooled and normalised: the names sentence-transformers uses. ``retriever_svc.training.export_encoder`` writes one.
+    pooled and normalised: the names sentence-transformers uses. ``training.retriever.export_encoder`` writes one.
 
     Args:
         directory: where the two files are.
@@ -115,7 +115,7 @@ class OnnxEncoder:
         if not shapes.keys() >= {"token_embeddings", "sentence_embedding"}:
             raise EncoderError(
                 f"{model} has outputs {sorted(shapes)}, not token_embeddings and sentence_embedding;"
-                " export it with python -m retriever_svc.training.export_encoder"
+                " export it with python -m training.retriever.export_encoder"
             )
         self._dimension = int(shapes["sentence_embedding"][-1])
 
@@ -245,6 +245,8 @@ def model_directory(name: str) -> Path:
 def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder:
     """Load the shipped model by name, an exported one by directory, or anything else with sentence-transformers.
 
+    A shipped model is loaded once in a process: all who ask for it with as many threads share it.
+
     Args:
         name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v1``; a directory with ``model.onnx`` and
             ``tokenizer.json``; or what ``SentenceTransformer`` takes.
@@ -254,11 +256,16 @@ def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder
         EncoderError: the model cannot be loaded.
     """
     if name_or_path in {path.name for path in _SHIPPED.iterdir()}:
-        return OnnxEncoder(model_directory(name_or_path), threads)
+        return _shipped(name_or_path, threads)
     directory = Path(name_or_path)
     if (directory / "model.onnx").is_file():
         return OnnxEncoder(directory, threads)
     return SentenceTransformersEncoder(name_or_path)
+
+
+@cache
+def _shipped(name: str, threads: int) -> OnnxEncoder:
+    return OnnxEncoder(model_directory(name), threads)
 
 
 def sanitised(text: str) -> str:

@@ -1,6 +1,6 @@
 """Gradient-boosted trees as plain arrays: few and small ones need no library to be served.
 
-All trees take one step for all rows at a time, in numpy. :mod:`services.boosting` fits them.
+All trees take one step for all rows at a time, in numpy. :mod:`training.shared.boosting` fits them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures every test may use."""
+"""What every test may use."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,12 @@ from schemathesis.core.errors import InvalidSchema
 
 from services.telemetry import configure_logging
 
-pytest_plugins = ["tests.support.postgres", "tests.support.redis"]
+pytest_plugins = [
+    "tests.support.examples",
+    "tests.support.migrations",
+    "tests.support.postgres",
+    "tests.support.redis",
+]
 
 
 @pytest.fixture(autouse=True, scope="session")

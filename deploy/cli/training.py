@@ -16,6 +16,7 @@ from services.contracts.run import Run, RunStatus
 
 trains = typer.Typer(no_args_is_help=True, help="Train Nestor's models on folders of data.")
 
+_OWN = ("training", "evals")
 _NEEDED = ("torch", "sentence_transformers", "onnx", "onnxscript")
 _PAGE = 100
 
@@ -51,7 +52,7 @@ def train(
     """
     held = _numbers(hold_out or [])
     _require(_NEEDED)
-    from evals.training import train_retriever  # torch is loaded by those who train only
+    from training.retriever.command import train_retriever  # torch is loaded by those who train only
 
     raise typer.Exit(train_retriever(data, held, validation, out, work or _beside(out), recipe, device))
 
@@ -79,7 +80,7 @@ def train_planner(
     The same command goes on where a killed run stopped. A fifth of the requests is held out, in WORK/held-out.
     """
     _require(_NEEDED)
-    from evals.planner_training import train_planner as train  # torch is loaded by those who train only
+    from training.planner.command import train_planner as train  # torch is loaded by those who train only
 
     raise typer.Exit(train(data, out, work or _beside(out), recipe, device))
 
@@ -101,7 +102,9 @@ def train_relevance(
     """Fit the model that says how likely an API is needed, and whether any is, to an encoder and data. Minutes."""
     held = _numbers(hold_out or [])
     _require(("sklearn",))
-    from evals.relevance import train_relevance as train  # scikit-learn is loaded by those who train only
+    from training.retriever.relevance_command import (
+        train_relevance as train,  # scikit-learn is loaded by those who train only
+    )
 
     raise typer.Exit(train(data, held, encoder or RetrieverSettings().encoder, out, cache))
 
@@ -114,6 +117,7 @@ def write_data(
 
     Solved requests only: what they were planned with counts as right. Look through instances.jsonl before training.
     """
+    _require(())
     from evals.recording import instance_row, tool_row, write_folder  # evals stay out of the services' images
 
     apis, solved = run(_collect(Console(stderr=True)))
@@ -144,6 +148,14 @@ async def _collect(console: Console) -> tuple[list[Api], list[Run]]:
 
 
 def _require(names: Sequence[str]) -> None:
+    """End with what to do where Nestor's own packages for training, or the libraries named, are not installed."""
+    if missing := [name for name in _OWN if find_spec(name) is None]:
+        Console(stderr=True).print(
+            f"This installation of Nestor only serves: it lacks the packages {', '.join(missing)}, as images do. "
+            "Train where its sources are installed: pip install -e .",
+            soft_wrap=True,
+        )
+        raise typer.Exit(1)
     if missing := [name for name in names if find_spec(name) is None]:
         Console(stderr=True).print(
             f"Training needs libraries that serving does not ({', '.join(missing)}): "

@@ -1,6 +1,6 @@
 """The model that weighs the evidence: how likely is it that a candidate is needed?
 
-Gradient-boosted trees, trained by ``retriever_svc.training`` on requests with the APIs that solve them.
+Gradient-boosted trees, trained by ``training.retriever`` on requests with the APIs that solve them.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ WRITTEN_SECRET = re.compile(
 PROBE = """id -u
 ls -d tests var .env .git 2>/dev/null
 command -v gcc cc curl
-python -c 'import torch' 2>&1 | tail -n 1"""
+python -c 'import torch' 2>&1 | tail -n 1
+python -c 'import training' 2>&1 | tail -n 1"""
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def step(title: str) -> Iterator[None]:
 
 
 def check_containers(stack: Stack) -> None:
-    """Nothing runs as root or can write to its root file system; no image carries torch, a compiler or a test."""
+    """Nothing is root or can write to its root file system; no image carries training, torch, a compiler or a test."""
     for service in (*SERVICES, "postgres", "redis"):
         container = stack.container(service)
         users = {line.split()[0] for line in shell("docker", "top", container, "-eo", "uid,pid").splitlines()[1:]}
@@ -74,7 +75,7 @@ def check_containers(stack: Stack) -> None:
         expect("Read-only file system" in root, f"the root file system of {service} must be read-only", root)
     for service in SERVICES:
         seen = stack.compose("exec", "-T", service, "sh", "-c", PROBE, capture=True).strip().splitlines()
-        lean = ["10001", "ModuleNotFoundError: No module named 'torch'"]
+        lean = ["10001", *(f"ModuleNotFoundError: No module named '{name}'" for name in ("torch", "training"))]
         expect(seen == lean, f"{service} must be uid 10001 and carry nothing it does not need", seen)
 
 

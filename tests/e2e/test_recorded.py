@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from evals.data import read_all
-from planner_svc.training.align import Aligner
-from planner_svc.training.examples import Ref, Unsaid, check, labels
 from tests.e2e.questions import read_questions
 from tests.e2e.recorded import main
+from training.planner.align import Aligner
+from training.planner.examples import Ref, Unsaid, check, labels
 
 
 def test_the_folder_holds_the_demos_and_the_questions_that_are_developed_on(tmp_path: Path) -> None:

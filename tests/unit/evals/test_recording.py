@@ -4,8 +4,6 @@ from pathlib import Path
 
 from evals.data import read_all
 from evals.recording import instance_row, tool_row, write_folder
-from planner_svc.training.align import Aligner
-from planner_svc.training.examples import Output, Ref, Span
 from services.contracts.plan import (
     AnswerOutput,
     ForEach,
@@ -17,7 +15,9 @@ from services.contracts.plan import (
     Reference,
     Step,
 )
-from tests.unit.planner_svc.training.worlds import CANCEL_ORDER, FIND_CUSTOMER
+from tests.unit.planner_svc.worlds import CANCEL_ORDER, FIND_CUSTOMER
+from training.planner.align import Aligner
+from training.planner.examples import Output, Ref, Span
 
 PLAN = Plan(
     steps=(

@@ -18,6 +18,7 @@ from python_multipart import parse_form
 from executor_svc.models import CallResult
 from services.contracts.api import RequestBody
 from services.contracts.run import Failed, InDoubt, Succeeded
+from tests.support.examples import examples
 from tests.support.executing import api, parameter
 from tests.support.upstream import Broken, Seen, Upstream, serve_raw
 from tests.unit.executor_svc.conftest import Opener
@@ -53,7 +54,7 @@ async def test_whatever_an_argument_holds_it_arrives_as_it_was(upstream: Upstrea
     )
     loop = asyncio.get_running_loop()
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(examples(0.6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(TEXT.filter(bool), TEXT, st.lists(TEXT, max_size=3), TEXT, st.dictionaries(TEXT, TEXT, max_size=3))
     def round_trip(id_: str, q: str, several: list[str], cookie: str, body: dict[str, str]) -> None:
         arguments = {"id": id_, "q": q, "l": several, "c": cookie, "b": body}

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from deploy.onebox import sandbox_access
-from deploy.sockets import free_port, serving
+from deploy.sockets import address, listen, serving
 from executor_svc.models import CallResult
 from retriever_svc.importers import import_document
 from sandbox.main import create_app as create_sandbox
@@ -407,9 +407,10 @@ async def test_each_page_is_checked_against_the_schema(upstream: Upstream, opene
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[tuple[str, dict[str, Api]]]:
     """The sandbox's credentials, and its operations by name."""
-    host = f"127.0.0.1:{free_port()}"
+    bound = listen("127.0.0.1", 0)
+    host = address(bound)
     access = sandbox_access(host)
-    with serving(create_sandbox(access.settings), port=int(host.partition(":")[2])) as url:
+    with serving(create_sandbox(access.settings), bound=bound) as url:
         imported = import_document(httpx2.get(f"{url}/openapi.json").text, provider="sandbox")
         yield access.secrets, {made.name: made for made in imported.apis}
 

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from executor_svc.graph import Graph, NotAGraph
@@ -408,7 +408,6 @@ def test_what_is_no_graph_is_refused() -> None:
         Graph(Plan(steps=(step("a", GET, {"x": ref("a")}),)))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_graph_with_any_failures_ends_with_a_record_for_every_step(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 12))

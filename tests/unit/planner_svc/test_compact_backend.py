@@ -21,7 +21,8 @@ from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import Decision, DiagnosticCode, PlanRequest, Policy
 from services.encoder import PLANNER_MODEL, EncoderError, load_encoder, model_directory
-from tests.unit.planner_svc.training.worlds import HOSTILE, SHOP
+from tests.support.examples import examples
+from tests.unit.planner_svc.worlds import HOSTILE, SHOP
 
 CHANGING = {"shop.createOrder", "shop.cancelOrder", "shop.bookTable"}
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -122,7 +123,7 @@ def test_a_demo_makes_its_calls_likelier_and_never_adds_an_api(backend: CompactB
 
 
 @given(query=st.text(max_size=200), hostile=st.booleans())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(0.4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_asked_a_draft_compiles_or_lacks_values(backend: CompactBackend, query: str, hostile: bool) -> None:
     asked = request("x", HOSTILE if hostile else SHOP).model_copy(update={"query": query})
     draft = backend.draft(asked)

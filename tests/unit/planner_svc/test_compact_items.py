@@ -10,7 +10,7 @@ from planner_svc.backends.compact.items import SHAPES, Kind, encode, items_of, m
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder, load_encoder
-from tests.unit.planner_svc.training.worlds import GET_WEATHER, HOSTILE, SHOP, api, param
+from tests.unit.planner_svc.worlds import GET_WEATHER, HOSTILE, SHOP, api, param
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Whatever the request or the descriptions hold: an answer, bounded work, and never a change nobody asked for."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from planner_svc.backends.rules import RulesBackend
@@ -10,6 +10,7 @@ from services.compute import ComputePool
 from services.contracts.api import Api, ApiResponse, Candidate
 from services.contracts.planning import PlanRequest
 from services.encoder import load_encoder
+from tests.support.examples import examples
 from tests.unit.planner_svc.test_rules_plans import APIS, api, parameter, request
 
 BACKEND = RulesBackend(load_encoder(), ComputePool(1))
@@ -58,7 +59,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(0.6)
 @given(st.lists(WORDS, min_size=1, max_size=40).map(" ".join).filter(str.strip))
 def test_any_words_are_planned_or_refused(query: str) -> None:
     draft = BACKEND.draft(request(query))
@@ -71,7 +72,7 @@ def test_any_words_are_planned_or_refused(query: str) -> None:
         assert draft.plan is None or "test.cancelReservation" not in {step.api for step in draft.plan.steps}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(0.4)
 @given(st.text(min_size=1, max_size=200).filter(str.strip))
 def test_any_text_is_planned_or_refused(text: str) -> None:
     draft = BACKEND.draft(request(text))

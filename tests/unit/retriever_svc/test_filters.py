@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retriever_svc.engine.filters import NO_FILTERS, Filters, within
@@ -88,7 +88,6 @@ def allowed_ids(snapshot: Snapshot, filters: Filters) -> list[str]:
     return ids if positions is None else [ids[position] for position in positions.tolist()]
 
 
-@settings(max_examples=200, deadline=None)
 @given(ENTRIES, FILTERS)
 @example([], Filters(tags=("x",), methods=("GET",), deprecated=False, tenant="red", pinned=("a",)))
 def test_a_mask_is_the_rules_in_plain_python(entries: list[Entry], filters: Filters) -> None:
@@ -100,7 +99,6 @@ def test_a_mask_is_the_rules_in_plain_python(entries: list[Entry], filters: Filt
     assert pins == [key for key in dict.fromkeys(filters.pinned) if key in there]
 
 
-@settings(max_examples=50, deadline=None)
 @given(ENTRIES, ENTRIES, FILTERS)
 def test_filters_follow_the_catalogue(before: list[Entry], after: list[Entry], filters: Filters) -> None:
     followed = snapshot_of(numbered(after), before=snapshot_of(numbered(before)))

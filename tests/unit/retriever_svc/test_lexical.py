@@ -2,7 +2,7 @@
 
 import bm25s
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retriever_svc.engine.lexical import K1, B, LexicalIndex
@@ -16,7 +16,6 @@ def scores_of(index: LexicalIndex) -> np.ndarray:
     return np.stack([index.scores(words) for words in ([word] for word in WORDS)] + [index.scores(WORDS)])
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=20).filter(any))
 def test_scores_are_those_of_bm25s(texts: list[str]) -> None:
     vocabulary: dict[str, int] = {}
@@ -30,7 +29,6 @@ def test_scores_are_those_of_bm25s(texts: list[str]) -> None:
         assert np.allclose(index.scores(words), expected, rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(TEXTS, max_size=12), st.data())
 def test_changes_leave_what_an_index_made_anew_would_be(texts: list[str], data: st.DataObject) -> None:
     index = LexicalIndex(texts)

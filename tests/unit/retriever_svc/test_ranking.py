@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
@@ -158,7 +158,6 @@ def test_identifiers_become_words() -> None:
     ]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.sets(st.integers(0, 12), min_size=1, max_size=5)), max_size=12))
 def test_the_flat_index_agrees_with_arithmetic(steps: list[tuple[bool, set[int]]]) -> None:
     chance = np.random.default_rng(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from retriever_svc.engine.saving import SnapshotFiles
@@ -79,7 +79,6 @@ CATALOGUES = st.dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(CATALOGUES, min_size=1, max_size=5))
 def test_what_followed_changes_is_what_is_made_anew(generations: list[dict[tuple[str, str], str]]) -> None:
     numbers: dict[tuple[str, str], int] = {}

@@ -13,6 +13,7 @@ from retriever_svc.engine.index.ivf import IvfIndexes
 from retriever_svc.engine.index.pgvector import PgVectorIndexes
 from retriever_svc.engine.vectors import Ids, Indexes, Source, VectorIndex, as_ids, open_indexes
 from services.encoder import Vectors
+from tests.support.examples import examples
 
 DIMENSION = 16
 SOURCE = Source("encoder@1", DIMENSION, "checksum")
@@ -262,7 +263,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(0.3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
 def test_any_history_agrees_with_arithmetic(
     indexes: Indexes, tmp_path: Path, steps: list[tuple[str, int, int]]

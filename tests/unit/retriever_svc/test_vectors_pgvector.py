@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from deploy.sockets import free_port
+from deploy.sockets import refusing
 from retriever_svc.engine.index.pgvector import PgVectorIndex, PgVectorIndexes
 from retriever_svc.engine.vectors import Source, as_ids, open_indexes
 from services.encoder import Vectors
@@ -146,10 +146,12 @@ def test_many_allowed_are_found_by_the_graph(
 
 
 def test_a_server_that_is_not_there_is_a_503() -> None:
-    indexes = PgVectorIndexes(f"postgresql+asyncpg://postgres@127.0.0.1:{free_port()}/none", "encoder@1", DIMENSION)
-    with pytest.raises(ServiceUnavailable):
-        indexes.empty()
-    indexes.close()
+    with refusing() as url:
+        host = url.removeprefix("http://")
+        indexes = PgVectorIndexes(f"postgresql+asyncpg://postgres@{host}/none", "encoder@1", DIMENSION)
+        with pytest.raises(ServiceUnavailable):
+            indexes.empty()
+        indexes.close()
 
 
 @pytest.mark.parametrize(("url", "dimension"), [("sqlite+aiosqlite:///x.db", 384), ("postgresql+asyncpg://x/y", 2_001)])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import services.encoder as module
@@ -106,7 +106,6 @@ def test_hostile_text(encoder: Encoder, text: str) -> None:
 
 
 @given(st.text(st.characters(codec=None), max_size=200))
-@settings(max_examples=60, deadline=None)
 def test_any_text(encoder: Encoder, text: str) -> None:
     tokens = encoder.encode_tokens(text)
     assert np.isfinite(tokens.vectors).all()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.data import Call
@@ -307,7 +307,6 @@ def _chained(calls: list[tuple[str, str, Any, int]]) -> tuple[Row, ...]:
 _SOLUTIONS = st.lists(_CALLS, max_size=5).map(_chained)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(_SOLUTIONS, _SOLUTIONS)
 def test_bounds(gold: tuple[Row, ...], predicted: tuple[Row, ...]) -> None:
     found = judged(solution(*gold), plan(*_renamed(predicted)) if predicted else graph_of_plan(None))

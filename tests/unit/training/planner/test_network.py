@@ -1,0 +1,121 @@
+"""Training for real on a handful of requests. Needs the train requirements: pip install -r requirements/train.txt."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+import services
+from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.reader import OUTPUTS, Reader
+from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder
+from tests.unit.planner_svc.worlds import SHOP
+from training.planner.examples import Example
+from training.planner.recipe import Recipe
+from training.planner.shelf import Shelf
+from training.planner.synthesis import synthesise
+
+torch = pytest.importorskip("torch", reason="needs requirements/train.txt")
+transformers = pytest.importorskip("transformers", reason="needs requirements/train.txt")
+
+from training.planner.export import write_model  # noqa: E402
+from training.planner.feeding import Feed  # noqa: E402
+from training.planner.learning import collate  # noqa: E402
+from training.planner.network import Inputs, Network, Sizes  # noqa: E402
+from training.planner.trainer import Step, Trainer  # noqa: E402
+from training.shared.checkpoints import CHECKPOINT, CheckpointError, start  # noqa: E402
+
+RECIPE = Recipe(steps=8, batch=4, candidates=3, recorded=0, width=32, layers=1, bfloat16=False)
+TOKENIZER = Path(services.__file__).parent / "models" / DEFAULT_MODEL / "tokenizer.json"
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    return list(synthesise(SHOP, 1, 40))
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Shelf:
+    return Shelf(load_encoder())
+
+
+def network() -> Network:
+    """A small one, with weights drawn from one seed."""
+    torch.manual_seed(1)
+    config = transformers.BertConfig(
+        vocab_size=30_522, hidden_size=384, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+    )
+    encoder = transformers.BertModel(config, add_pooling_layer=False)
+    return Network(encoder, 384, Sizes(width=32, layers=1, heads=2, inner=64))
+
+
+def trainer(examples: list[Example], shelf: Shelf, folder: Path, recipe: Recipe = RECIPE) -> Trainer:
+    feed = Feed([], examples, shelf, Tokenizer.from_file(str(TOKENIZER)), recipe)
+    return Trainer(network(), recipe, feed.batches, folder, "data", torch.device("cpu"))
+
+
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
+    examples: list[Example], shelf: Shelf, tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    whole, steps = trainer(examples, shelf, tmp_path / "one"), list[Step]()
+    assert whole.train(steps.append)
+    assert [step.number for step in steps] == list(range(1, 9))
+    assert not trainer(examples, shelf, tmp_path / "two").train(lambda step: None, lambda done: done == 3)
+    second = trainer(examples, shelf, tmp_path / "two")
+    assert second.done == 3
+    assert second.train(lambda step: None)
+    for name, weight in whole.network.state_dict().items():
+        assert torch.equal(weight, second.network.state_dict()[name]), name
+    with pytest.raises(CheckpointError, match="another recipe"):
+        trainer(examples, shelf, tmp_path / "two", RECIPE.model_copy(update={"seed": 8}))
+    (tmp_path / "two" / "checkpoint.pt").write_bytes(b"half a fi")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        trainer(examples, shelf, tmp_path / "two")
+
+
+def test_it_learns_a_few_requests_by_heart(examples: list[Example], shelf: Shelf, tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(update={"steps": 300, "batch": 8, "rate": 3e-3, "encoder_rate": 5e-4, "few": 0})
+    few = examples[:8]
+    feed = Feed([], few, shelf, Tokenizer.from_file(str(TOKENIZER)), recipe)
+    made = Trainer(network(), recipe, feed.batches, tmp_path, "data", torch.device("cpu"))
+    before = made.measure(feed.all(few))
+    made.train(lambda step: None)
+    after = made.measure(feed.all(few))
+    assert after["source"] > 90 > before["source"]
+    assert after["span"] > before["span"] + 30
+
+
+def test_what_is_exported_says_what_the_network_says(examples: list[Example], shelf: Shelf, tmp_path: Path) -> None:
+    net, tokenizer = network().eval(), Tokenizer.from_file(str(TOKENIZER))
+    write_model(net, tokenizer, 384, tmp_path)
+    example = examples[0]
+    read = [shelf.of(api) for api in example.candidates]
+    features = [[0.0] * FEATURES] * len(read)
+    reading = Reader(tmp_path).read(example.query, read, features)
+    feed = Feed([], examples, shelf, tokenizer, RECIPE)
+    batch = collate([feed.prepare(example, random.Random(1), keep=True)])
+    with torch.inference_mode():
+        expected = net(*Inputs(*batch.inputs))
+    for name, logits in zip(OUTPUTS, expected, strict=True):
+        assert reading.logits[name].shape == tuple(logits.shape[1:])
+        assert np.allclose(reading.logits[name], logits[0].numpy(), atol=0.35), name  # 8-bit products
+
+
+def test_a_directory_without_a_planner_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match=r"planner\.onnx"):
+        Reader(tmp_path)
+
+
+def test_a_run_goes_further_from_weights_of_a_smaller_head(tmp_path: Path) -> None:
+    earlier, later = torch.nn.Linear(2, 3), torch.nn.Linear(2, 5)
+    torch.save({"model": earlier.state_dict()}, tmp_path / CHECKPOINT)
+    new = later.weight[3:].clone()
+    start(later, tmp_path)
+    assert torch.equal(later.weight[:3], earlier.weight)
+    assert torch.equal(later.weight[3:], new)
+    with pytest.raises(CheckpointError, match="cannot start"):
+        start(torch.nn.Linear(4, 5), tmp_path)

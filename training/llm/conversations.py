@@ -1,0 +1,196 @@
+"""Puts several requests over one list of APIs into a conversation, with the properties of TPTU-v2's data (3.3).
+
+A prompt's APIs are most of its tokens. Asking several requests of one list costs each a fraction of that, and the
+later ones are asked with demonstrations before them, as the planner is. The properties can be switched off one by one:
+
+- *prompt diversity*: the APIs' order is shuffled, and APIs that nobody needs stand among them, like ones first;
+- *instruction diversity*: with one or many demonstrations before, or none;
+- *output diversity*: one call, many calls, no call;
+- *masking*: in a share of the conversations API names say nothing, so that descriptions are read (Hammer);
+- *off-topic rows*: requests that none of the APIs serves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from planner_svc.backends.served import prompt
+from planner_svc.backends.served.signatures import BRIEF, call_names, signature, wanted_names, words_of
+from services.contracts.api import Api
+from services.contracts.context import Context
+from training.llm.turns import Turn
+
+_START: Final = datetime(2023, 1, 1, 8, tzinfo=UTC)
+_HOURS: Final = 24 * 365 * 4
+
+
+class Properties(BaseModel):
+    """What the conversations are like; each of TPTU-v2's properties can be switched off for an ablation."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seed: int = 7
+    turns: int = Field(default=4, ge=1, description="Requests in a conversation at most.")
+    apis: int = Field(default=10, ge=1, description="APIs in a conversation at most.")
+    least_apis: int = Field(
+        default=5, ge=1, description="APIs in a conversation at least, where the catalogue has so many."
+    )
+    shuffle: bool = Field(default=True, description="Prompt diversity: the APIs' order says nothing.")
+    siblings: bool = Field(default=True, description="Prompt diversity: APIs like the needed ones stand beside them.")
+    off_topic: float = Field(default=0.12, ge=0, le=1, description="Share of requests that no API in the list serves.")
+    masked: float = Field(default=0.1, ge=0, le=1, description="Share of conversations in which API names say nothing.")
+    answer_chars: int = Field(default=2_400, ge=100, description="Longest answer, in characters.")
+    chars: int = Field(
+        default=3_600, ge=500, description="Longest conversation, in characters, but for its first turn."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The APIs that a folder's requests are asked of, with each one's likest others."""
+
+    apis: Mapping[str, Api]
+    _words: dict[str, frozenset[str]] = field(default_factory=dict)
+    _owners: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    @classmethod
+    def of(cls, apis: Iterable[Api]) -> Catalogue:
+        """Read the APIs' words."""
+        listed = {api.id: api for api in apis}
+        catalogue = cls(listed)
+        for api in listed.values():
+            found = words_of(f"{api.name} {api.summary or api.description[:120]}")
+            catalogue._words[api.id] = found
+            for word in found:
+                catalogue._owners[word].append(api.id)
+        return catalogue
+
+    def like(self, api: str, count: int) -> list[str]:
+        """The APIs that share the rarest words with this one, the likest first."""
+        scores: defaultdict[str, float] = defaultdict(float)
+        for word in self._words.get(api, ()):
+            owners = self._owners[word]
+            if len(owners) <= 400:
+                for owner in owners:
+                    scores[owner] += 1 / len(owners)
+        scores.pop(api, None)
+        return sorted(scores, key=lambda one: -scores[one])[:count]
+
+
+Conversation = dict[str, Any]
+
+
+def conversations(
+    turns: Sequence[Turn], catalogue: Catalogue, properties: Properties, rounds: int = 1
+) -> Iterator[Conversation]:
+    """Conversations over a folder's turns, each turn in ``rounds`` of them: ``{"source", "ids", "messages"}``.
+
+    The same turns, catalogue and properties give the same conversations.
+    """
+    rng = random.Random(properties.seed)  # noqa: S311 - repeatable on purpose
+    for _ in range(rounds):
+        order = list(turns)
+        rng.shuffle(order)
+        while order:
+            yield _Builder(catalogue, properties, rng).conversation(order, turns)
+
+
+class _Builder:
+    def __init__(self, catalogue: Catalogue, properties: Properties, rng: random.Random) -> None:
+        self._catalogue, self._properties, self._rng = catalogue, properties, rng
+
+    def conversation(self, order: list[Turn], everything: Sequence[Turn]) -> Conversation:
+        """Takes turns off the end of ``order``."""
+        listed, properties = self._catalogue.apis, self._properties
+        taken = self._take(order)
+        needed = list(dict.fromkeys(api for turn in taken for api in turn.apis))
+        shown = self._beside(needed, taken)
+        asked = list(taken)
+        if self._rng.random() < properties.off_topic * len(taken):
+            others = [
+                turn for turn in self._rng.sample(everything, min(8, len(everything))) if self._foreign(turn, shown)
+            ]
+            asked += [Turn(one.id, one.source, one.query, ()) for one in others[:1]]
+        self._rng.shuffle(asked)
+        apis = [listed[api] for api in shown]
+        names = call_names(apis)
+        if self._rng.random() < properties.masked:
+            names = {api: f"{self._rng.choice(('api', 'fn', 'op', 'tool'))}_{n}" for n, api in enumerate(names, 1)}
+        now = next((turn.now for turn in taken if turn.now), _START + timedelta(hours=self._rng.randrange(_HOURS)))
+        wanted = wanted_names(apis) | _fields_used(asked)
+        words = words_of(" ".join(f"{turn.query} {_arguments_used(turn)}" for turn in asked))
+        lines = [signature(api, names[api.id], BRIEF, words, wanted) for api in apis]
+        messages = [{"role": "system", "content": prompt.system_message(lines, Context(now=now), BRIEF)}]
+        for turn in asked:
+            messages.append({"role": "user", "content": turn.query})
+            messages.append({"role": "assistant", "content": prompt.answer_text(list(turn.calls), names)})
+        return {"source": taken[0].source, "ids": [turn.id for turn in asked], "messages": messages}
+
+    def _take(self, order: list[Turn]) -> list[Turn]:
+        """Turns that fit into one conversation: of one clock, with few APIs, not too long."""
+        properties = self._properties
+        taken = [order.pop()]
+        size, apis = _size(taken[0]), set(taken[0].apis)
+        wanted = self._rng.randint(max(properties.turns - 2, 1), properties.turns)
+        for place in range(len(order) - 1, max(len(order) - 12, -1), -1):
+            turn = order[place]
+            together = apis | set(turn.apis)
+            if len(taken) >= wanted or size + _size(turn) > properties.chars:
+                break
+            if turn.now == taken[0].now and len(together) <= properties.apis - 2:
+                taken.append(order.pop(place))
+                size, apis = size + _size(turn), together
+        return taken
+
+    def _beside(self, needed: list[str], taken: Sequence[Turn]) -> list[str]:
+        """The needed APIs among others: those the data offers, the likest ones, some at random."""
+        rng, properties = self._rng, self._properties
+        room = min(properties.apis, max(properties.least_apis, len(needed) * 2 + 1, len(needed) + 2))
+        others: list[str] = []
+        if properties.siblings:
+            for api in needed:
+                others += self._catalogue.like(api, 3)
+            offered = [one for turn in taken for one in turn.offered if one in self._catalogue.apis]
+            rng.shuffle(others)
+            others = [one for pair in zip(offered, others, strict=False) for one in pair] + offered + others
+        everything = list(self._catalogue.apis)
+        others += rng.sample(everything, min(len(everything), room))
+        shown = list(dict.fromkeys([*needed, *others]))[: max(room, len(needed))]
+        if properties.shuffle:
+            rng.shuffle(shown)
+        return shown
+
+    def _foreign(self, turn: Turn, shown: Sequence[str]) -> bool:
+        """Whether none of the APIs shown serves the request, nor one that is like what does."""
+        near = {one for api in turn.apis for one in (api, *self._catalogue.like(api, 3))}
+        return bool(turn.calls) and not near & set(shown)
+
+
+def _size(turn: Turn) -> int:
+    return len(turn.query) + len(str(turn.calls))
+
+
+def _fields_used(turns: Iterable[Turn]) -> frozenset[str]:
+    """The last names of the fields that the turns refer to: a line that does not show them could not be answered by."""
+    found: set[str] = set()
+    for turn in turns:
+        for call in turn.calls:
+            for part in str(call["arguments"]).split("$var")[1:]:
+                leaf = part.partition("$")[0].rstrip("]0123456789[").rpartition(".")[2]
+                found.add("".join(ch for ch in leaf.lower() if ch.isalnum()))
+    return frozenset(found - {""})
+
+
+def _arguments_used(turn: Turn) -> str:
+    names: list[str] = []
+    for call in turn.calls:
+        arguments = call["arguments"]
+        names += list(arguments) if isinstance(arguments, dict) else []
+    return " ".join(names)

@@ -1,0 +1,190 @@
+"""The finetuner: a causal language model learns to answer conversations, with trl's trainer and peft's LoRA.
+
+What a small machine decides: only answers' tokens go through the output layer (a fifth of the work of a small model),
+conversations of like lengths are padded together, and the budget is time: the learning rate falls as it is used up.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig, get_peft_model
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+from trl import SFTConfig, SFTTrainer
+
+IGNORED: Final = -100
+_ELAPSED: Final = "elapsed.json"
+_WINDOW: Final = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A conversation as tokens; ``labels`` are :data:`IGNORED` where nothing is learnt."""
+
+    ids: list[int]
+    labels: list[int]
+
+
+def encode(tokenizer: Any, messages: Sequence[dict[str, str]], longest: int) -> Encoded | None:
+    """Render with the chat template, turn by turn; only what the assistant says is learnt, its end marker included.
+
+    None where it is longer than ``longest`` tokens.
+    """
+    ids: list[int] = []
+    labels: list[int] = []
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            prompt = tokenizer.apply_chat_template(messages[:index], tokenize=False, add_generation_prompt=True)
+            whole = tokenizer.apply_chat_template(messages[: index + 1], tokenize=False)
+            before = tokenizer(prompt, add_special_tokens=False)["input_ids"][len(ids) :]
+            answer = tokenizer(whole[len(prompt) :].rstrip("\n"), add_special_tokens=False)["input_ids"]
+            ids += before + answer
+            labels += [IGNORED] * len(before) + answer
+            tail = tokenizer(whole[len(whole.rstrip("\n")) :], add_special_tokens=False)["input_ids"]
+            ids += tail
+            labels += [IGNORED] * len(tail)
+    return Encoded(ids, labels) if len(ids) <= longest and any(one != IGNORED for one in labels) else None
+
+
+def batches(encoded: Sequence[Encoded], tokens: int, pad: int) -> Dataset:
+    """A data set of batches of at most so many tokens, padding included; those of a window are of like lengths."""
+    rows = []
+    for batch in _batched(encoded, tokens):
+        width = max(len(one.ids) for one in batch)
+        ids = [one.ids + [pad] * (width - len(one.ids)) for one in batch]
+        labels = [one.labels + [IGNORED] * (width - len(one.labels)) for one in batch]
+        rows.append({"input_ids": ids, "labels": labels})
+    return Dataset.from_list(rows)
+
+
+def _batched(encoded: Sequence[Encoded], tokens: int) -> Iterator[list[Encoded]]:
+    for start in range(0, len(encoded), _WINDOW):
+        window = sorted(encoded[start : start + _WINDOW], key=lambda one: len(one.ids))
+        batch: list[Encoded] = []
+        for one in window:
+            if batch and (len(batch) + 1) * len(one.ids) > tokens:
+                yield batch
+                batch = []
+            batch.append(one)
+        yield batch
+
+
+class _Budget(TrainerCallback):
+    """Stops when the time is used up, that of earlier sittings included."""
+
+    def __init__(self, seconds: float, out: Path) -> None:
+        self._seconds, self._file = seconds, out / _ELAPSED
+        self._before = json.loads(self._file.read_text()) if self._file.exists() else 0.0
+        self._began = time.monotonic()
+
+    def used(self) -> float:
+        """Share of the budget, 0 to 1."""
+        return min((self._before + time.monotonic() - self._began) / self._seconds, 1.0)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._file.write_text(json.dumps(self.used() * self._seconds))
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> TrainerControl:
+        if self.used() >= 1:
+            control.should_save = control.should_training_stop = True
+        return control
+
+
+class _Trainer(SFTTrainer):
+    """trl's trainer, with the output layer applied to what is learnt alone."""
+
+    def __init__(self, *args: Any, budget: _Budget, **rest: Any) -> None:
+        self._budget = budget
+        super().__init__(*args, **rest)
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        # Padding stands behind all that is real, and attention looks back only: no mask is needed.
+        hidden = base.model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1]
+        targets = inputs["labels"][:, 1:]
+        learnt = targets != IGNORED
+        logits = base.lm_head(hidden[learnt]).float()
+        total = torch.nn.functional.cross_entropy(logits, targets[learnt], reduction="sum")
+        loss = total / (num_items_in_batch if num_items_in_batch is not None else learnt.sum())
+        return (loss, {"loss": loss}) if return_outputs else loss
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        warm = 20
+
+        def rate(step: int) -> float:
+            return min((step + 1) / warm, 1.0) * max(1.0 - self._budget.used(), 0.02)
+
+        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, rate)
+        return self.lr_scheduler
+
+
+def _as_tensors(rows: list[dict[str, list[list[int]]]]) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(value) for name, value in rows[0].items()}
+
+
+def finetune(
+    model: Any,
+    tokenizer: Any,
+    conversations: Sequence[Sequence[dict[str, str]]],
+    out: Path,
+    *,
+    minutes: float,
+    rank: int = 16,
+    rate: float = 8e-4,
+    batch_tokens: int = 2_560,
+    accumulate: int = 2,
+    longest: int = 1_536,
+    epochs: float = 1.0,
+) -> None:
+    """Train a LoRA and save it, and the checkpoints it resumes from, in ``out``."""
+    encoded = [one for one in (encode(tokenizer, messages, longest) for messages in conversations) if one is not None]
+    data = batches(encoded, batch_tokens, tokenizer.pad_token_id or 0)
+    print(len(encoded), "conversations", sum(len(e.ids) for e in encoded), "tokens", len(data), "batches", flush=True)
+    peft = get_peft_model(
+        model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    )
+    budget = _Budget(minutes * 60, out)
+    trainer = _Trainer(
+        model=peft,
+        budget=budget,
+        args=SFTConfig(
+            output_dir=str(out),
+            per_device_train_batch_size=1,
+            gradient_accumulation_steps=accumulate,
+            num_train_epochs=epochs,
+            learning_rate=rate,
+            weight_decay=0.0,
+            max_grad_norm=1.0,
+            logging_steps=10,
+            save_steps=60,
+            save_total_limit=2,
+            bf16=False,
+            fp16=False,
+            gradient_checkpointing=False,
+            use_cpu=not torch.cuda.is_available(),
+            report_to=[],
+            dataset_kwargs={"skip_prepare_dataset": True},
+            remove_unused_columns=False,
+            seed=7,
+        ),
+        train_dataset=data,
+        data_collator=_as_tensors,
+        processing_class=tokenizer,
+        callbacks=[budget],
+    )
+    last = get_last_checkpoint(str(out)) if out.exists() else None
+    trainer.train(resume_from_checkpoint=last)
+    peft.save_pretrained(out / "adapter")

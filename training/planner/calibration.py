@@ -1,0 +1,139 @@
+"""Fits what comes after the network, on requests that it did not learn from: the second stage, and its confidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from rich.progress import Progress
+from sklearn.linear_model import LogisticRegression
+
+from planner_svc.backends.compact.backend import MAX_CANDIDATES
+from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
+from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.drafted import Drafted, Fed
+from planner_svc.backends.compact.filling import Task
+from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.reader import Reader
+from services.contracts.base import JsonPath
+from training.planner.examples import Example, Label, Many, Ref, Unsaid, items, labels
+from training.planner.judges import Fitted, fit_judges, names_of
+from training.planner.shelf import Shelf
+
+_NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+Arguments = frozenset[tuple[str, str]]
+
+
+def fit_stages(
+    directory: Path,
+    held_out: Mapping[str, Sequence[Example]],
+    aside: Mapping[str, Sequence[Example]],
+    shelf: Shelf,
+    progress: Progress,
+) -> Mapping[str, Mapping[str, float]]:
+    """Fit the second stage and the calibration to the network in a folder, and write both there.
+
+    Where most requests of a data set do not say what their solutions need, links are learnt from it alone: nobody is
+    right about the rest.
+
+    Args:
+        directory: of the model.
+        held_out: examples by data set, with the retriever's candidates.
+        aside: data sets whose held-out examples the second stage does not learn from, with those that the network
+            learnt from: it judges links well enough on them to show what links look like.
+        shelf: their APIs, read.
+        progress: told of each request.
+
+    Returns:
+        How often the second stage is right, by data set; see :class:`~training.planner.judges.Fitted`.
+    """
+    reader = Reader(directory)
+
+    def read(examples: Mapping[str, Sequence[Example]]) -> dict[str, list[tuple[Example, Task]]]:
+        return {
+            name: [(one, task_of(reader, shelf, one)) for one in progress.track(of, description=f"reading {name}")]
+            for name, of in examples.items()
+        }
+
+    tasks = read(held_out)
+    unspoken = {name for name, examples in held_out.items() if not _is_sayable(examples)}
+    fresh = {name: of for name, of in tasks.items() if name not in aside}
+    fitted = fit_judges(fresh, unspoken, read(aside), progress)
+    fitted.whole.save(directory)
+    sayable = {name: read for name, read in tasks.items() if name not in unspoken}
+    _calibration(sayable, fitted, progress).save(directory)
+    return fitted.shares
+
+
+def _calibration(
+    tasks: Mapping[str, Sequence[tuple[Example, Task]]], fitted: Fitted, progress: Progress
+) -> Calibration:
+    """Fitted to drafts that the second stage made without having seen them. Each data set counts as much as another."""
+    rows: list[tuple[float, ...]] = []
+    right: list[bool] = []
+    weights: list[float] = []
+    for name, read in tasks.items():
+        for example, task in progress.track(read, description=f"calibrating on {name}"):
+            decoder, calls = decoded(task, fitted.unseen(example))
+            rows.append(signs_of(decoder, calls))
+            right.append(is_right(example, calls))
+            weights.append(1 / len(read))
+    if len(set(right)) < 2:  # too little to learn from
+        return Calibration((0.0,) * len(SIGNS), 0.0)
+    model = LogisticRegression(C=10.0, max_iter=5_000)
+    model.fit(np.array(rows), right, sample_weight=np.array(weights) * len(rows) / len(tasks))
+    return Calibration(tuple(map(float, model.coef_[0])), float(model.intercept_[0]))
+
+
+def _is_sayable(examples: Sequence[Example]) -> bool:
+    unsaid = sum(any(isinstance(item, Unsaid) for *_, item in labels(example)) for example in examples)
+    return unsaid < len(examples) / 2
+
+
+def task_of(reader: Reader, shelf: Shelf, example: Example) -> Task:
+    """An example, read by the network."""
+    apis = [shelf.of(api) for api in example.candidates[:MAX_CANDIDATES]]
+    told = example.scores or ((0.0,) * FEATURES,) * len(apis)
+    reading = reader.read(example.query, apis, told[: len(apis)])
+    return Task(example.query, apis, reading, example.now or _NOW, {})
+
+
+def decoded(task: Task, judges: Judges) -> tuple[Decoder, list[Drafted]]:
+    """What the planner drafts for an example."""
+    decoder = Decoder(task, judges)
+    return decoder, decoder.calls(decoder.chosen())
+
+
+def is_right(example: Example, calls: Sequence[Drafted]) -> bool:
+    """Whether just the recorded calls are made, with just the recorded arguments."""
+    wanted = Counter(
+        (call.api, frozenset((name, _wanted(example, label)) for name, label in call.arguments.items()))
+        for call in example.calls
+    )
+    made = Counter((example.candidates[call.api].id, _made(example, call)) for call in calls)
+    return wanted == made
+
+
+def _wanted(example: Example, label: Label) -> str:
+    parts = items(label)
+    if any(isinstance(part, Ref) for part in parts):
+        first = next(part for part in parts if isinstance(part, Ref))
+        return _reference(example.calls[first.call].api, first.path)
+    values = [part.value for part in parts if not isinstance(part, Ref)]
+    return str(values if isinstance(label, Many) else values[0])
+
+
+def _made(example: Example, call: Drafted) -> Arguments:
+    return frozenset(
+        (name, _reference(example.candidates[one.api].id, one.field.path) if isinstance(one, Fed) else str(one.value))
+        for name, one in call.arguments.items()
+    )
+
+
+def _reference(api: str, path: JsonPath) -> str:
+    return f"{api} {names_of(path)}"

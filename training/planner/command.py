@@ -1,0 +1,191 @@
+"""What ``nestor train planner`` does once its options are read: folders of data in, a planner with its card out.
+
+What is learnt from is made in :mod:`training.planner.data`, the weights in :mod:`training.planner.trainer`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from tokenizers import Tokenizer
+from transformers import AutoModel
+
+from evals.data import DataError
+from services.encoder import DEFAULT_MODEL, EncoderError, load_encoder, model_directory
+from training.planner.calibration import fit_stages
+from training.planner.card import Data, write_card
+from training.planner.data import (
+    PlannerFolder,
+    held_out_examples,
+    made_examples,
+    read_folder,
+    recorded_examples,
+    write_held_out,
+)
+from training.planner.examples import Example
+from training.planner.export import write_model
+from training.planner.feeding import Feed
+from training.planner.network import Network, Sizes
+from training.planner.recipe import Recipe
+from training.planner.shelf import Shelf
+from training.planner.synthesis import MADE
+from training.planner.trainer import Step, Trainer
+from training.shared.base import BaseError, default_source
+from training.shared.checkpoints import CheckpointError, start
+from training.shared.devices import DeviceError, choose_device
+from training.shared.runs import progress_on, read_recipe
+
+_MAX_TOKENS = 256
+_LOOK = 500
+"""Steps between two looks at what is held out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Where a run works, and how."""
+
+    work: Path
+    recipe: Recipe
+    console: Console
+    progress: Progress
+
+    @property
+    def vectors(self) -> Path:
+        """The retriever's, of the catalogues."""
+        return self.work / "catalogues.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """All that is learnt from, and what is held out by the folder's name."""
+
+    recorded: list[Example]
+    made: list[Example]
+    held_out: dict[str, list[Example]]
+
+    def examples(self) -> list[Example]:
+        """All examples."""
+        return [*self.recorded, *self.made, *(one for held in self.held_out.values() for one in held)]
+
+
+def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: Path | None, device: str) -> int:
+    """Train, export, measure, print the report. Progress goes to standard error. A run that was killed goes on.
+
+    Args:
+        folders: of data; one without recorded calls gives its catalogue to make requests of.
+        out: folder of the model, written at the end.
+        work: folder of checkpoints, examples, vectors, and of the requests held out (``held-out/FOLDER``).
+        recipe_file: JSON with the fields of :class:`Recipe` that differ from its defaults.
+        device: ``cpu``, ``cuda`` or ``auto``.
+
+    Returns:
+        The exit status: 0, or 1 where the data or the recipe is not usable.
+    """
+    err = Console(stderr=True)
+    try:
+        recipe = read_recipe(Recipe, recipe_file)
+        work.mkdir(parents=True, exist_ok=True)
+        with progress_on(err) as progress:
+            print(_run(folders, out, Run(work, recipe, err, progress), torch.device(choose_device(device))))
+    except (DataError, EncoderError, CheckpointError, DeviceError, BaseError) as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> str:
+    folders = [read_folder(path, run.recipe) for path in paths]
+    lessons = _lessons(folders, paths, run)
+    if not lessons.recorded and not lessons.made:
+        raise DataError("there is nothing to learn: no request has calls, and none can be made up over the catalogues")
+    told = f"{len(lessons.recorded)} recorded requests, {len(lessons.made)} made up"
+    run.console.print(told, markup=False)
+    shelf = Shelf(load_encoder(DEFAULT_MODEL, os.cpu_count() or 1), run.work / "apis.npz")
+    apis = list({id(api): api for one in lessons.examples() for api in one.candidates}.values())
+    shelf.fill(run.progress.track(apis, description="reading APIs"))
+
+    tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
+    tokenizer.enable_truncation(_MAX_TOKENS)
+    feed = Feed(lessons.recorded, lessons.made, shelf, tokenizer, run.recipe)
+    network = _network(run.recipe)
+    key = _key(lessons, folders)
+    trainer = Trainer(network, run.recipe, feed.batches, run.work, key, device)
+    measured = _train(trainer, feed, lessons, run)
+    write_model(trainer.network, tokenizer, shelf.dimension, out)
+    aside = {name: [one for one in lessons.recorded if one.source == name] for name in run.recipe.aside}
+    judged = fit_stages(out, lessons.held_out, aside, shelf, run.progress)
+    data = [Data(one.name, one.licence, *_sizes(one, lessons)) for one in folders]
+    return write_card(out, run.recipe, data, measured, judged)
+
+
+def _lessons(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) -> Lessons:
+    lessons = Lessons([], [], {})
+    for folder, path in zip(folders, paths, strict=True):
+        write_held_out(folder, path, run.work / "held-out" / folder.name)
+        where = (run.vectors, run.work, run.progress)
+        lessons.recorded.extend(recorded_examples(folder, *where))
+        lessons.made.extend(made_examples(folder, run.recipe, *where))
+        held = held_out_examples(folder, *where)
+        if held:
+            lessons.held_out[folder.name] = held
+    return lessons
+
+
+def _train(trainer: Trainer, feed: Feed, lessons: Lessons, run: Run) -> dict[str, dict[str, float]]:
+    """Train to the end; what the heads are right about on what is held out, by folder."""
+    task = run.progress.add_task("training", total=run.recipe.steps, completed=trainer.done)
+    history = (run.work / "history.jsonl").open("a", encoding="utf-8")
+
+    def look() -> dict[str, dict[str, float]]:
+        return {name: trainer.measure(feed.all(held)) for name, held in lessons.held_out.items()}
+
+    def note(step: Step) -> None:
+        run.progress.update(task, completed=step.number)
+        line: dict[str, object] = {"step": step.number, "progress": round(step.progress, 4), "loss": step.loss}
+        if step.number % _LOOK == 0:
+            line["held_out"] = seen = look()
+            for name, shares in seen.items():
+                told = ", ".join(f"{head} {share:.0f}" for head, share in shares.items())
+                run.console.print(f"step {step.number}: {name}: {told}", markup=False, soft_wrap=True)
+        history.write(json.dumps(line) + "\n")
+        history.flush()
+
+    with history:
+        trainer.train(note)
+    return look()
+
+
+def _network(recipe: Recipe) -> Network:
+    torch.manual_seed(recipe.seed)
+    source = default_source() if recipe.base is None else Path(recipe.base)
+    try:
+        encoder = AutoModel.from_pretrained(str(source), add_pooling_layer=False)
+    except (OSError, ValueError) as error:
+        raise BaseError(f"{source} is no encoder to start from: {error}") from None
+    network = Network(encoder, encoder.config.hidden_size, Sizes(width=recipe.width, layers=recipe.layers))
+    if recipe.start is not None:
+        start(network, Path(recipe.start))
+    return network
+
+
+def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:
+    """Of the data: another key is another run."""
+    digest = hashlib.sha256()
+    for one in (*lessons.recorded, *lessons.made):
+        digest.update(f"{one.id}\0{one.query}\0".encode("utf-8", "replace"))
+    return f"{[folder.name for folder in folders]} {digest.hexdigest()[:16]}"
+
+
+def _sizes(folder: PlannerFolder, lessons: Lessons) -> tuple[int, int, int, int]:
+    """APIs, recorded requests learnt from, made-up ones, held out ones."""
+    recorded = sum(one.source == folder.name for one in lessons.recorded)
+    made = sum(one.source == f"{folder.name}{MADE}" for one in lessons.made)
+    return len(folder.apis), recorded, made, len(lessons.held_out.get(folder.name, ()))

@@ -1,0 +1,187 @@
+"""What the planner learns from: recorded requests and made-up ones, each with the candidates that the retriever finds.
+
+Of each folder a fifth of the requests is held out, told by a hash of the request's id, so that it is the same for every
+run; those are never trained on. Splits called ``test`` are left alone altogether where there are others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from rich.progress import Progress
+
+from evals.data import Instance, licence, read_all, training_splits
+from evals.planning.offers import Offers, Source
+from evals.retrieve import build_snapshot
+from planner_svc.backends.compact.inputs import features_of
+from retriever_svc.engine.ranking import shipped_options
+from retriever_svc.settings import RetrieverSettings
+from services.contracts.api import Api
+from services.encoder import load_encoder
+from training.planner.align import Aligner
+from training.planner.examples import Example, InvalidExample, check
+from training.planner.files import read_examples, write_examples
+from training.planner.recipe import Recipe
+from training.planner.synthesis import MADE, synthesise
+
+_HELD_OUT = 5
+"""One of so many requests is held out."""
+_CLOCKS = {"sgd": datetime(2019, 3, 1, 9, tzinfo=UTC)}
+"""When the dialogues of a data set take place: "tomorrow" is the day after. SGD's say it themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerFolder:
+    """A folder of data: its catalogue, what is trained on, and what is held out.
+
+    Attributes:
+        name: of the folder.
+        licence: what its ``info.json`` says.
+        apis: the catalogue.
+        trained: requests to learn from.
+        held_out: requests to calibrate and compare by.
+        key: of all that decides which examples come of it: another key is another file.
+    """
+
+    name: str
+    licence: str
+    apis: tuple[Api, ...]
+    trained: tuple[Instance, ...]
+    held_out: tuple[Instance, ...]
+    key: str
+
+    def file(self, work: Path, kind: str) -> Path:
+        """Where examples of that kind are kept."""
+        return work / f"{kind}-{self.name}-{self.key}.jsonl.gz"
+
+
+def is_held_out(identifier: str) -> bool:
+    """Whether the request of that id is left for measuring."""
+    return int(hashlib.sha256(identifier.encode()).hexdigest(), 16) % _HELD_OUT == 0
+
+
+def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
+    """Read and split a folder.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    whole = read_all(path)
+    splits = training_splits({one.split or "" for one in whole.instances})
+    known = {api.id for api in whole.apis}
+    free = [one for one in whole.instances if (one.split or "") in splits and one.apis <= known]
+    # What none of a request's own APIs answers, another of the catalogue may.
+    free = [one for one in free if one.calls or not one.tools]
+    if not any(call.args for one in free for call in one.calls):
+        free = []  # a catalogue, perhaps with the names of what is called: nothing to learn arguments from
+    random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
+    trained = [one for one in free if not is_held_out(one.id)][: recipe.requests]
+    held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
+    drawn = recipe.model_dump_json(include={"seed", "requests", "validation", "made", "made_each", "made_least"})
+    key = hashlib.sha256(f"{drawn} {len(whole.apis)} {len(free)}".encode()).hexdigest()[:12]
+    return PlannerFolder(path.name, licence(path), whole.apis, tuple(trained), tuple(held_out), key)
+
+
+def write_held_out(folder: PlannerFolder, source: Path, out: Path) -> None:
+    """Write what is held out as a folder that ``nestor eval plan`` reads: the lines as they were."""
+    out.mkdir(parents=True, exist_ok=True)
+    for file in sorted(source.glob("tools*.jsonl*")):
+        (out / file.name).write_bytes(file.read_bytes())
+    lines = (json.dumps(_row(one), ensure_ascii=False) for one in folder.held_out)
+    (out / "instances.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def recorded_examples(folder: PlannerFolder, cache: Path, work: Path, progress: Progress) -> list[Example]:
+    """The requests to learn from, aligned, with the retriever's candidates; kept in ``work``."""
+    return _kept(folder.file(work, "recorded"), partial(_recorded, folder, folder.trained, cache, progress))
+
+
+def held_out_examples(folder: PlannerFolder, cache: Path, work: Path, progress: Progress) -> list[Example]:
+    """Likewise of what is held out."""
+    return _kept(folder.file(work, "held-out"), partial(_recorded, folder, folder.held_out, cache, progress))
+
+
+def made_examples(folder: PlannerFolder, recipe: Recipe, cache: Path, work: Path, progress: Progress) -> list[Example]:
+    """Requests made up over its catalogue; kept in ``work``."""
+    return _kept(folder.file(work, "made"), partial(_made, folder, recipe, cache, progress))
+
+
+def _recorded(
+    folder: PlannerFolder, instances: Sequence[Instance], cache: Path, progress: Progress
+) -> Iterator[Example]:
+    aligner = Aligner({api.id: api for api in folder.apis}, folder.name)
+    offers = _offers(folder, cache, progress)
+    for instance in progress.track(instances, description=f"aligning {folder.name}"):
+        canonical = [call.args_canonical for call in instance.calls]
+        example = aligner.align(instance, canonical=canonical, now=_CLOCKS.get(folder.name))
+        if example is not None and (offered := _offered(example, offers)) is not None:
+            yield _without_twins(offered, set(instance.tools)) if instance.tools else offered
+
+
+def _made(folder: PlannerFolder, recipe: Recipe, cache: Path, progress: Progress) -> Iterator[Example]:
+    """Where the retriever does not find what is right, the candidates stay those that were drawn, without scores."""
+    offers = _offers(folder, cache, progress)
+    count = int(min(recipe.made, max(recipe.made_least, recipe.made_each * len(folder.apis))))
+    examples = synthesise(folder.apis, recipe.seed, count, source=f"{folder.name}{MADE}")
+    for example in progress.track(examples, total=count, description=f"making requests of {folder.name}"):
+        yield (_offered(example, offers) or example) if example.calls else example
+
+
+def _offered(example: Example, offers: Offers) -> Example | None:
+    """With what the retriever finds as candidates; None where that is not all that is needed."""
+    offer = offers.offer(Instance(id=example.id, query=example.query))
+    found = {one.api.id for one in offer.candidates}
+    if not {call.api for call in example.calls} <= found:
+        return None
+    scores = tuple(features_of(one, rank) for rank, one in enumerate(offer.candidates))
+    return dataclasses.replace(example, candidates=tuple(one.api for one in offer.candidates), scores=scores)
+
+
+def _without_twins(example: Example, own: set[str]) -> Example:
+    """Without candidates that are called like one that is needed, and were not offered to the one who solved it.
+
+    Where names repeat in a catalogue, the second is called ``name__2``: either may be right, and the data knows one.
+    """
+    names = {call.api.partition("__")[0] for call in example.calls}
+    keep = [
+        index for index, api in enumerate(example.candidates) if api.id in own or api.id.partition("__")[0] not in names
+    ]
+    scores = example.scores and tuple(example.scores[index] for index in keep)
+    return dataclasses.replace(example, candidates=tuple(example.candidates[i] for i in keep), scores=scores)
+
+
+def _offers(folder: PlannerFolder, cache: Path, progress: Progress) -> Offers:
+    settings = RetrieverSettings()
+    encoder = load_encoder(settings.encoder, 2)
+    snapshot = build_snapshot(folder.apis, encoder, progress, cache)
+    options = shipped_options(settings, encoder.name)
+    return Offers(snapshot, {api.id: api for api in folder.apis}, encoder, options, Source.OWN)
+
+
+def _kept(file: Path, make: partial[Iterator[Example]]) -> list[Example]:
+    if not file.exists():
+        part = file.with_name(f"part-{file.name}")
+        write_examples(part, _sound(make()))
+        part.replace(file)
+    return list(read_examples(file))
+
+
+def _sound(examples: Iterable[Example]) -> Iterator[Example]:
+    for example in examples:
+        try:
+            check(example)
+        except InvalidExample:
+            continue
+        yield example
+
+
+def _row(instance: Instance) -> dict[str, object]:
+    return instance.model_dump(mode="json", exclude_none=True)

@@ -1,0 +1,143 @@
+"""From examples to batches: candidates drawn, requests tokenised, items looked up, padding kept small."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, Final
+
+from planner_svc.backends.compact.inputs import FEATURES, Inputs, arrange
+from training.planner.examples import Example
+from training.planner.learning import Batch, collate
+from training.planner.recipe import Recipe
+from training.planner.shelf import Shelf
+from training.planner.synthesis import MADE
+from training.planner.targets import Layout, Targets, targets
+from training.planner.varied import Variation, both
+
+_BUCKET: Final = 16
+"""Batches that are drawn together and sorted by size, so that like is padded with like."""
+_FEW: Final = 6
+_HARDLY: Final = 2
+_MOST_ITEMS: Final = 320
+_EVENING: Final = 0.3
+"""A source is drawn from in proportion to this power of its size: small ones are not drowned."""
+_UNSCORED: Final = (0.0,) * FEATURES
+
+
+Prepared = tuple[Inputs, Targets]
+
+
+class Feed:
+    """Batches drawn from recorded and made-up examples. The same recipe and examples give the same batches.
+
+    Args:
+        recorded: examples of people's requests.
+        made: examples made up.
+        shelf: the APIs, read.
+        tokenizer: of the network's encoder; truncates by itself.
+        recipe: how they are mixed.
+    """
+
+    def __init__(
+        self, recorded: Sequence[Example], made: Sequence[Example], shelf: Shelf, tokenizer: Any, recipe: Recipe
+    ) -> None:
+        short = ([one for one in kind if len(one.query) <= recipe.chars] for kind in (recorded, made))
+        self._kinds = [_Sources(kind, recipe.weights) for kind in short if kind]
+        self._variation = Variation(recorded)
+        self._share = recipe.recorded if len(self._kinds) > 1 else float(bool(recorded))
+        self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """Endless, from that step on."""
+        for bucket in count(first // _BUCKET):
+            rng = random.Random(f"{self._recipe.seed} {bucket}")  # noqa: S311 - a repeatable order, not a secret
+            prepared = [self.prepare(self._draw(rng), rng) for _ in range(_BUCKET * self._recipe.batch)]
+            size = self._recipe.batch
+            prepared = _alike(prepared, 2 * size)
+            chunks = [prepared[start : start + size] for start in range(0, len(prepared), size)]
+            rng.shuffle(chunks)
+            yield from map(collate, chunks[max(0, first - bucket * _BUCKET) :])
+
+    def all(self, examples: Sequence[Example]) -> Iterator[Batch]:
+        """These in batches, each once, with the scores they have."""
+        rng = random.Random(self._recipe.seed)  # noqa: S311
+        size = self._recipe.batch
+        for start in range(0, len(examples), size):
+            yield collate([self.prepare(one, rng, keep=True) for one in examples[start : start + size]])
+
+    def prepare(self, example: Example, rng: random.Random, *, keep: bool = False) -> Prepared:
+        """One example as arrays; unless it is to be kept as it is, with candidates and scores drawn."""
+        chosen = list(range(len(example.candidates))) if keep else self._candidates(example, rng)
+        apis = [example.candidates[index] for index in chosen]
+        scores = example.scores if keep or rng.random() >= self._recipe.unscored else None
+        features = [_UNSCORED if scores is None else scores[index] for index in chosen]
+        encoded = [self._shelf.of(api) for api in apis]
+        tokens = self._tokenizer.encode(example.query)
+        layout = Layout([one.profile for one in encoded], [one.items for one in encoded])
+        shown = replace(example, candidates=tuple(apis))
+        return arrange(example.query, tokens, encoded, features), targets(shown, layout, tokens)
+
+    def _draw(self, rng: random.Random) -> Example:
+        if rng.random() >= self._share:
+            return self._kinds[-1].draw(rng)
+        found = self._recorded(rng)
+        if rng.random() < self._recipe.joined:
+            other = self._kinds[0].another(found, rng)
+            if len(found.query) + len(other.query) < self._recipe.chars:
+                found = both(found, other, rng) or found
+        return found
+
+    def _recorded(self, rng: random.Random) -> Example:
+        found = self._kinds[0].draw(rng)
+        return self._variation.vary(found, rng) if rng.random() < self._recipe.varied else found
+
+    def _candidates(self, example: Example, rng: random.Random) -> list[int]:
+        """The right ones, and others until there are enough: the retriever's first, or any."""
+        needed = {call.api for call in example.calls}
+        right = [index for index, api in enumerate(example.candidates) if api.id in needed]
+        others = [index for index, api in enumerate(example.candidates) if api.id not in needed]
+        if example.scores is None or rng.random() >= self._recipe.ranked:
+            rng.shuffle(others)
+        most = rng.randint(min(_FEW, self._recipe.candidates), self._recipe.candidates)
+        if rng.random() < self._recipe.few:
+            most = max(1, len(right) + rng.randint(0, _HARDLY))
+        items = sum(len(self._shelf.of(example.candidates[index]).items) for index in right)
+        for index in others[: max(0, most - len(right))]:
+            items += len(self._shelf.of(example.candidates[index]).items)
+            if items > _MOST_ITEMS:
+                break
+            right.append(index)
+        rng.shuffle(right)
+        return right
+
+
+def _alike(prepared: list[Prepared], group: int) -> list[Prepared]:
+    """Those of like length together, and among these those with about as many items."""
+    by_length = sorted(prepared, key=lambda one: len(one[0].ids))
+    groups = (by_length[start : start + group] for start in range(0, len(by_length), group))
+    return [one for near in groups for one in sorted(near, key=lambda one: len(one[0].kind))]
+
+
+class _Sources:
+    """Examples by the data set they are from."""
+
+    def __init__(self, examples: Sequence[Example], weights: Mapping[str, float]) -> None:
+        by_name: defaultdict[str, list[Example]] = defaultdict(list)
+        for example in examples:
+            by_name[example.source].append(example)
+        self._by_name = dict(by_name)
+        self._weights = [
+            len(own) ** _EVENING * weights.get(name.removesuffix(MADE), 1.0) for name, own in by_name.items()
+        ]
+
+    def draw(self, rng: random.Random) -> Example:
+        """One of a source that is drawn first."""
+        return rng.choice(rng.choices(list(self._by_name.values()), self._weights)[0])
+
+    def another(self, example: Example, rng: random.Random) -> Example:
+        """One of the same source."""
+        return rng.choice(self._by_name[example.source])

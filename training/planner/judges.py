@@ -1,0 +1,220 @@
+"""Fits the second stage of the planner (``planner_svc.backends.compact.judging``), on requests new to the network.
+
+What the network says of requests that it has learnt from is too good to learn from: it knows nearly all their values.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import Progress
+
+from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
+from planner_svc.backends.compact.decode import Decoder
+from planner_svc.backends.compact.filling import Task
+from planner_svc.backends.compact.inputs import Floats
+from planner_svc.backends.compact.judging import Judge, Judges
+from planner_svc.backends.compact.links import LINK_SIGNS
+from planner_svc.backends.compact.spans import SPAN_SIGNS, Wish
+from services.contracts.base import JsonPath
+from training.planner.examples import Example, LabelledCall, Ref, Span, Unsaid, items
+from training.shared.boosting import Growth, boosted
+
+FOLDS: Final = 4
+_GROWTH: Final = Growth(trees=100, leaves=12, depth=None, rate=0.08, least=20)
+_GROWTH_OF_CALLS: Final = Growth(trees=100, leaves=5, depth=None, rate=0.06, least=40)
+"""Smaller: a request has few candidates, and which are called differs from one data set to another."""
+_FEWEST: Final = 200
+"""Rows, from which anything is learnt."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What one request offers its parameters.
+
+    Attributes:
+        source: the data set.
+        fold: of the request.
+        rows: (m, signs) of spans or links, of one parameter after the other, the network's first choice first; or of
+            candidates.
+        right: (m,) whether each is its parameter's value, or is called.
+        sizes: how many rows each parameter has.
+    """
+
+    source: str
+    fold: int
+    rows: Floats
+    right: NDArray[np.bool_]
+    sizes: tuple[int, ...]
+
+    def best(self, judge: Judge | None) -> tuple[int, int, int]:
+        """Parameters one of whose rows is right; for how many the network's first choice is; the judge's."""
+        starts = np.cumsum([0, *self.sizes])[:-1].tolist()
+        likely = judge(self.rows) if judge is not None and len(self.rows) else np.zeros(len(self.rows))
+        spans = [slice(start, start + size) for start, size in zip(starts, self.sizes, strict=True)]
+        asked = [span for span in spans if self.right[span].any()]
+        return (
+            len(asked),
+            sum(bool(self.right[span.start]) for span in asked),
+            sum(bool(self.right[span][int(likely[span].argmax())]) for span in asked),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Judges of all requests, and for each fold those that have not seen it.
+
+    ``shares``, by data set: of parameters whose right words, or right output, were looked at, for how many percent the
+    network's first choice is right, and that of judges that had not seen the request; likewise of requests, for how
+    many just the right candidates are called.
+    """
+
+    whole: Judges
+    without: tuple[Judges, ...]
+    shares: Mapping[str, Mapping[str, float]]
+
+    def unseen(self, example: Example) -> Judges:
+        """Those that have not seen an example."""
+        return self.without[fold_of(example)]
+
+
+def fold_of(example: Example) -> int:
+    """The fold of a request: the same in every run."""
+    return zlib.crc32(example.id.encode()) % FOLDS
+
+
+def fit_judges(
+    tasks: Mapping[str, Sequence[tuple[Example, Task]]],
+    unspoken: Collection[str],
+    known: Mapping[str, Sequence[tuple[Example, Task]]],
+    progress: Progress,
+) -> Fitted:
+    """Fit all stages: words compete where their APIs are called, and links weigh how surely the request says a value.
+
+    Args:
+        tasks: held-out examples by data set, each read by the network.
+        unspoken: data sets of those whose requests do not say their values: no spans are learnt from them.
+        known: examples that the network has learnt from: only links are.
+        progress: told of each request.
+    """
+    new = [(name, *one) for name, read in tasks.items() for one in read]
+    calls = [_calls(*one) for one in new]
+    folds = [Judges(_fit(calls, CALL_SIGNS, fold, _GROWTH_OF_CALLS)) for fold in range(FOLDS)]
+    spoken = [one for one in new if one[0] not in unspoken]
+    spans = [_spans(*one, folds[fold_of(one[1])]) for one in progress.track(spoken, description="weighing spans")]
+    folds = [replace(one, spans=_fit(spans, SPAN_SIGNS, fold)) for fold, one in enumerate(folds)]
+    seen = [*new, *((name, *one) for name, read in known.items() for one in read)]
+    links = [_links(*one, folds[fold_of(one[1])]) for one in progress.track(seen, description="weighing links")]
+    without = tuple(replace(one, links=_fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
+    whole = Judges(_fit(calls, CALL_SIGNS, None, _GROWTH_OF_CALLS), _fit(spans, SPAN_SIGNS), _fit(links, LINK_SIGNS))
+    of_calls = _exact(calls, [one.calls for one in without])
+    of_spans = _shares("words", spans, [one.spans for one in without])
+    of_links = _shares("links", links, [one.links for one in without])
+    shares = {name: of_calls[name] | of_spans.get(name, {}) | of_links.get(name, {}) for name in tasks if tasks[name]}
+    return Fitted(whole, without, shares)
+
+
+def _exact(seen: Sequence[Evidence], unseen: Sequence[Judge | None]) -> dict[str, dict[str, float]]:
+    """For how many percent of a data set's requests just the right candidates are likelier called than not."""
+    found: dict[str, list[tuple[bool, bool]]] = {}
+    for one in seen:
+        judge, network = unseen[one.fold], one.rows[:, 0] >= 0
+        judged = network if judge is None else judge(one.rows) >= 0.5
+        right = (bool((network == one.right).all()), bool((judged == one.right).all()))
+        found.setdefault(one.source, []).append(right)
+    shares = {name: 100 * np.mean(right, axis=0) for name, right in found.items()}
+    return {name: {"calls, network": float(a), "calls, judged": float(b)} for name, (a, b) in shares.items()}
+
+
+def _shares(what: str, seen: Sequence[Evidence], unseen: Sequence[Judge | None]) -> dict[str, dict[str, float]]:
+    counts: dict[str, list[tuple[int, int, int]]] = {}
+    for one in seen:
+        counts.setdefault(one.source, []).append(one.best(unseen[one.fold]))
+    totals = {name: tuple(map(sum, zip(*found, strict=True))) for name, found in counts.items()}
+    return {
+        name: {f"{what}, network": 100 * network / asked, f"{what}, judged": 100 * judged / asked}
+        for name, (asked, network, judged) in totals.items()
+        if asked
+    }
+
+
+def _fit(
+    seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None = None, growth: Growth = _GROWTH
+) -> Judge | None:
+    """Trees fitted to all folds or all but one; None where there is too little.
+
+    A data set counts as the square root of its size: many rows of one kind are not to drown the others.
+    """
+    used = [one for one in seen if one.fold != left_out and len(one.right)]
+    if sum(len(one.right) for one in used) < _FEWEST:
+        return None
+    rows, right = np.concatenate([one.rows for one in used]), np.concatenate([one.right for one in used])
+    if right.all() or not right.any():
+        return None
+    sizes = Counter[str]()
+    for one in used:
+        sizes[one.source] += len(one.right)
+    each = len(rows) / len(sizes)
+    weights = np.concatenate([np.full(len(one.right), (each / sizes[one.source]) ** 0.5) for one in used])
+    return Judge(signs, boosted(rows, right, growth, weights))
+
+
+def _calls(source: str, example: Example, task: Task) -> Evidence:
+    rows = call_evidence(task.query, task.reading.inputs, task.reading.logits)
+    called = {call.api for call in example.calls}
+    right = np.asarray([api.profile.api.id in called for api in task.apis], bool)
+    return Evidence(source, fold_of(example), rows, right, (len(rows),))
+
+
+def _spans(source: str, example: Example, task: Task, judges: Judges) -> Evidence:
+    spans = Decoder(task, judges).filler.spans
+    offsets = task.reading.offsets
+    rows, right, sizes = [np.zeros((0, len(SPAN_SIGNS)), np.float32)], list[bool](), list[int]()
+    for wish, calls in _wanted(example, task):
+        said = {(part.start, part.end) for call in calls for part in _parts(call, wish) if isinstance(part, Span)}
+        found = spans.candidates(wish, len(calls))
+        rows.append(spans.evidence(wish, found))
+        sizes.append(len(found))
+        right += [(offsets[first][0], offsets[last][1]) in said for first, last in found]
+    return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool), tuple(sizes))
+
+
+def _links(source: str, example: Example, task: Task, judges: Judges) -> Evidence:
+    filler = Decoder(task, judges).filler
+    ids = [api.profile.api.id for api in task.apis]
+    chosen = [number for number, one in enumerate(ids) if any(call.api == one for call in example.calls)]
+    rows, right, sizes = [np.zeros((0, len(LINK_SIGNS)), np.float32)], list[bool](), list[int]()
+    for wish, calls in _wanted(example, task):
+        refs = [part for call in calls for part in _parts(call, wish) if isinstance(part, Ref)]
+        fed = {(example.calls[ref.call].api, names_of(ref.path)) for ref in refs}
+        offers = filler.offers(wish, chosen)
+        rows.append(filler.link_evidence(wish, len(calls), offers))
+        sizes.append(len(offers))
+        right += [(ids[one.api], names_of(one.output.path)) in fed for one in offers]
+    return Evidence(source, fold_of(example), np.concatenate(rows), np.asarray(right, bool), tuple(sizes))
+
+
+def names_of(path: JsonPath) -> tuple[str, ...]:
+    """A path without the places in lists: whose item it is does not tell a field from another."""
+    return tuple(part for part in path if isinstance(part, str))
+
+
+def _wanted(example: Example, task: Task) -> Iterator[tuple[Wish, list[LabelledCall]]]:
+    """The parameters of the APIs that are called, with the calls; none whose values nobody says."""
+    filler = Decoder(task).filler
+    for number, api in enumerate(task.apis):
+        calls = [call for call in example.calls if call.api == api.profile.api.id]
+        for wish in filler.wishes(number) if calls else ():
+            if not any(isinstance(part, Unsaid) for call in calls for part in _parts(call, wish)):
+                yield wish, calls
+
+
+def _parts(call: LabelledCall, wish: Wish) -> Sequence[object]:
+    label = call.arguments.get(wish.slot.name)
+    return items(label) if label is not None else ()

@@ -1,0 +1,156 @@
+"""Batches, the loss, and how good the network is on what it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from planner_svc.backends.compact.inputs import Inputs as Arranged
+from planner_svc.backends.compact.inputs import Origin
+from training.planner.network import Inputs, Outputs
+from training.planner.targets import UNKNOWN, Targets
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Padded inputs and targets; ``reference`` and the others as in :class:`Targets`, with a first axis more."""
+
+    inputs: Inputs
+    call: Tensor
+    count: Tensor
+    source: Tensor
+    form: Tensor
+    start: Tensor
+    end: Tensor
+    option: Tensor
+    reference: Tensor
+    answer: Tensor
+
+
+def collate(examples: Sequence[tuple[Arranged, Targets]]) -> Batch:
+    """Pad examples to one size."""
+    given, wanted = [one for one, _ in examples], [one for _, one in examples]
+    tokens, items = max(len(one.ids) for one in given), max(len(one.kind) for one in given)
+    inputs = Inputs(
+        ids=_padded([one.ids for one in given], (tokens,), 0),
+        mask=_padded([np.ones_like(one.ids) for one in given], (tokens,), 0),
+        looks=_padded([one.looks for one in given], (tokens,), 0),
+        vectors=_padded([one.vectors for one in given], (items,), 0),
+        kind=_padded([one.kind for one in given], (items,), -1),
+        shape=_padded([one.shape for one in given], (items,), 0),
+        owner=_padded([one.owner for one in given], (items,), -1),
+        parent=_padded([one.parent for one in given], (items,), 0),
+        features=_padded([one.features for one in given], (items,), 0),
+        matches=_padded([one.matches for one in given], (items, tokens), 0),
+    )
+    per_item = {
+        name: _padded([getattr(one, name) for one in wanted], (items,), UNKNOWN)
+        for name in ("call", "count", "source", "form", "option", "reference", "answer")
+    }
+    return Batch(
+        inputs,
+        **per_item,
+        start=_padded([one.start for one in wanted], (items, tokens), 0).float(),
+        end=_padded([one.end for one in wanted], (items, tokens), 0).float(),
+    )
+
+
+def losses(said: Outputs, batch: Batch) -> dict[str, Tensor]:
+    """The loss of each head, each a mean over what it is asked."""
+    spans = batch.source == Origin.SPAN
+    references = (batch.source == Origin.REFERENCE) & (batch.reference != UNKNOWN)
+    return {
+        "call": _binary(said.call, batch.call),
+        "count": _choice(said.count, batch.count),
+        "source": _choice(said.source, batch.source),
+        "form": _choice(said.form, batch.form),
+        "start": _pointed(said.start, batch.start, spans),
+        "end": _pointed(said.end, batch.end, spans),
+        "option": _binary(said.option, batch.option),
+        "reference": _choice(said.reference, torch.where(references, batch.reference, UNKNOWN)),
+        "answer": _binary(said.answer, batch.answer),
+    }
+
+
+@dataclass(slots=True)
+class Tally:
+    """How often the network was right: pairs of (right, asked) by head; calls as whole sets of APIs."""
+
+    counts: dict[str, list[int]]
+
+    @classmethod
+    def empty(cls) -> Tally:
+        """Nothing asked."""
+        return cls({})
+
+    def add(self, said: Outputs, batch: Batch) -> None:
+        """Count one batch."""
+        known = batch.call != UNKNOWN
+        right = ((said.call > 0).long() == batch.call) | ~known
+        self._note("calls", right.all(dim=1), torch.ones(len(right), dtype=torch.bool))
+        self._note("source", said.source.argmax(dim=2) == batch.source, batch.source != UNKNOWN)
+        self._note("form", said.form.argmax(dim=2) == batch.form, batch.form != UNKNOWN)
+        spans = batch.source == Origin.SPAN
+        whole = _at(batch.start, said.start) & _at(batch.end, said.end)
+        self._note("span", whole, spans)
+        self._note("option", (said.option > 0).long() == batch.option, batch.option != UNKNOWN)
+        self._note("reference", said.reference.argmax(dim=2) == batch.reference, batch.reference != UNKNOWN)
+        self._note("answer", (said.answer > 0).long() == batch.answer, batch.answer != UNKNOWN)
+
+    def shares(self) -> dict[str, float]:
+        """Percentages by head."""
+        return {name: round(100 * right / asked, 1) for name, (right, asked) in self.counts.items() if asked}
+
+    def _note(self, name: str, right: Tensor, asked: Tensor) -> None:
+        count = self.counts.setdefault(name, [0, 0])
+        count[0] += int((right & asked).sum())
+        count[1] += int(asked.sum())
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch where the network is."""
+    moved = {name: getattr(batch, name).to(device) for name in Batch.__slots__ if name != "inputs"}
+    return Batch(inputs=Inputs(*(one.to(device) for one in batch.inputs)), **moved)
+
+
+def _at(wanted: Tensor, said: Tensor) -> Tensor:
+    """Whether the token pointed at most is one of those wanted."""
+    return torch.gather(wanted, 2, said.argmax(dim=2, keepdim=True)).squeeze(2) > 0
+
+
+def _binary(logits: Tensor, wanted: Tensor) -> Tensor:
+    known = wanted != UNKNOWN
+    if not known.any():
+        return _zero(logits)
+    return functional.binary_cross_entropy_with_logits(logits[known], wanted[known].float())
+
+
+def _choice(logits: Tensor, wanted: Tensor) -> Tensor:
+    known = wanted != UNKNOWN
+    return functional.cross_entropy(logits[known], wanted[known]) if known.any() else _zero(logits)
+
+
+def _pointed(logits: Tensor, wanted: Tensor, asked: Tensor) -> Tensor:
+    """Cross-entropy to all wanted tokens alike."""
+    if not asked.any():
+        return _zero(logits)
+    share = wanted[asked] / wanted[asked].sum(dim=1, keepdim=True).clamp(min=1)
+    return functional.cross_entropy(logits[asked], share)
+
+
+def _zero(logits: Tensor) -> Tensor:
+    return 0 * logits.sum()
+
+
+def _padded(arrays: Iterable[np.ndarray], shape: tuple[int, ...], filling: int) -> Tensor:
+    """Arrays of unlike first axes as one tensor."""
+    listed = list(arrays)
+    full = np.full((len(listed), *shape, *listed[0].shape[len(shape) :]), filling, listed[0].dtype)
+    for row, array in enumerate(listed):
+        full[row][tuple(slice(0, size) for size in array.shape)] = array
+    return torch.from_numpy(full)

@@ -1,0 +1,214 @@
+"""How a request speaks of what another call answers: "that order", "the resulting price", "Ann's home town"."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+from planner_svc.reading.profile import Field, Slot
+from training.planner.adjuncts import adjunct
+from training.planner.drafts import Fed, Use
+from training.planner.mentions import hooked
+from training.planner.pieces import Mark, Piece, Text, and_list, fill, of_clause, text
+from training.planner.senses import About, about, label_of
+from training.planner.wording import Hook, is_plural
+
+Value = Callable[[Use, Slot], Text]
+_IDS = frozenset(
+    ("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol", "slug")
+)
+_PLACED = frozenset(
+    ("airport", "city", "country", "place", "location", "station", "region", "origin", "destination", "town")
+)
+_NAMING = frozenset(("person", "named", "place", "topic", "id", "uuid", "email", "text", "phone", "url", "code"))
+
+
+def is_identity(field: Field, slot: Slot) -> bool:
+    """Whether what is handed on only identifies a thing: one speaks of the thing, not of its id."""
+    last = label_of(field.name).lower().split()[-1:] or [""]
+    return last[0] in _IDS or about(slot).sense in ("id", "uuid")
+
+
+def referred(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str) -> Text:
+    """Words for the output of a call that was asked for before, marked as the reference."""
+    label = label_of(fed.field.name)
+    noun = noun or label
+    listed = fed.field.listed > 0
+    if is_identity(fed.field, slot):
+        forms = [
+            "that {noun}",
+            "that {noun}",
+            "this {noun}",
+            "the {noun}",
+            "the same {noun}",
+            "the {noun} you get",
+            "the resulting {noun}",
+            "the {noun} from before",
+        ]
+        forms += (
+            ["the first {noun}", "the first {noun} you find", "the {noun} found"]
+            if listed
+            else ["the new {noun}"]
+            if _creates(fed, use)
+            else []
+        )
+        forms += ["the {label} from the previous step"] if label.lower() != noun else []
+    else:
+        forms = [
+            "that {label}",
+            "the {label}",
+            "this {label}",
+            "the resulting {label}",
+            "the {label} you get",
+            "the {label} from the first step",
+            "the {label} obtained",
+            "its {label}",
+            "the {label} above",
+            "the returned {label}",
+            "the obtained {label}",
+            "the {label} from the previous call",
+            "the {label} mentioned before",
+        ]
+        forms += ["the first {label}"] if listed else []
+    said = rng.choice(forms).format(noun=noun, label=label)
+    if is_plural(label) and not is_identity(fed.field, slot):
+        said = re.sub(r"^that\b", "those", re.sub(r"^this\b", "these", said))
+    return text(Piece(said, tuple(("ref", call, slot.name, -1) for call in use.calls)))
+
+
+def _names(key: Slot, fed: Fed, slot: Slot) -> bool:
+    return about(key).sense != "text" or not is_identity(fed.field, slot)
+
+
+def speakable_inside(use: Use, fed: Fed, slot: Slot) -> bool:
+    """Whether a call can be spoken of in the place of the parameter that it feeds."""
+    if use.entry.speeches[0].effect == "act":
+        return False  # who wants an order cancelled says so
+    if is_passed_on(use):
+        return not is_identity(fed.field, slot)
+    key = naming_slot(use)
+    return key is not None and _names(key, fed, slot)
+
+
+def referred_together(rng: random.Random, use: Use, slots: list[Slot]) -> Text:
+    """Several outputs of earlier calls at once: "using its latitude and longitude"."""
+    pieces = []
+    for slot in slots:
+        marks = tuple(("ref", call, slot.name, -1) for call in use.calls)
+        pieces.append(text(Piece(label_of(use.fed[slot.name].field.name), marks)))
+    lead = rng.choice(("using the ", "with the ", "based on the ", "with its ", "for that "))
+    tail = (
+        "" if lead.startswith(("with its", "for")) else rng.choice(("", " you get", " from before", " found", " above"))
+    )
+    return text(lead, and_list(pieces), tail)
+
+
+def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value: Value) -> Text:
+    """The call that feeds, spoken of in the parameter's own place: "customer Anna Chen", "the home town of Anna Chen".
+
+    Nothing else in the request asks for that call.
+    """
+    inner = fed.inside
+    assert inner is not None
+    mark = tuple(("ref", call, slot.name, -1) for call in use.calls)
+    if inner.fed:
+        (name, deeper), *_ = inner.fed.items()
+        below = nested(rng, inner, inner.slot(name), deeper, about(inner.slot(name)).noun, value)
+        whole = fill(
+            "the {label} {of} {below}",
+            label=_of_thing(fed.field, noun),
+            of=rng.choice(("of", "of", "for")),
+            below=below,
+        )
+        return of_clause(_marked(whole, mark), inner.calls)
+    key = naming_slot(inner)
+    assert key is not None
+    others = [text(" ", phrase) for phrase in _other_phrases(rng, inner, key, value)]
+    meant = about(key)
+    own = value(inner, key)
+    if is_identity(fed.field, slot) and meant.sense == "place" and not _PLACED & set((noun or meant.noun).split()):
+        whole = fill("the {thing} in {own}", thing=noun or label_of(fed.field.name), own=own)
+    elif is_identity(fed.field, slot) and _is_kin(inner, key, noun):
+        thing = noun or meant.noun
+        said = rng.choice(
+            ("{own}", "{thing} {own}", "the {thing} {own}", "our {thing} {own}")
+            if meant.sense != "id"
+            else ("{thing} {own}", "the {thing} of {kind} {own}")
+        )
+        whole = fill(said if thing else "{own}", own=own, thing=thing, kind=meant.noun or meant.label)
+    else:
+        label = _of_thing(fed.field, noun)
+        hook = Hook(0, 0, meant.noun or meant.label)
+        known = hooked(hook, key, own, rng, creates=False, before="")
+        whole = fill("the {label} {of} {known}", label=label, of=rng.choice(("of", "of", "for")), known=known)
+        if meant.sense in ("person", "place", "named") and not others and rng.random() < 0.3:
+            whole = fill("{own}'s {label}", own=own, label=label)
+    return of_clause(_marked(text(whole, *others), mark), inner.calls)
+
+
+def _marked(whole: Text, mark: tuple[Mark, ...]) -> Text:
+    return tuple(Piece(p.text, (*p.marks, *mark), p.clauses) for p in whole)
+
+
+def _is_kin(inner: Use, key: Slot, noun: str) -> bool:
+    """Whether what a call is known by also names the thing that is wanted: a name of it, but no product number."""
+    if not noun:
+        return True
+    known = f"{about(key).noun} {inner.entry.profile.noun} {inner.entry.speeches[0].thing}".lower().split()
+    return noun.lower().split()[-1] in known
+
+
+def _of_thing(field: Field, noun: str) -> str:
+    """What a field is called, or the thing that it identifies."""
+    label = label_of(field.name)
+    return noun if noun and label.lower().split()[-1:] and label.lower().split()[-1] in _IDS else label
+
+
+def again(rng: random.Random, slot: Slot, noun: str) -> str:
+    """Words that point back to a value that is said already; with a preposition unless they take a noun's place."""
+    meant = about(slot)
+    thing = noun or meant.noun or (meant.words[-1] if meant.words else "one")
+    if meant.sense == "place" and not noun:
+        return rng.choice(("there", "there", f"in the same {thing}", f"for that {thing}"))
+    if meant.sense in ("date", "year") and not noun:
+        return rng.choice((f"on that same {thing}", f"for the same {thing}", "then too"))
+    own = rng.choice((f"that {thing}", f"the same {thing}", f"this {thing}"))
+    return own if noun else f"for {own}"
+
+
+def is_passed_on(use: Use) -> bool:
+    """Whether all a call takes is the output of one call that is itself spoken of in this call's place."""
+    return (
+        not use.said
+        and not use.flags
+        and not use.shared
+        and [fed.inside is not None for fed in use.fed.values()] == [True]
+    )
+
+
+def naming_slot(use: Use) -> Slot | None:
+    """The parameter by whose value a call can be spoken of: a name, a place, an id; None where there is none."""
+    if not use.said or use.flags or use.fed or len(use.said) > 2:
+        return None
+    slots = [use.slot(name) for name in use.said if not use.said[name][0][0].listed and not use.said[name][0][0].option]
+    found = [slot for slot in slots if about(slot).sense in _NAMING]
+    return found[0] if found and len(found) >= len(use.said) - 1 else None
+
+
+def _other_phrases(rng: random.Random, use: Use, key: Slot, value: Value) -> list[Text]:
+    found = []
+    for name, said in use.said.items():
+        slot = use.slot(name)
+        if slot is not key:
+            own = value(use, slot)
+            found.append(adjunct(slot, said[0][0], own, rng) or _plainly(about(slot), own))
+    return found
+
+
+def _plainly(meant: About, own: Text) -> Text:
+    return fill("with {label} {own}", label=meant.label, own=own)
+
+
+def _creates(fed: Fed, use: Use) -> bool:
+    return fed.producer >= 0 and use.entry.api.mutating

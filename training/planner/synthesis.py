@@ -1,0 +1,175 @@
+"""Aligned examples made of a catalogue alone, for those who have no recorded requests, in the spirit of Seal-Tools.
+
+A request is put together from pieces that know what they say, so every span is exact. All is drawn from one generator:
+the same catalogue and seed give the same examples.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from services.contracts.api import Api
+from training.planner.asking import Asked, Asker
+from training.planner.catalogue import Catalogue, Neighbourhood
+from training.planner.drafts import Drafter, Use
+from training.planner.examples import Example, InvalidExample, Output, check
+from training.planner.framing import finished, joined, slipped, surrounded
+from training.planner.idle import idle_request
+from training.planner.labelling import Rendered, labelled_calls, render
+from training.planner.pieces import Text, plain, text
+from training.planner.samples import Lexicon, Sampler, lexicon_of
+from training.planner.scenes import Director, Scene
+from training.planner.senses import about
+
+PER_VISIT = (8, 96)
+"""Least and most examples made of a neighbourhood at a time: reading its APIs costs more than making an example."""
+_FEW = 500
+"""Up to so many examples, neighbourhoods are visited for one at a time: they are for reading."""
+MADE = "-made"
+"""What ends the source's name of requests that are made up."""
+MAX_CHARS = 1_500
+_TRIES = 12
+_BUFFER = 2_000
+_SLIPPED = 0.12
+_TERSE = 0.12
+_START = datetime(2024, 1, 1, 8, tzinfo=UTC)
+
+
+def synthesise(
+    apis: Iterable[Api], seed: int, count: int, *, source: str = "synthetic", lexicon: Lexicon | None = None
+) -> Iterator[Example]:
+    """Examples over a catalogue, as they are made.
+
+    Args:
+        apis: the catalogue.
+        seed: of the generator.
+        count: how many; fewer only where nothing can be asked of the catalogue.
+        source: what the examples say they come from.
+        lexicon: usual values by what they are; by default what the catalogue's own descriptions give.
+    """
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    catalogue = Catalogue(apis)
+    maker = _Maker(catalogue, rng, lexicon_of(catalogue.apis) if lexicon is None else lexicon, source)
+    yield from _shuffled(maker.examples(count), rng.randrange(2**32), min(_BUFFER, max(count // 4, 1)))
+
+
+class _Maker:
+    def __init__(self, catalogue: Catalogue, rng: random.Random, lexicon: Lexicon, source: str) -> None:
+        self._catalogue, self._rng, self._source = catalogue, rng, source
+        self._sampler = Sampler(rng, _START, lexicon)
+        self._director = Director(rng, Drafter(rng, self._sampler))
+        self._asker = Asker(rng)
+
+    def examples(self, count: int) -> Iterator[Example]:
+        made = barren = 0
+        while made < count and barren < 3:
+            places = self._catalogue.neighbourhoods(self._rng)
+            least, most = PER_VISIT
+            each = max(1 if count <= _FEW else least, min(most, -(-count // max(len(places), 1))))
+            before = made
+            for place in places:
+                for _ in range(min(each, count - made)):
+                    example = self._example(place, made)
+                    if example is not None:
+                        made += 1
+                        yield example
+                place.__dict__.clear()  # what was read of its APIs is large
+                if made >= count:
+                    return
+            barren = barren + 1 if made == before else 0
+
+    def _example(self, place: Neighbourhood, number: int) -> Example | None:
+        now = _START + timedelta(hours=self._rng.randrange(24 * 365 * 3))
+        self._sampler.now = now
+        for _ in range(_TRIES):
+            scene = self._director.scene(place)
+            if scene is None:
+                continue
+            example = self._worded(scene, f"{self._source}-{number}", now)
+            if example is not None:
+                return example
+        return None
+
+    def _worded(self, scene: Scene, identifier: str, now: datetime) -> Example | None:
+        whole, asked = self._said(scene)
+        if self._rng.random() < _SLIPPED:
+            whole = slipped(whole, self._rng, _lowerable(scene.uses))
+        rendered = render(whole)
+        if not 3 <= len(rendered.text) <= MAX_CHARS:
+            return None
+        nothing = scene.kind == "nothing"
+        calls = () if nothing else labelled_calls(scene.uses, rendered)
+        answer = () if nothing else tuple(Output(call, path) for one in asked for call, path in one.answer)
+        example = Example(
+            identifier,
+            self._source,
+            rendered.text,
+            self._catalogue.offer([use.entry.api for use in scene.uses], self._rng, without=nothing),
+            calls,
+            answer=tuple(sorted(answer, key=lambda o: o.call)),
+            now=now,
+        )
+        try:
+            check(example)
+        except InvalidExample:
+            return None
+        return example if nothing or _is_complete(scene, rendered) else None
+
+    def _said(self, scene: Scene) -> tuple[Text, list[Asked]]:
+        rng = self._rng
+        if scene.kind == "nothing" and rng.random() < 0.5:
+            return text(idle_request(rng)), []
+        terse = rng.random() < _TERSE
+        spoken = list(scene.spoken)
+        if not scene.ordered and rng.random() < 0.3 and not any(use.shared for use in spoken):
+            rng.shuffle(spoken)
+        asked = [self._asker.ask(use, terse=terse) for use in spoken]
+        whole = (
+            finished(asked[0], rng, polite=not terse) if len(asked) == 1 else joined(asked, rng, ordered=scene.ordered)
+        )
+        return (whole if terse else surrounded(whole, rng)), asked
+
+
+def _is_complete(scene: Scene, rendered: Rendered) -> bool:
+    """Whether all that was drafted is said."""
+    for use in scene.uses:
+        for name, said in use.said.items():
+            for one, calls in said:
+                places = [
+                    (call, name, item) for call in calls for item in (range(len(one.items)) if one.listed else (-1,))
+                ]
+                if any(("value", *place) not in rendered.places for place in places):
+                    return False
+    return True
+
+
+def _lowerable(uses: Sequence[Use]) -> frozenset[tuple[int, str]]:
+    """Calls and parameters whose values stay what they are when written small: free text."""
+    found = set()
+    for use in uses:
+        for name, said in use.said.items():
+            slot = use.slot(name)
+            free = about(slot).sense in ("person", "place", "named", "topic", "text", "message") and not slot.patterned
+            if free and not slot.choices and not slot.specific:
+                found |= {(call, name) for _, calls in said for call in calls}
+    return frozenset(found)
+
+
+def _shuffled(examples: Iterator[Example], seed: int, size: int) -> Iterator[Example]:
+    """In another order, with so many held back at a time."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    held: list[Example] = []
+    for example in examples:
+        if len(held) < size:
+            held.append(example)
+            continue
+        at = rng.randrange(size)
+        yield held[at]
+        held[at] = example
+    rng.shuffle(held)
+    yield from held
+
+
+__all__ = ["plain", "synthesise"]

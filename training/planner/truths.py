@@ -1,0 +1,38 @@
+"""Which words of a request make a truth value true or false: "shared", "no pets", "including archived ones"."""
+
+from __future__ import annotations
+
+from planner_svc.reading.profile import Slot
+from planner_svc.reading.text import STOP, Word, stem_set
+from training.planner.clauses import Clause
+
+_EMPTY = stem_set("is has only include with whether flag indicate true false boolean option if set user specify value")
+_DENIALS = frozenset({"no", "not", "un", "without", "never", "exclude", "excluding", "except", "disable", "skip"})
+_REACH = 3
+
+
+def truth(
+    slot: Slot, words: list[Word], value: bool, clause: Clause | None, title: frozenset[str] = frozenset()
+) -> Clause | None:
+    """The characters that tell a truth value, with the word that denies it; None where nothing does.
+
+    Args:
+        slot: the argument.
+        words: of the request.
+        value: what they should tell.
+        clause: where its call is asked for: what is said there counts first.
+        title: stems of what the API is about. They are said whatever the value is: "a ride" is no "shared ride".
+    """
+    named = frozenset(slot.words) - _EMPTY - title or frozenset(slot.words) - _EMPTY
+    hits = [word for word in words if word.stem in named and word.text.lower() not in STOP]
+    hits = hits or [
+        w for w in words if w.stem in slot.about - _EMPTY and w.text.lower() not in STOP and len(w.text) > 4
+    ]
+    inside = [word for word in hits if clause is not None and clause[0] <= word.start < clause[1]]
+    for word in inside or hits:
+        at = words.index(word)
+        before = words[max(at - _REACH, 0) : at]
+        denial = next((w for w in before if w.text.lower() in _DENIALS or w.text.lower().endswith("n't")), None)
+        if (denial is None) == value:
+            return (denial or word).start, word.end
+    return None

@@ -1,0 +1,145 @@
+"""What ``nestor train relevance`` does once its options are read: folders of data in, the second stage's model out.
+
+The folders and what is kept apart are those of ``nestor train retriever``. Of each request there are variants: as it
+stands; with its provider named; without the APIs of its provider, so that nothing fits; among a short list of tools
+that has what it needs, and among one that has not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from evals.absence import without_vendors
+from evals.data import NO_PROVIDER, DataError, Dataset, Instance
+from evals.retrieve import build_snapshot, name_providers
+from retriever_svc.engine.ranking import RankingOptions
+from retriever_svc.engine.snapshot import Snapshot
+from retriever_svc.settings import RetrieverSettings
+from services.encoder import Encoder, EncoderError, load_encoder
+from training.retriever.command import read_folder
+from training.retriever.recipe import Recipe
+from training.retriever.relevance import Example, Quality, example, fitted
+
+_ABSENT = 0.5
+_LISTED = 0.5
+_LIST = 5
+_REQUESTS = 800
+"""Of one folder at most, so that none outweighs the others."""
+_PROVIDERS = 20
+"""A catalogue with fewer providers is about too little for a request to be out of place once its own is gone."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ask:
+    """A request in one of its variants; ``allowed``: positions to look at, None for all."""
+
+    query: str
+    needed: frozenset[str]
+    allowed: NDArray[np.int64] | None
+    kind: str
+    group: str
+
+
+def train_relevance(
+    folders: Sequence[Path], hold_out: Mapping[str, int], encoder_name: str, out: Path, cache: Path | None
+) -> int:
+    """Gather examples, fit, write; print how good it is on folds it was not fitted to.
+
+    Args:
+        folders: of data.
+        hold_out: by folder name, how many requests of the sample of ``nestor eval retrieve --limit`` to leave alone.
+        encoder_name: the encoder that is to serve.
+        out: the file to write.
+        cache: file that keeps the vectors of catalogues between runs.
+
+    Returns:
+        The exit status: 0, or 1 where the data is not usable.
+    """
+    err = Console(stderr=True)
+    try:
+        encoder = load_encoder(encoder_name, 2)
+        with Progress(console=err, transient=True) as progress:
+            examples = [
+                one
+                for folder in folders
+                for one in _examples(folder, hold_out.get(folder.name, 0), encoder, progress, cache)
+            ]
+        if not {True, False} <= {bool(one.wanted) for one in examples}:
+            raise DataError("requests are needed that something fits, and some that nothing does: more data")
+    except (DataError, EncoderError) as error:
+        err.print(str(error), markup=False)
+        return 1
+    model, quality = fitted(examples, encoder.name)
+    model.save(out)
+    Console().print(_table(examples, quality))
+    return 0
+
+
+def _examples(
+    folder: Path, hold_out: int, encoder: Encoder, progress: Progress, cache: Path | None
+) -> Iterator[Example]:
+    dataset = _read(folder, hold_out)
+    snapshot = build_snapshot(dataset.apis, encoder, progress, cache)
+    options = RankingOptions(dense_weight=RetrieverSettings().dense_weight)
+    for ask in progress.track(list(_asks(folder.name, dataset, snapshot)), description=f"asking {folder.name}"):
+        made = example(snapshot, encoder, ask.query, ask.needed, ask.allowed, options, ask.kind, ask.group)
+        if made is not None:
+            yield made
+
+
+def _read(folder: Path, hold_out: int) -> Dataset:
+    """The requests that may be trained on, and all APIs."""
+    read = read_folder(folder, hold_out, 0, Recipe(requests=_REQUESTS))
+    return dataclasses.replace(read.validation, instances=read.recorded)
+
+
+def _asks(name: str, dataset: Dataset, snapshot: Snapshot) -> Iterator[_Ask]:
+    rng = random.Random(f"relevance {name}")  # noqa: S311 - a repeatable draw, not a secret
+    providers = {api.id: api.provider for api in dataset.apis}
+    named = name_providers(dataset).instances
+    for one, other in zip(dataset.instances, named, strict=True):
+        own = {providers[api] for api in one.apis}
+        group = f"{name} {min(one.apis) if NO_PROVIDER in own else min(own).partition('~')[0]}"
+        yield _Ask(one.query, one.apis, None, name, group)
+        if other.query != one.query:
+            yield _Ask(other.query, one.apis, None, f"{name}, provider named", group)
+        if len(snapshot.providers) >= _PROVIDERS and rng.random() < _ABSENT:
+            others = without_vendors(snapshot, set(_positions(snapshot, one.apis).tolist()))
+            yield _Ask(one.query, frozenset(), others, f"{name}, provider absent", group)
+        if rng.random() < _LISTED:
+            yield from _listed(one, dataset, snapshot, group, rng)
+
+
+def _listed(one: Instance, dataset: Dataset, snapshot: Snapshot, group: str, rng: random.Random) -> Iterator[_Ask]:
+    """Among few tools, those it needs and others; and among others alone."""
+    others = [api.id for api in rng.sample(dataset.apis, min(_LIST, len(dataset.apis))) if api.id not in one.apis]
+    fitting, unfitting = (_positions(snapshot, ids) for ids in ({*one.apis, *others[: rng.randrange(_LIST)]}, others))
+    yield _Ask(one.query, one.apis, fitting, "short list", group)
+    if others:
+        yield _Ask(one.query, frozenset(), unfitting[: rng.randint(1, len(unfitting))], "short list of others", group)
+
+
+def _positions(snapshot: Snapshot, ids: Set[str] | Sequence[str]) -> NDArray[np.int64]:
+    wanted = set(ids)
+    return np.array([place for place, key in enumerate(snapshot.entries.ids) if key in wanted], np.int64)
+
+
+def _table(examples: Sequence[Example], quality: Quality) -> Table:
+    """What became of every kind of request when it was not fitted to."""
+    table = Table("requests", "n", "all@5", "all@10", "AUROC against", "below the threshold", box=None)
+    for kind in quality.refused:
+        at_5, at_10 = (f"{value:.1f}" for value in quality.found[kind]) if kind in quality.found else ("", "")
+        auroc = f"{quality.auroc[kind]:.3f}" if kind in quality.auroc else ""
+        count = sum(one.kind == kind for one in examples)
+        table.add_row(kind, str(count), at_5, at_10, auroc, f"{quality.refused[kind]:.1f} %")
+    table.caption = f"threshold {quality.threshold:.3f}"
+    return table

@@ -1,0 +1,34 @@
+"""Keeps what is measured apart from what is trained on: requests held out, and those that nearly equal them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from retriever_svc.engine.words import words
+from training.retriever.examples import Request
+
+_SAME_WORDS = 0.8
+_SAME_APIS = 0.8
+
+
+def unlike(requests: Iterable[Request], held_out: Sequence[Request]) -> list[Request]:
+    """The requests that nearly equal none of those held out.
+
+    Two are nearly equal when four in five of their words, of both together, are the same; or four in five of the
+    documents, where both need at least two. One document in common is no leak: another request needs it too.
+    """
+    bags = [(frozenset(words(one.query)), one.documents) for one in held_out]
+    return [one for one in requests if not _near(frozenset(words(one.query)), one.documents, bags)]
+
+
+def _near(said: frozenset[str], needed: frozenset[str], bags: Sequence[tuple[frozenset[str], frozenset[str]]]) -> bool:
+    return any(
+        _overlap(said, other) >= _SAME_WORDS
+        or (min(len(needed), len(documents)) > 1 and _overlap(needed, documents) >= _SAME_APIS)
+        for other, documents in bags
+    )
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """Jaccard's index; two empty sets are the same."""
+    return len(one & other) / len(one | other) if one or other else 1.0

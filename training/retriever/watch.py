@@ -1,0 +1,65 @@
+"""A quick look at validation requests while training: whole requests, by meaning alone, among a part of the catalogue.
+
+It says whether training goes the right way; what is reported is measured with the engine that serves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from training.retriever.examples import Request, Source
+from training.retriever.towers import Towers
+
+_K = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    requests: tuple[Request, ...]
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+class Watch:
+    """Measures all-tools@10 of each source's validation requests.
+
+    Args:
+        sources: catalogues.
+        requests: validation requests of each, in the same order.
+        documents: of one source, at most: those that are needed, and others at random.
+        asked: requests of one source, at most.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], requests: Sequence[Sequence[Request]], documents: int = 500, asked: int = 75
+    ) -> None:
+        rng = random.Random(7)  # noqa: S311 - a repeatable sample, not a secret
+        self._parts = []
+        for source, theirs in zip(sources, requests, strict=True):
+            chosen = rng.sample(list(theirs), min(asked, len(theirs)))
+            needed = sorted({one for request in chosen for one in request.documents})
+            others = sorted(source.documents.keys() - set(needed))
+            ids = (*needed, *rng.sample(others, min(len(others), max(0, documents - len(needed)))))
+            texts = tuple(source.documents[one].text for one in ids)
+            if chosen:
+                self._parts.append(_Part(source.name, tuple(chosen), ids, texts))
+
+    def look(self, towers: Towers) -> dict[str, float]:
+        """Percent of the requests with all documents among the first ten, by source."""
+        return {part.name: _all_found(part, towers) for part in self._parts}
+
+
+def _all_found(part: _Part, towers: Towers) -> float:
+    queries = towers.embed([request.query for request in part.requests], query=True)
+    near = queries @ towers.embed(part.texts, query=False).T
+    best = np.argsort(-near, axis=1)[:, :_K]
+    found = [
+        request.documents <= {part.ids[column] for column in row}
+        for request, row in zip(part.requests, best, strict=True)
+    ]
+    return round(100 * float(np.mean(found)), 1)
