@@ -140,7 +140,9 @@ async def _planned(
         if not planned.needs or len(planning.lookups) >= lookups:
             return planning
         try:
-            retrieved, found = await look_up(peers, planned.needs, ask, planning.retrieved, left_s=clock.left_s())
+            retrieved, found = await look_up(
+                peers.retriever, planned.needs, ask, planning.retrieved, left_s=clock.left_s()
+            )
         except (ServiceUnavailable, Overloaded, DeadlineExceeded):
             return planning  # what the planner said stands: operations are missing
         planning = replace(planning, retrieved=retrieved, lookups=(*planning.lookups, found))
@@ -240,7 +242,7 @@ async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> Execut
     raise ServiceUnavailable("executor_svc ended its answer early.", service="executor_svc")
 
 
-def answer(run: Run, finished: ExecutionFinished, clock: Clock) -> Run:
+def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: Clock) -> Run:
     """The run with what came of it."""
     status = RunStatus(finished.status)
     return run.model_copy(
@@ -249,7 +251,7 @@ def answer(run: Run, finished: ExecutionFinished, clock: Clock) -> Run:
             "reason": finished.problem,
             "steps": finished.records,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=finished.answer, text=render(finished.answer)),
+            "answer": Answer(values=finished.answer, text=render(finished.answer), sentence=sentence),
             "timings": clock.timings(),
         }
     )
