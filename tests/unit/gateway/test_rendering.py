@@ -83,7 +83,22 @@ def test_text_that_could_be_read_as_the_sentence_is_quoted() -> None:
 
 
 def test_what_is_no_value_for_a_sentence() -> None:
-    for value in (None, "", " ", [], {}, {"a": 1}, [None], [[1]], [{"a": 1}], "a\nb", "a\u202eb", "a\u2028b", "\x00"):
+    values: list[JsonValue] = [
+        None,
+        "",
+        " ",
+        [],
+        {},
+        {"a": 1},
+        [None],
+        [[1]],
+        [{"a": 1}],
+        "a\nb",
+        "a\u202eb",
+        "a\u2028b",
+        "\x00",
+    ]
+    for value in values:
         assert sentence(value) is None
     assert sentence() is None
     assert sentence("a", pieces=("It is ", -1, ".")) is None
