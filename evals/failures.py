@@ -1,4 +1,4 @@
-"""Why plans were wrong: sorts the lines that ``nestor eval plan --out`` writes by what went wrong first.
+"""Why plans were wrong: sorts the lines that ``nestor eval plan --predictions`` writes by what went wrong first.
 
 ``python -m evals.failures FILE [--show N]`` prints how many requests failed for which reason, and N of them.
 """
@@ -35,7 +35,7 @@ class Planned(BaseModel):
 
 
 class Line(BaseModel):
-    """What is needed of a line of ``nestor eval plan --out``."""
+    """What is needed of a line of ``nestor eval plan --predictions``."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -148,7 +148,7 @@ def _field(value: JsonValue) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the counts, and some failures; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m evals.failures", description=__doc__)
-    parser.add_argument("file", type=Path, help="what `nestor eval plan --out` wrote")
+    parser.add_argument("file", type=Path, help="what `nestor eval plan --predictions` wrote")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="print so many failures, always the same ones")
     options = parser.parse_args(argv)
     try:

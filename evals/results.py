@@ -31,6 +31,9 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("seal_tools", "test_in_domain", "own", "compact"),
     ("seal_tools", "test_in_domain", "given", "compact"),
     ("seal_tools", "test_in_domain", "gold", "compact"),
+    ("seal_tools", "test_in_domain", "own", "rules"),
+    ("nestful_v1", "glaive", "own", "rules"),
+    ("nestful_v1", "sgd", "own", "rules"),
     ("held-out/seal_tools", "dev", "own", "rules"),
     ("held-out/nestools", "test", "own", "rules"),
     ("held-out/sgd", "train", "own", "compact"),
@@ -53,18 +56,19 @@ _HEADS = {
     "full": "full match",
     "any_order": "full, any order",
     "passed": "pass rate",
+    "ran": "ran",
 }
-_SHOWN = ("tool", "param", "reference", "partial", "full", "any_order", "passed")
+_SHOWN = ("tool", "param", "reference", "partial", "full", "any_order", "passed", "ran")
 _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
     "seal_tools": (
         "Seal-Tools",
         tuple(Row(one.name, {f"published_{key}": value for key, value in one.figures.items()}) for one in SEAL_TOOLS),
-        ("tool", "param", "published_tool", "published_param", "reference", "full", "any_order", "passed"),
+        ("tool", "param", "published_tool", "published_param", "reference", "full", "any_order", "passed", "ran"),
     ),
     "nestful_v1": (
         "NESTFUL, first version",
         NESTFUL,
-        ("partial", "full", "any_order", "passed", "tool", "param", "reference"),
+        ("partial", "full", "any_order", "passed", "ran", "tool", "param", "reference"),
     ),
     "nestools": ("NesTools", (), _SHOWN),
     "sgd": ("SGD", (), _SHOWN),
@@ -137,9 +141,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _key(report: PlanReport) -> tuple[str, str, int, str, int]:
+def _key(report: PlanReport) -> tuple[str, str, int, int, int, str, str, int, int]:
     data = list(_SECTIONS).index(report.data) if report.data in _SECTIONS else len(_SECTIONS)
-    return (f"{data} {report.data}", report.split or "", _ORDER.get(report.candidates, 9), report.planner, report.n)
+    return (
+        f"{data} {report.data}",
+        report.split or "",
+        _ORDER.get(report.candidates, 9),
+        report.distractors,
+        report.k or 0,
+        report.planner,
+        report.model or "",
+        report.n,
+        report.demos_shown,
+    )
 
 
 def _section(data: str, reports: Sequence[PlanReport]) -> Iterator[str]:
@@ -187,7 +201,11 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
 
 
 def _name(report: PlanReport) -> str:
-    parts = [report.planner, report.split or "all", report.candidates]
+    planner = f"{report.planner} ({report.model})" if report.model else report.planner
+    distractors = f" and {report.distractors} distractors" if report.distractors else ""
+    parts = [planner, report.split or "all", report.candidates + distractors]
+    if report.k is not None:
+        parts.append(f"k {report.k}")
     if report.limit is not None:
         parts.append(f"sample of {report.limit}")
     if report.demos is not None:
@@ -203,18 +221,22 @@ def _with_interval(report: PlanReport, column: str) -> str:
         "param": report.param,
         "reference": report.reference,
     }
-    shares = {
+    shares: dict[str, tuple[float | None, str]] = {
         "partial": (report.partial_match, "partial_match"),
         "full": (report.full_match, "full_match"),
         "any_order": (report.full_match_any_order, "full_match_any_order"),
         "passed": (report.pass_rate, "pass_rate"),
+        "ran": (report.ran, "ran"),
     }
     if column in ratios:
         value, key = ratios[column].f1, f"{column}.f1"
         if not ratios[column].gold and not ratios[column].predicted:
             return _NONE
     else:
-        value, key = shares[column]
+        share, key = shares[column]
+        if share is None:
+            return _NONE
+        value = share
     bounds = report.intervals.get(key)
     return f"{value:.1f}" + (f" ({bounds[0]:.1f}-{bounds[1]:.1f})" if bounds else "")
 

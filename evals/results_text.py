@@ -25,8 +25,9 @@ REPEAT = """
 The folders are public data in the form that `evals/data.py` describes, here `DATA/NAME`. The papers' own files are
 read, too: a folder with Seal-Tools' `tool.jsonl` and `dev.jsonl`, or with NESTFUL's `NAME-spec.json` and
 `NAME-data.json`. `python -m evals.results --commands DATA` prints these lines. Those of test splits are for reporting;
-nothing may be chosen by them. With `--out FILE` a command also writes a line about each request, to see what went
-wrong: both solutions, the counts, why a plan did not run, which of the needed APIs were no candidates.
+nothing may be chosen by them. With `--predictions FILE` a command also writes a line about each request, to see what
+went wrong: both solutions, what a language model wrote, what the compiler found, the counts, why a plan did not run,
+which of the needed APIs were no candidates.
 """
 
 COUNTED = """
@@ -34,18 +35,22 @@ COUNTED = """
 
 **Which plan.** The plan that the planner returns. Where it needs input, it returns questions and no plan; then the
 draft that it asks about is scored, without the arguments that it lacks, because the metrics ask which calls it would
-make. Such a draft does not run, and never counts as passed. Where it finds nothing, or nothing that can be proved,
+make. Such a draft does not run, and never passes. Where it finds nothing, or nothing that can be proved,
 there are no calls. The shares of the three are in the last table. The request's clock is fixed, so that "next Friday"
 is the same day in every measurement. A request whose solution names an API that the folder does not describe stays in;
 it cannot be solved. Where the data says nothing of HTTP, an API counts as one that only reads, for planning.
 
 **Candidates.** *own*: what the shipped retriever finds in the whole folder for the budget of `/solve`, 20, and 6
 suppliers. *given*: the request's own list of tools, as the data ships it. *gold*: the APIs of the reference solution
-and no others. In the latter two the same code ranks and scores these APIs alone, with the word statistics of the whole
-folder. Every candidate comes with its score for each clause and the other signals, as the gateway hands them on.
+and no others. In the latter two the same code ranks and scores these APIs alone, with the word statistics of the
+whole folder. *gold and N distractors*: beside those, the N APIs that the retriever finds nearest among all others;
+they are ranked together and then shuffled, always in the same way. `--k` asks for another number of candidates of its
+own. Every candidate comes with its score for each clause and the other signals, as the gateway hands them on.
 
-**Demos** are off unless `--demos` is given. Then the Demo Selector chooses three; a demo of the same request, or from
-data with the same id, is never among them.
+**Demos** are off unless `--demos` or `--shots` is given. Then the Demo Selector chooses three, or as many as `--shots`
+says; a demo of the same request, or from data with the same id, is never among them. Without `--demos` they are of the
+folder's own training splits, less the requests that are asked. The selector shows no demo of an API that is no
+candidate, so that it may find fewer than it is asked for.
 
 **Tool** and **parameter** precision, recall and F1 (Seal-Tools, appendix C): micro, over all calls and arguments of
 all requests. A planned call is right where it stands for a call of the reference solution of the same API, one to one;
@@ -63,7 +68,9 @@ that repeats itself.
 
 **Format**: the share of requests that got an answer in the form that is asked for (a plan, a draft with questions, or
 the statement that nothing fits) rather than an error. A planner that builds plans cannot write malformed ones, so that
-this is 100 by construction. For language models it is what part of their texts could be parsed.
+this is 100 by construction. For language models (Format ACC of Seal-Tools) it is what part of the texts that they
+*first* wrote, as they wrote them, could be read as calls, as the statement that there are none, or as operations that
+are missing: before anything is repaired, and before another planner stands in.
 
 **Reference** precision, recall and F1 are ours: a reference of the solution is found where the call that stands for
 the same call has one at the same place of the same argument, to the same field of the call that stands for the same
@@ -77,16 +84,25 @@ too many lowers the share. Labels are names and do not count: a reference is rig
 call at the same place. **Any order** is the full match of graphs: the same calls wired the same way, in whatever order
 they are written down. For a planner whose calls run in parallel it is the fairer one.
 
-**Pass rate** (NESTFUL, section 5.3): the share of requests that need a call whose plan runs through executor_svc
-without a failed step. The upstream is a stand-in made from the APIs' descriptions: a call must bring the required
-arguments in their declared JSON types, the answer has every declared field in its declared type. No live service is
-asked. An API without an address in the data is a POST to its name there.
+**Ran**: the share of requests that need a call whose plan, whatever it calls, runs through executor_svc without a
+failed step. The upstream is a stand-in made from the APIs' descriptions: a call must bring the required arguments in
+their declared JSON types, the answer has every declared field in its declared type. No live service is asked. An API
+without an address in the data is a POST to its name there.
+
+**Pass rate** (NESTFUL's execution pass rate, section 5.3): the share whose plan ran *and* makes the wanted calls in a
+right order. Every call of the solution is made, one to one, by a call of the same API; and where one takes a value of
+another, its counterpart waits for the other's counterpart, directly or by way of further calls: what does not wait runs
+at the same time. What the arguments are is not asked here (*full match* does), and a call beyond the solution's does
+not fail a plan, since the wanted ones are made all the same; tool precision and full match count it. The paper leaves
+open whether one may be made. A dash: not measured.
 
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
 *Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
-scored, so that no figure but this one depends on how busy the machine is.
+scored, so that no figure but these two depends on how busy the machine is: they are of a run with the machine to
+itself, but for NESTFUL's by rules, which ran beside other work. Where a language model is asked by files
+(`--responses-in`), neither says anything.
 
 *single*: requests solved by one call; *multi*: by several, nested ones among them, as in Seal-Tools; *nested*: where a
 call takes what another one answers.
@@ -103,9 +119,10 @@ MEANING = """
   are not in these folders.
 - **100 is out of reach.** About 3.5 % of Seal-Tools' argument values stand neither in the request nor in any answer.
   Nobody can plan them.
-- **A pass is not an answer.** A plan that was proved hardly ever fails against a stand-in that keeps the APIs'
-  promises: the pass rate is close to the share of requests for which a plan could be proved. NESTFUL's own rate, of
-  live services, has outages and refusals in it.
+- **A pass is not an answer.** It says that the wanted calls are made in a right order and fit together, not that their
+  arguments are those of the solution. A plan that was proved hardly ever fails against a stand-in that keeps the APIs'
+  promises: *ran* is close to the share of requests for which a plan could be proved. NESTFUL's own rate, of live
+  services, has outages and refusals in it.
 - **Scores of drafts are kind.** A draft that asks for an argument counts for what it has; a planner that guesses the
   argument is scored on the guess.
 - **Intervals speak of these requests.** They say how much a figure would move with other requests of the same kind,

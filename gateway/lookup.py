@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from gateway.peers import Peers
 from services.contracts.api import Candidate, RetrieveRequest, RetrieveResponse
 from services.contracts.trace import LookUp
 
@@ -14,13 +13,21 @@ _OTHERS: Final = 2
 _PROVIDERS: Final = 5
 
 
+class Retrieving(Protocol):
+    """Whoever finds candidates."""
+
+    async def retrieve(self, request: RetrieveRequest, timeout_s: float = ...) -> RetrieveResponse:
+        """The candidates for a request."""
+        ...
+
+
 async def look_up(
-    peers: Peers, needs: Sequence[str], asked: RetrieveRequest, retrieved: RetrieveResponse, *, left_s: float
+    retriever: Retrieving, needs: Sequence[str], asked: RetrieveRequest, retrieved: RetrieveResponse, *, left_s: float
 ) -> tuple[RetrieveResponse, LookUp]:
     """Retrieve for each of these words; what was retrieved with what is new of that behind it, and what was added.
 
     Args:
-        peers: the retriever among them.
+        retriever: finds them.
         needs: operations that are missing, in words.
         asked: how the request's own candidates were asked for; its filters and its tenant hold here too.
         retrieved: those candidates.
@@ -36,7 +43,7 @@ async def look_up(
         for need in needs
         for k, of in ((_OWN, asked.providers or providers), (_OTHERS, asked.providers))
     ]
-    answers = await asyncio.gather(*(peers.retriever.retrieve(ask, timeout_s=left_s) for ask in asks))
+    answers = await asyncio.gather(*(retriever.retrieve(ask, timeout_s=left_s) for ask in asks))
     known = {candidate.api.id for candidate in retrieved.candidates}
     added: dict[str, Candidate] = {}
     for answer in answers:

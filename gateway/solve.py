@@ -140,7 +140,9 @@ async def _planned(
         if not planned.needs or len(planning.lookups) >= lookups:
             return planning
         try:
-            retrieved, found = await look_up(peers, planned.needs, ask, planning.retrieved, left_s=clock.left_s())
+            retrieved, found = await look_up(
+                peers.retriever, planned.needs, ask, planning.retrieved, left_s=clock.left_s()
+            )
         except (ServiceUnavailable, Overloaded, DeadlineExceeded):
             return planning  # what the planner said stands: operations are missing
         planning = replace(planning, retrieved=retrieved, lookups=(*planning.lookups, found))

@@ -25,15 +25,35 @@ def eval_plan(
         Candidates,
         typer.Option(help="`own`: found in the whole folder; `given`: each request's own tools; `gold`: those needed."),
     ] = Candidates.OWN,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, max=100, help="Candidates to find. [as many as `/solve`]")
+    ] = None,
+    distractors: Annotated[
+        int, typer.Option(min=0, max=150, help="Wrong APIs beside `gold` ones, the nearest there are, shuffled.")
+    ] = 0,
     planner: Annotated[str | None, typer.Option(help="Planner backend. [the one that serves]")] = None,
     demos: Annotated[
         Path | None,
         typer.Option(help="Solved requests to show: a folder like DATA, or a file as `nestor demos import` takes."),
     ] = None,
+    shots: Annotated[
+        int | None,
+        typer.Option(min=0, max=20, help="Show so many at most, of DEMOS or of DATA's training splits."),
+    ] = None,
     encoder: Annotated[str | None, typer.Option(help="Another encoder for the retriever.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
-    out: Annotated[
+    predictions: Annotated[
         Path | None, typer.Option(help="Write a line about each request to this file.", dir_okay=False)
+    ] = None,
+    requests_out: Annotated[
+        Path | None,
+        typer.Option(help="Write `served`'s prompts as an OpenAI Batch file, in place of measuring.", dir_okay=False),
+    ] = None,
+    responses_in: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Take `served`'s answers from this file of a batch; more than once for several.", dir_okay=False
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -41,9 +61,28 @@ def eval_plan(
 
     Prints Seal-Tools' tool and parameter scores, NESTFUL's sequence match and pass rate, and reference scores, in
     percent; docs/planning-results.md says what each does and does not mean. Plans are run against a stand-in.
+    PREDICTIONS holds both solutions, what a language model wrote, the compiler's findings and the counts.
+
+    With REQUESTS_OUT the prompts for a language model are written to a file; once a batch of any server has answered
+    them, RESPONSES_IN measures the answers. With both, what they leave open (a turn to repair a plan) is written.
     """
     from evals.planning.command import Measurement, measure_planning  # services are loaded by those who measure only
     from evals.planning.offers import Source
 
-    wanted = Measurement(data, split, limit, Source(candidates.value), planner, demos, encoder, cache, out)
+    wanted = Measurement(
+        data=data,
+        split=split,
+        limit=limit,
+        candidates=Source(candidates.value),
+        k=k,
+        distractors=distractors,
+        planner=planner,
+        demos=demos,
+        shots=shots,
+        encoder=encoder,
+        cache=cache,
+        predictions=predictions,
+        requests_out=requests_out,
+        responses_in=tuple(responses_in or ()),
+    )
     raise typer.Exit(measure_planning(wanted, as_json=json))

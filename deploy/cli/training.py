@@ -7,18 +7,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
-from deploy.cli.gateway import gateway, run
+from deploy.cli.recording import record
 from retriever_svc.settings import RetrieverSettings
-from services.contracts.api import Api
-from services.contracts.run import Run, RunStatus
 
 trains = typer.Typer(no_args_is_help=True, help="Train Nestor's models on folders of data.")
 
 _OWN = ("training", "evals")
 _NEEDED = ("torch", "sentence_transformers", "onnx", "onnxscript")
-_PAGE = 100
 
 
 @trains.command("retriever")
@@ -109,42 +105,59 @@ def train_relevance(
     raise typer.Exit(train(data, held, encoder or RetrieverSettings().encoder, out, cache))
 
 
-@trains.command("data")
-def write_data(
+@trains.command("record")
+def record_own(
     out: Annotated[Path, typer.Option(help="Folder to write tools.jsonl and instances.jsonl to.", file_okay=False)],
 ) -> None:
-    """Write the running Nestor's catalogue, and the requests it solved, as a folder to train on.
+    """Write the running Nestor's catalogue, the requests it solved and its demonstrations as a folder to train on.
 
     Solved requests only: what they were planned with counts as right. Look through instances.jsonl before training.
     """
     _require(())
-    from evals.recording import instance_row, tool_row, write_folder  # evals stay out of the services' images
-
-    apis, solved = run(_collect(Console(stderr=True)))
-    tools = [tool_row(api) for api in apis]
-    instances = [instance_row(one.id, one.query, one.plan) for one in solved if one.plan is not None]
-    write_folder(out, tools, instances)
-    typer.echo(f"{len(tools)} APIs and {len(instances)} solved requests in {out}")
+    apis, requests = record(out, Console(stderr=True))
+    typer.echo(f"{apis} APIs and {requests} solved requests in {out}")
 
 
-async def _collect(console: Console) -> tuple[list[Api], list[Run]]:
-    """The catalogue, and the runs that solved their request with a plan; of a request asked often the first."""
-    tools: list[Api] = []
-    solved: list[Run] = []
-    async with gateway() as client:
-        with Progress(console=console, transient=True) as progress:
-            task = progress.add_task("reading the catalogue")
-            while page := (found := await client.search_apis(limit=_PAGE, offset=len(tools))).hits:
-                tools += [await client.api(hit.id) for hit in page]
-                progress.update(task, completed=len(tools), total=found.total)
-            cursor: str | None = None
-            while True:
-                runs = await client.runs(status=RunStatus.SUCCEEDED.value, limit=_PAGE, cursor=cursor)
-                solved += [await client.run(line.id) for line in runs.runs]
-                if (cursor := runs.next) is None:
-                    break
-    once = {one.query: one for one in solved if one.plan is not None}
-    return tools, list(once.values())
+@trains.command("data")
+def write_data(
+    out: Annotated[Path, typer.Option(help="Folder to write the data set to.", file_okay=False)],
+    folder: Annotated[
+        list[Path] | None, typer.Option(help="Folder with tools.jsonl and instances.jsonl; repeat.", file_okay=False)
+    ] = None,
+    runs: Annotated[
+        bool, typer.Option("--runs", help="Take what `nestor train record` writes, to OUT/recorded.")
+    ] = False,
+    made: Annotated[
+        int | None,
+        typer.Option(min=0, help="Requests made up over each catalogue that the recipe does not name. [300]"),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="JSON of what differs from the defaults, or `general`: docs/finetuning.md.")
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Where the folders are that the recipe names.", file_okay=False)
+    ] = None,
+    hold_out_apis: Annotated[
+        float | None, typer.Option(min=0, max=0.9, help="Share of APIs that are never shown, for measuring.")
+    ] = None,
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder to be measured by: nothing near its requests is learnt. Repeat.", file_okay=False),
+    ] = None,
+) -> None:
+    """Make the conversations that a language model is finetuned on, and print what they hold.
+
+    A fifth of the requests is held out, in OUT/held-out, for `nestor eval plan`. A request that is to be measured and
+    is found in the training set, or nearly, is an error.
+    """
+    _require(())
+    from training.llm.data_command import build_data  # synthesis and evals stay out of the services' images
+
+    folders = list(folder or [])
+    if runs:
+        record(out / "recorded", Console(stderr=True))
+        folders.append(out / "recorded")
+    raise typer.Exit(build_data(folders, recipe, root, made, hold_out_apis, exclude or [], out))
 
 
 def _require(names: Sequence[str]) -> None:

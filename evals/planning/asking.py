@@ -7,11 +7,13 @@ the backend is listened to, not asked a second time.
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal
 
 from prometheus_client import CollectorRegistry
@@ -21,24 +23,35 @@ from evals.planning.offers import Offer
 from evals.planning.running import ANYTHING
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
+from planner_svc.backends.served.backend import ServedBackend, open_served
+from planner_svc.backends.served.outputs import Outputs
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
+from services.clients.chat import ChatModel
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
-from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Question
+from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse, Question
+from services.contracts.run import SolveOptions
+from services.contracts.trace import ModelAttempt, PlannerTrace
 from services.encoder import Encoder
 from services.errors import ServiceError
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 """What "today" means: the same in every measurement."""
 
+LookUp = Callable[[str, Offer, Sequence[str]], Awaitable[tuple[Offer, tuple[str, ...]]]]
+"""Finds, for a request and its offer, operations that are missing: the larger offer, and what is new in it."""
+
 PATIENCE_S = 600.0
 """How long a draft may take here. The service gives up earlier, but what is right must not depend on a busy machine."""
+
+SERVED = "served"
+"""The backend that asks a language model's server; only there where one is configured."""
 
 Status = Literal["planned", "needs_input", "no_plan", "failed"]
 
@@ -53,6 +66,9 @@ class Answer:
         compiled: the proved plan, where there is one.
         confidence: 0 to 1, its own.
         reason: why there is no plan, or what is asked.
+        diagnostics: what the compiler found.
+        traces: what a language model was shown and wrote, each time it was asked.
+        looked_up: APIs that were offered besides, since it missed them.
     """
 
     status: Status
@@ -60,10 +76,23 @@ class Answer:
     compiled: CompiledPlan | None = None
     confidence: float = 0.0
     reason: str = ""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    traces: tuple[PlannerTrace, ...] = ()
+    looked_up: tuple[str, ...] = ()
+
+    @property
+    def attempts(self) -> tuple[ModelAttempt, ...]:
+        """What a language model wrote, turn after turn."""
+        return tuple(attempt for trace in self.traces for attempt in trace.attempts)
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether it is in the form that is asked for: of a language model, whether its first text could be read."""
+        return self.attempts[0].readable if self.attempts else self.status != "failed"
 
 
 class Listening:
-    """A backend that another one's drafts are heard of through."""
+    """A backend that another one's drafts are heard of through: ``draft`` is the last one of a request."""
 
     def __init__(self, backend: PlannerBackend) -> None:
         self._backend = backend
@@ -81,8 +110,39 @@ class Listening:
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """The backend's draft."""
         self.draft = None
-        self.draft = await self._backend.plan(request)
-        return self.draft
+        return self._heard(await self._backend.plan(request))
+
+    def _heard(self, draft: PlanDraft) -> PlanDraft:
+        self.draft, revise = draft, draft.revise
+        if revise is None:
+            return draft
+
+        async def revised(diagnostics: Sequence[Diagnostic]) -> PlanDraft:
+            return self._heard(await revise(diagnostics))
+
+        return dataclasses.replace(draft, revise=revised)
+
+
+class Afresh:
+    """A backend that is made anew for each request: what one learns of its server in one is not known in the next.
+
+    Answers of files have no server. That one is an error does not say that the next is to be done without.
+
+    Args:
+        name: of the backend.
+        make: makes one.
+    """
+
+    def __init__(self, name: str, make: Callable[[], PlannerBackend]) -> None:
+        self.name, self._make = name, make
+
+    async def read(self, apis: Sequence[Api]) -> int:
+        """None: nothing is kept."""
+        return 0
+
+    async def plan(self, request: PlanRequest) -> PlanDraft:
+        """A new one's draft."""
+        return await self._make().plan(request)
 
 
 class Planner:
@@ -100,8 +160,38 @@ class Planner:
         """Have APIs read, as an import does."""
         await self._service.read(apis)
 
-    async def ask(self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...]) -> Answer:
-        """Plan a request as the gateway would have it planned."""
+    async def ask(
+        self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...], look_up: LookUp | None = None
+    ) -> Answer:
+        """Plan a request as the gateway would have it planned.
+
+        Args:
+            query: the request.
+            offer: its candidates.
+            demos: its demonstrations.
+            look_up: finds operations that the planner misses; it then plans once more.
+        """
+        traces: tuple[PlannerTrace, ...] = ()
+        looked_up: tuple[str, ...] = ()
+        lookups = SolveOptions().lookups if look_up is not None else 0
+        while True:
+            response = await self._asked(query, offer, demos, looked_up)
+            told = self._listening.draft if isinstance(response, ServiceError) else response
+            traces += (told.trace,) if told is not None and told.trace is not None else ()
+            if isinstance(response, ServiceError):
+                reason = f"{response.title}: {response.detail}"
+                return Answer("failed", reason=reason, traces=traces, looked_up=looked_up)
+            new: tuple[str, ...] = ()
+            if response.needs and lookups and look_up is not None:
+                lookups -= 1
+                offer, new = await look_up(query, offer, response.needs)
+                looked_up += new
+            if not new:
+                return dataclasses.replace(self._answer(response), traces=traces, looked_up=looked_up)
+
+    async def _asked(
+        self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...], looked_up: tuple[str, ...]
+    ) -> PlanResponse | ServiceError:
         request = PlanRequest(
             query=query,
             context=Context(now=NOW),
@@ -110,12 +200,12 @@ class Planner:
             demos=demos,
             backend=self.name,
             policy=ANYTHING,
+            looked_up=looked_up,
         )
         try:
-            response = await self._service.plan(request)
+            return await self._service.plan(request)
         except ServiceError as error:
-            return Answer("failed", reason=f"{error.title}: {error.detail}")
-        return self._answer(response)
+            return error
 
     def _answer(self, response: PlanResponse) -> Answer:
         plan, reason = response.plan, response.reason
@@ -124,7 +214,7 @@ class Planner:
             reason = "; ".join(question.text for question in response.questions)
         if response.status == "no_plan":
             plan = None
-        return Answer(response.status, plan, response.compiled, response.confidence, reason)
+        return Answer(response.status, plan, response.compiled, response.confidence, reason, response.diagnostics)
 
 
 def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:
@@ -138,7 +228,10 @@ def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | Non
 
 @asynccontextmanager
 async def open_planner(
-    name: str | None, encoder: Encoder, backends: Mapping[str, PlannerBackend] | None = None
+    name: str | None,
+    encoder: Encoder,
+    backends: Mapping[str, PlannerBackend] | None = None,
+    chat: ChatModel | None = None,
 ) -> AsyncIterator[Planner]:
     """The planner's service with the backend of that name; by default the one that the settings name.
 
@@ -147,18 +240,28 @@ async def open_planner(
     Args:
         name: of the backend.
         encoder: the planner's.
-        backends: by name; otherwise those that ship.
+        backends: by name; otherwise those that ship, and ``served`` where its server is configured.
+        chat: a language model in place of that server's.
 
     Raises:
         DataError: there is no such backend.
     """
     settings = PlannerSettings()
     pool = ComputePool(max(settings.compute_workers, os.cpu_count() or 1), settings.compute_waiting, name="planner")
+    metrics = PlannerMetrics(CollectorRegistry())
+    served: ServedBackend | None = None
     try:
-        available = backends or load_backends(encoder, pool, settings.model)
+        available = dict(backends or {})
+        if chat is not None:
+            make = partial(ServedBackend, chat, settings.served, Outputs(encoder), pool, metrics)
+            available[SERVED] = Afresh(SERVED, make)
+        if not available:
+            served = open_served(settings.served, encoder, pool, metrics)
+            available = load_backends(encoder, pool, settings.model) | ({SERVED: served} if served else {})
         chosen = name or settings.default_backend
         if chosen not in available:
-            raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}")
+            hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
+            raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
         listening = Listening(available[chosen])
         service = PlannerService(
             {chosen: listening},
@@ -166,10 +269,12 @@ async def open_planner(
             pool,
             backend_timeout_s=PATIENCE_S,
             max_alternatives=settings.max_alternatives,
-            metrics=PlannerMetrics(CollectorRegistry()),
+            metrics=metrics,
         )
         yield Planner(service, listening)
     finally:
+        if served is not None:
+            await served.aclose()
         await pool.close()
 
 

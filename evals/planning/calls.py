@@ -17,7 +17,17 @@ from evals.data import Call
 from services.codecs.calls import decode_argument
 from services.codecs.text import CodecError, canonical
 from services.contracts.base import JsonPath
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Value
+from services.contracts.plan import (
+    ItemReference,
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Plan,
+    Reference,
+    Value,
+    dependencies,
+    references,
+)
 
 _MENTION = re.compile(r"\$(\w+)(?:[.\[][^$]*)?\$")
 _NOWHERE = "nowhere"
@@ -35,10 +45,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One call: the API's id and its arguments. Inside them a reference's step is the place of the call, as text."""
+    """One call: the API's id and its arguments. Inside them a reference's step is the place of the call, as text.
+
+    ``needs`` are the places of the calls that must be over before it can start.
+    """
 
     api: str
     arguments: Mapping[str, Value]
+    needs: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +65,11 @@ class CallGraph:
 def graph_of_calls(calls: Sequence[Call]) -> CallGraph:
     """The data's solution of a request."""
     labels = _labels(calls)
-    nodes = (Node(call.api, {name: _read(value, labels) for name, value in call.args.items()}) for call in calls)
+    nodes = []
+    for call in calls:
+        arguments = {name: _read(value, labels) for name, value in call.args.items()}
+        used = (link_of(reference).place for value in arguments.values() for reference in references(value))
+        nodes.append(Node(call.api, arguments, frozenset(place for place in used if place is not None)))
     return CallGraph(tuple(nodes))
 
 
@@ -72,7 +90,8 @@ def graph_of_plan(plan: Plan | None) -> CallGraph:
     for step in steps:
         items = step.foreach.items if step.foreach is not None else None
         arguments = {name: _placed(value, places, items) for name, value in step.arguments.items()}
-        nodes.append(Node(step.api, arguments))
+        needs = frozenset(places[name] for name in dependencies(step) if name in places)
+        nodes.append(Node(step.api, arguments, needs))
     return CallGraph(tuple(nodes))
 
 

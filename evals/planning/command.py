@@ -19,9 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from demo_svc.settings import DemoSettings
 from evals.data import DataError, Dataset, read_dataset
-from evals.planning.asking import open_planner
-from evals.planning.demonstrations import Solved, open_book, read_demos
-from evals.planning.evaluate import Asked, Examiner, PlanReport, report, write_line
+from evals.planning.asking import SERVED, open_planner
+from evals.planning.batches import NotAnswered, open_batch
+from evals.planning.demonstrations import Solved, open_book, read_demos, read_shots
+from evals.planning.evaluate import Asked, Conditions, Examiner, PlanReport, report, write_line
 from evals.planning.offers import Offers, Source, check_lists
 from evals.planning.printing import print_report
 from evals.planning.running import open_world
@@ -47,26 +48,41 @@ class Measurement:
         split: whose requests; None: ``dev``, or the only one.
         limit: a sample of so many, always the same.
         candidates: where the planner's candidates come from.
+        k: budget of the retriever, where they are its own; None: that of ``/solve``.
+        distractors: wrong APIs beside the needed ones, where those are given.
         planner: name of the backend; None: the service's default.
-        demos: folder or file of solved requests to show; None: none are.
+        demos: folder or file of solved requests to show; None: none are, or the folder's own for ``shots``.
+        shots: how many are shown to a request at most; None: as many as the gateway asks for, of ``demos``.
         encoder: another one for the retriever.
         cache: file that keeps the catalogue's vectors.
-        out: file to write a line about each request to.
+        predictions: file to write a line about each request to.
+        requests_out: file to write the prompts to that have no answer yet, in place of measuring.
+        responses_in: files of answers to such prompts, in place of the server that is configured.
     """
 
     data: Path
     split: str | None = None
     limit: int | None = None
     candidates: Source = Source.OWN
+    k: int | None = None
+    distractors: int = 0
     planner: str | None = None
     demos: Path | None = None
+    shots: int | None = None
     encoder: str | None = None
     cache: Path | None = None
-    out: Path | None = None
+    predictions: Path | None = None
+    requests_out: Path | None = None
+    responses_in: tuple[Path, ...] = ()
+
+    @property
+    def offline(self) -> bool:
+        """Whether a language model is asked by files."""
+        return self.requests_out is not None or bool(self.responses_in)
 
 
 def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
-    """Measure planning and print the report. Progress goes to standard error.
+    """Measure planning and print the report, unless prompts were to be written. Progress goes to standard error.
 
     The services' settings, ``NESTOR_RETRIEVER_...`` and so on, count as they do for the services.
 
@@ -76,10 +92,14 @@ def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
     err = Console(stderr=True)
     try:
         with _errors_only(), Progress(*_COLUMNS, console=err, transient=True) as progress:
-            measured = measure(wanted, progress)
+            measured, notes = measure(wanted, progress)
     except (DataError, EncoderError, RelevanceError, CalibrationError, JudgeError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         return 1
+    for note in notes:
+        err.print(note, markup=False, highlight=False, soft_wrap=True)
+    if measured is None:
+        return 0
     if as_json:
         print(measured.model_dump_json(indent=2))
     else:
@@ -87,21 +107,30 @@ def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
     return 0
 
 
-def measure(wanted: Measurement, progress: Progress) -> PlanReport:
+def measure(wanted: Measurement, progress: Progress) -> tuple[PlanReport | None, list[str]]:
     """Measure; see :func:`measure_planning`.
+
+    Returns:
+        The report, None where prompts were written in its place; and what else is to be said.
 
     Raises:
         DataError: the data, the planner's name or a file is not usable.
         EncoderError: an encoder cannot be loaded.
         RelevanceError: the retriever's relevance model cannot be used.
     """
+    if wanted.k is not None and wanted.candidates is not Source.OWN:
+        raise DataError("only the candidates `own` are found, so that only they can have a `k`")
+    if wanted.distractors and wanted.candidates is not Source.GOLD:
+        raise DataError("distractors stand beside the candidates `gold`")
+    if wanted.offline and wanted.planner not in (None, SERVED):
+        raise DataError(f"only the planner {SERVED!r} is asked by files")
     dataset = read_dataset(wanted.data, wanted.split, wanted.limit)
     if not dataset.instances:
         raise DataError(f"{wanted.data} holds no requests")
     if wanted.candidates is Source.GIVEN:
         check_lists(dataset.instances)
-    solved = read_demos(wanted.demos) if wanted.demos is not None else None
-    with tempfile.TemporaryDirectory(prefix="nestor-eval-") as folder, _opened(wanted.out) as out:
+    solved = _solved(wanted, dataset)
+    with tempfile.TemporaryDirectory(prefix="nestor-eval-") as folder, _opened(wanted.predictions) as out:
         return asyncio.run(_measure(wanted, dataset, solved, Path(folder), out, progress))
 
 
@@ -112,36 +141,55 @@ async def _measure(
     folder: Path,
     out: TextIO | None,
     progress: Progress,
-) -> PlanReport:
+) -> tuple[PlanReport | None, list[str]]:
     async with AsyncExitStack() as stack:
         settings, demo_settings = PlannerSettings(), DemoSettings()
+        batch = await open_batch(wanted.requests_out, wanted.responses_in, settings.served) if wanted.offline else None
         reader = load_encoder(settings.encoder, settings.encoder_threads)
-        planner = await stack.enter_async_context(open_planner(wanted.planner, reader))
+        chat = batch.chat if batch is not None else None
+        name = SERVED if wanted.offline else wanted.planner
+        planner = await stack.enter_async_context(open_planner(name, reader, chat=chat))
         offers = _offers(wanted, dataset, progress)  # after a planner's name that is none is seen: it takes minutes
         book = None
         if solved is not None:
             shared = demo_settings.encoder == settings.encoder
             encoder = reader if shared else load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
-            book = await stack.enter_async_context(open_book(solved, encoder, folder))
+            book = await stack.enter_async_context(open_book(solved, encoder, folder, wanted.shots))
         world = await stack.enter_async_context(open_world(dataset.apis, folder))
         for start in progress.track(range(0, len(dataset.apis), _AT_ONCE), description="reading APIs"):
             await planner.read(dataset.apis[start : start + _AT_ONCE])
         examiner = Examiner(dataset, offers, planner, world, book)
         asked: list[Asked] = []
         for instance in progress.track(dataset.instances, description="planning"):
-            asked.append(await examiner.ask(instance))
+            try:
+                asked.append(await examiner.ask(instance))
+            except NotAnswered:
+                continue
             if out is not None:
                 write_line(out, asked[-1])
-        return report(
-            asked,
-            dataset,
+        notes = batch.close() if batch is not None else []
+        if wanted.requests_out is not None:
+            return None, notes
+        under = Conditions(
             data=wanted.data,
             limit=wanted.limit,
             candidates=wanted.candidates.value,
+            k=wanted.k,
+            distractors=wanted.distractors,
             planner=planner.name,
             encoder=offers.encoder.name,
             demos=len(solved) if solved is not None else None,
+            shots=wanted.shots if solved is not None else None,
         )
+        return report(asked, dataset, under), notes
+
+
+def _solved(wanted: Measurement, dataset: Dataset) -> list[Solved] | None:
+    if wanted.shots == 0:
+        return None
+    if wanted.demos is not None:
+        return read_demos(wanted.demos)
+    return read_shots(wanted.data, dataset.instances) if wanted.shots is not None else None
 
 
 def _offers(wanted: Measurement, dataset: Dataset, progress: Progress) -> Offers:
@@ -150,7 +198,8 @@ def _offers(wanted: Measurement, dataset: Dataset, progress: Progress) -> Offers
     served, embedding = load_encoder(model, settings.encoder_threads), load_encoder(model, os.cpu_count() or 1)
     options = shipped_options(settings, served.name)
     snapshot = build_snapshot(dataset.apis, embedding, progress, wanted.cache)
-    return Offers(snapshot, {api.id: api for api in dataset.apis}, served, options, wanted.candidates)
+    apis = {api.id: api for api in dataset.apis}
+    return Offers(snapshot, apis, served, options, wanted.candidates, wanted.k, wanted.distractors)
 
 
 def _opened(file: Path | None) -> TextIO | nullcontext[None]:

@@ -1,8 +1,9 @@
 """Solved requests for the planner to look at, chosen by the Demo Selector itself (TPTU-v2, section 3.4).
 
-They come from a folder in the form of the data, or from a file as ``nestor demos import`` takes it. Of a folder, a
-request solved by several calls is shown as a whole (task level), and each call that takes nothing from another shows
-its API in use (API level).
+They come from a folder in the form of the data, or from a file as ``nestor demos import`` takes it; or, as the papers'
+shots, from the training splits of the folder that is measured, less what is asked. Of a folder, a request solved by
+several calls is shown as a whole (task level), and each call that takes nothing from another shows its API in use (API
+level).
 
 No request is shown its own solution: a demo of the same request, or from data with the same id, is passed over. To that
 end the selector is asked for as many demos more as could be passed over, and the first of the rest are taken.
@@ -22,7 +23,7 @@ from demo_svc.models import demo_id
 from demo_svc.service import DemoService
 from demo_svc.settings import DemoSettings
 from demo_svc.storage import DemoStorage
-from evals.data import DataError, Instance, read_all, read_lines
+from evals.data import DataError, Instance, read_all, read_lines, training_splits
 from evals.planning.calls import graph_of_calls, links_of, step_id
 from services.compute import ComputePool
 from services.contracts.api import Candidate
@@ -57,6 +58,22 @@ def read_demos(source: Path) -> list[Solved]:
     return found
 
 
+def read_shots(folder: Path, asked: Sequence[Instance]) -> list[Solved]:
+    """The demos of a folder's training splits (``train`` and ``dev``, or those not called ``test...``), less the asked.
+
+    Raises:
+        DataError: it cannot be read, or holds nothing else that could be shown.
+    """
+    whole = read_all(folder).instances
+    splits = training_splits({one.split or "" for one in whole})
+    ids, queries = {one.id for one in asked}, {_plain(one.query) for one in asked}
+    others = [one for one in whole if one.id not in ids and _plain(one.query) not in queries]
+    found = [solved for one in others if (one.split or "") in splits for solved in _of_instance(one)]
+    if not found:
+        raise DataError(f"{folder} holds no solved request for training that is not asked itself: none can be shown")
+    return found
+
+
 def plan_of(instance: Instance) -> Plan | None:
     """The reference solution as a plan; None where it calls nothing, or is no plan (an odd name, too many steps).
 
@@ -81,10 +98,12 @@ class DemoBook:
     Args:
         service: holds the demos and selects among them.
         solved: what it holds.
+        shots: how many are shown at most; None: as many as the gateway asks for.
     """
 
-    def __init__(self, service: DemoService, solved: Sequence[Solved]) -> None:
+    def __init__(self, service: DemoService, solved: Sequence[Solved], shots: int | None = None) -> None:
         self._service = service
+        self._shots = SolveOptions().demos if shots is None else shots
         self._of_query: dict[str, set[str]] = defaultdict(set)
         self._of_instance: dict[str, set[str]] = defaultdict(set)
         for one in solved:
@@ -95,7 +114,7 @@ class DemoBook:
 
     async def select(self, instance: Instance, candidates: Sequence[Candidate]) -> tuple[SelectedDemo, ...]:
         """The demos for a request with these candidates, as the gateway asks for them, save its own."""
-        k = SolveOptions().demos
+        k = self._shots
         own = self._of_query.get(_plain(instance.query), set()) | self._of_instance.get(instance.id, set())
         if not candidates:
             return ()
@@ -105,8 +124,10 @@ class DemoBook:
 
 
 @asynccontextmanager
-async def open_book(solved: Sequence[Solved], encoder: Encoder, folder: Path) -> AsyncIterator[DemoBook]:
-    """A knowledge base of these demos, its database in a folder.
+async def open_book(
+    solved: Sequence[Solved], encoder: Encoder, folder: Path, shots: int | None = None
+) -> AsyncIterator[DemoBook]:
+    """A knowledge base of these demos, its database in a folder; it shows so many of them to a request.
 
     Raises:
         DataError: a demo is refused.
@@ -118,7 +139,7 @@ async def open_book(solved: Sequence[Solved], encoder: Encoder, folder: Path) ->
         await migrate(engine, "demo_svc")
         service = DemoService(DemoStorage(engine), encoder, pool, settings.similarity_threshold)
         await _fill(service, [one.demo for one in solved])
-        yield DemoBook(service, solved)
+        yield DemoBook(service, solved, shots)
     finally:
         await pool.close()
         await engine.dispose()
@@ -134,15 +155,19 @@ async def _fill(service: DemoService, demos: Sequence[Demo]) -> None:
 
 def _of_folder(folder: Path) -> Iterator[Solved]:
     for instance in read_all(folder).instances:
-        plan = plan_of(instance)
-        if plan is None:
-            continue
-        if len(plan.steps) > 1:
-            yield Solved(Demo(level="task", query=instance.query, plan=plan), instance.id)
-        for call, node in zip(instance.calls, graph_of_calls(instance.calls).nodes, strict=True):
-            alone = None if any(links_of(node)) else plan_of(instance.model_copy(update={"calls": (call,)}))
-            if alone is not None:
-                yield Solved(Demo(level="api", query=instance.query, plan=alone), instance.id)
+        yield from _of_instance(instance)
+
+
+def _of_instance(instance: Instance) -> Iterator[Solved]:
+    plan = plan_of(instance)
+    if plan is None:
+        return
+    if len(plan.steps) > 1:
+        yield Solved(Demo(level="task", query=instance.query, plan=plan), instance.id)
+    for call, node in zip(instance.calls, graph_of_calls(instance.calls).nodes, strict=True):
+        alone = None if any(links_of(node)) else plan_of(instance.model_copy(update={"calls": (call,)}))
+        if alone is not None:
+            yield Solved(Demo(level="api", query=instance.query, plan=alone), instance.id)
 
 
 def _of_file(file: Path) -> Iterator[Demo]:

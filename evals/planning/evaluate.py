@@ -53,10 +53,14 @@ class PlanReport(Metrics):
         data: name of the folder.
         limit: how many requests were drawn; None: all.
         candidates: where they come from.
+        k: budget of the retriever; None: that of ``/solve``, or the candidates are not its own.
+        distractors: wrong APIs beside the gold ones.
         planner: name of the backend.
+        model: name of the language model that it asked, if any.
         encoder: of the retriever.
         catalogue: APIs in the folder.
         demos: solved requests to choose from; None: none were shown.
+        shots: how many were shown to a request at most; None: as many as the gateway asks for, or none.
         demos_shown: how many were, to all requests together.
         unknown_gold: requests whose solution names an API that the folder does not describe; they count as any other.
     """
@@ -73,10 +77,14 @@ class PlanReport(Metrics):
     split: str | None
     limit: int | None
     candidates: str
+    k: int | None = None
+    distractors: int = 0
     planner: str
+    model: str | None = None
     encoder: str
     catalogue: int
     demos: int | None
+    shots: int | None = None
     demos_shown: int = 0
     unknown_gold: int
 
@@ -125,40 +133,48 @@ class Examiner:
         start = time.perf_counter()
         offer = self._offers.offer(instance)
         demos = await self._book.select(instance, offer.candidates) if self._book is not None else ()
-        answer = await self._planner.ask(instance.query, offer, demos)
+        answer = await self._planner.ask(instance.query, offer, demos, self._offers.look_up)
         seconds = time.perf_counter() - start
         problem = await self._world.run(answer.compiled) if answer.compiled is not None else "no proved plan"
         gold = graph_of_calls(instance.calls)
         judged = Judged(
             score=score(gold, graph_of_plan(answer.plan), self._outputs),
-            well_formed=answer.status != "failed",
+            well_formed=answer.well_formed,
             needs_call=bool(gold.nodes),
-            passed=not problem,
+            ran=not problem,
             confidence=answer.confidence if answer.plan is not None else None,
         )
         return Asked(instance, gold, offer, demos, answer, judged, seconds, problem)
 
 
-def report(
-    asked: Sequence[Asked], dataset: Dataset, *, data: Path, limit: int | None, candidates: str, planner: str,
-    encoder: str, demos: int | None,
-) -> PlanReport:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What was measured under which conditions; :class:`PlanReport` says what each is. Of ``data`` the name is told."""
+
+    data: Path
+    candidates: str
+    planner: str
+    encoder: str
+    limit: int | None = None
+    k: int | None = None
+    distractors: int = 0
+    demos: int | None = None
+    shots: int | None = None
+
+
+def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanReport:
     """Sum up.
 
     Args:
         asked: all requests.
         dataset: they and the catalogue.
-        data: the folder; only its name is told.
-        limit: how many requests were drawn.
-        candidates: where they come from.
-        planner: name of the backend.
-        encoder: name of the retriever's encoder.
-        demos: solved requests to choose from.
+        under: the conditions.
     """
     judged = [one.judged for one in asked]
     known = {api.id for api in dataset.apis}
     statuses = Counter(one.answer.status for one in asked)
     limit_s = PlannerSettings().backend_timeout_s
+    models = sorted({trace.model for one in asked for trace in one.answer.traces})
     whole = summed(judged)
     subsets = {
         name: summed([one.judged for one in asked if name in one.subsets]) for name in ("single", "multi", "nested")
@@ -176,14 +192,18 @@ def report(
         late=round(100 * sum(one.seconds > limit_s for one in asked) / len(asked), 2) if asked else 0.0,
         intervals=intervals(judged),
         as_published=published(judged),
-        data=data.resolve().name,
+        data=under.data.resolve().name,
         split=dataset.split,
-        limit=limit,
-        candidates=candidates,
-        planner=planner,
-        encoder=encoder,
+        limit=under.limit,
+        candidates=under.candidates,
+        k=under.k,
+        distractors=under.distractors,
+        planner=under.planner,
+        model=", ".join(models) or None,
+        encoder=under.encoder,
         catalogue=len(dataset.apis),
-        demos=demos,
+        demos=under.demos,
+        shots=under.shots,
         demos_shown=sum(len(one.demos) for one in asked),
         unknown_gold=sum(not one.instance.apis <= known for one in asked),
     )
@@ -206,6 +226,9 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "status": asked.answer.status,
         "confidence": asked.answer.confidence,
         "reason": asked.answer.reason,
+        "outputs": _outputs(asked.answer),
+        "diagnostics": [one.model_dump(mode="json", exclude_defaults=True) for one in asked.answer.diagnostics],
+        "well_formed": asked.judged.well_formed,
         "full_match": score.full,
         "full_match_any_order": score.any_order,
         "partial_match": round(score.partial, 4),
@@ -214,11 +237,20 @@ def line_of(asked: Asked) -> dict[str, Any]:
             for name, counts in (("tool", score.tool), ("param", score.param), ("reference", score.reference))
         },
         "passed": asked.judged.passed,
+        "ran": asked.judged.ran,
         "run_problem": asked.run_problem,
-        "missing_candidates": sorted(asked.instance.apis - {one.api.id for one in asked.offer.candidates}),
+        "missing_candidates": sorted(
+            asked.instance.apis - {one.api.id for one in asked.offer.candidates} - {*asked.answer.looked_up}
+        ),
+        "looked_up": list(asked.answer.looked_up),
         "demos": [one.demo.query for one in asked.demos],
         "ms": round(asked.seconds * 1e3, 2),
     }
+
+
+def _outputs(answer: Answer) -> list[dict[str, str]]:
+    """What a language model wrote, turn after turn, and why that was no plan."""
+    return [{"output": one.output, "problem": one.problem} for one in answer.attempts]
 
 
 def _calls(answer: Answer) -> Any:

@@ -19,6 +19,7 @@ from evals.planning.calls import CallGraph, Link, Node, link_of
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference, Value
 
 _ROUNDS = 5
+_TRIES = 5_000
 
 SameCall = Callable[[int, int], bool]
 """Whether the gold call at the first place and the predicted one at the second are the same call."""
@@ -39,6 +40,38 @@ def match_calls(gold: CallGraph, predicted: CallGraph) -> dict[int, int]:
             break
         matches = again
     return matches
+
+
+def made_in_order(gold: CallGraph, predicted: CallGraph) -> bool:
+    """Whether every gold call can be given a predicted one of its API for itself, so that each waits for its producers.
+
+    Of the ways in which that could be, no more than some thousands are tried.
+    """
+    awaited = [_awaited(predicted, place) for place in range(len(predicted.nodes))]
+    producers = [node.needs - {place} for place, node in enumerate(gold.nodes)]
+    same = [[n for n, node in enumerate(predicted.nodes) if node.api == wanted.api] for wanted in gold.nodes]
+    partners: list[int] = []
+
+    def fits(other: int) -> bool:
+        place = len(partners)
+        before = all(partners[one] in awaited[other] for one in producers[place] if one < place)
+        after = all(other in awaited[partner] for one, partner in enumerate(partners) if place in producers[one])
+        return other not in partners and before and after
+
+    untried = [iter(others) for others in same[:1]]
+    for _ in range(_TRIES):
+        if len(partners) == len(gold.nodes):
+            return True
+        other = next(untried[-1], None)
+        if other is not None and fits(other):
+            partners.append(other)
+            untried += [iter(others) for others in same[len(partners) : len(partners) + 1]]
+        elif other is None:
+            untried.pop()
+            if not partners:
+                return False
+            partners.pop()
+    return False
 
 
 def by_match(matches: Matches) -> SameCall:
@@ -89,6 +122,17 @@ def same_link(gold: Link, predicted: Link, same_call: SameCall) -> bool:
 def text_of(value: JsonValue) -> str:
     """A literal as it is compared."""
     return str(_sorted(value))
+
+
+def _awaited(graph: CallGraph, place: int) -> set[int]:
+    """The places of all calls that are over when the one at this place starts."""
+    found: set[int] = set()
+    waiting = [place]
+    while waiting:
+        more = graph.nodes[waiting.pop()].needs - found
+        found |= more
+        waiting.extend(more)
+    return found
 
 
 def _sorted(value: JsonValue) -> JsonValue:

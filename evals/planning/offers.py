@@ -7,27 +7,35 @@
 For the last two the retriever ranks and scores these APIs alone, by the same code and with the statistics of the whole
 catalogue; it is not allowed to refuse, and one that it leaves out comes last with score 0. Names that the catalogue
 does not know are passed over.
+
+Distractors make ``gold`` harder: so many APIs that are not needed, the nearest that the retriever finds without the
+needed ones. They are ranked and scored together with those, and all are then shuffled, always in the same way: a
+planner that takes what comes first gains nothing. That lies between ``gold`` and ``own``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import random
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from evals.data import DataError, Instance
+from gateway.lookup import look_up
 from retriever_svc.engine.filters import Filters
+from retriever_svc.engine.index.protocol import Ids
 from retriever_svc.engine.ranking import RankingOptions, find, rank
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.models import Hit
-from services.contracts.api import Api, Candidate, Clause, RetrieveRequest
+from services.contracts.api import Api, Candidate, Clause, RetrieveRequest, RetrieveResponse
 from services.contracts.run import SolveOptions
 from services.encoder import Encoder
 
+_SEED = 7
 _MOST = 200
 """A planner takes no more candidates."""
 
@@ -58,6 +66,8 @@ class Offers:
         encoder: whose vectors the snapshot holds.
         options: how the service ranks.
         source: where the candidates come from.
+        k: budget of the retriever, where they are its own; None: that of ``/solve``.
+        distractors: wrong APIs beside those needed, where those are given.
     """
 
     snapshot: Snapshot
@@ -65,23 +75,64 @@ class Offers:
     encoder: Encoder
     options: RankingOptions
     source: Source
+    k: int | None = None
+    distractors: int = 0
 
     def offer(self, instance: Instance) -> Offer:
         """The candidates of a request. Blocks while it is encoded and searched."""
-        clauses, hits = self._found(instance.query) if self.source is Source.OWN else self._ranked(instance)
-        return Offer(clauses, tuple(hit.candidate(self.apis[hit.entry.id]) for hit in hits[:_MOST]))
+        if self.source is Source.OWN:
+            clauses, hits = self._find(self._asked(instance.query))
+        else:
+            names = instance.tools or () if self.source is Source.GIVEN else [call.api for call in instance.calls]
+            clauses, hits = self._ranked(instance.query, self._places(names))
+            if self.distractors:
+                clauses, hits = self._distracted(instance, [hit.entry.id for hit in hits])
+        return self._offer(clauses, hits)
 
-    def _found(self, query: str) -> tuple[tuple[Clause, ...], list[Hit]]:
-        asked = RetrieveRequest(query=query, k=SolveOptions().top_k)
+    async def look_up(self, query: str, offer: Offer, needs: Sequence[str]) -> tuple[Offer, tuple[str, ...]]:
+        """The offer with what a planner missed, as the gateway looks it up, and the ids that are new.
+
+        Only where candidates are the retriever's own: what is given is all there is.
+        """
+        if self.source is not Source.OWN:
+            return offer, ()
+        known = RetrieveResponse(catalogue_version=0, clauses=offer.clauses, candidates=offer.candidates)
+        found, told = await look_up(self, needs, self._asked(query), known, left_s=0.0)
+        return Offer(found.clauses, found.candidates), told.added
+
+    async def retrieve(self, request: RetrieveRequest, timeout_s: float = 0.0) -> RetrieveResponse:
+        """What the retriever service would answer. Blocks while the request is encoded and searched."""
+        found = self._offer(*self._find(request))
+        return RetrieveResponse(catalogue_version=0, clauses=found.clauses, candidates=found.candidates)
+
+    def _asked(self, query: str) -> RetrieveRequest:
+        return RetrieveRequest(query=query, k=self.k or SolveOptions().top_k)
+
+    def _find(self, asked: RetrieveRequest) -> tuple[tuple[Clause, ...], list[Hit]]:
         return find(self.snapshot, self.encoder, asked.query, asked.k, asked.suppliers, Filters.of(asked), self.options)
 
-    def _ranked(self, instance: Instance) -> tuple[tuple[Clause, ...], list[Hit]]:
-        names = instance.tools or () if self.source is Source.GIVEN else [call.api for call in instance.calls]
+    def _offer(self, clauses: tuple[Clause, ...], hits: Sequence[Hit]) -> Offer:
+        return Offer(clauses, tuple(hit.candidate(self.apis[hit.entry.id]) for hit in hits[:_MOST]))
+
+    def _distracted(self, instance: Instance, needed: Sequence[str]) -> tuple[tuple[Clause, ...], list[Hit]]:
+        own = self._places(needed)
+        others = np.setdiff1d(np.arange(len(self.snapshot.entries)), own)
+        _, near = self._rank(instance.query, others, self.distractors)
+        clauses, hits = self._ranked(instance.query, self._places([*needed, *(hit.entry.id for hit in near)]))
+        random.Random(f"{_SEED} {instance.id}").shuffle(hits)  # noqa: S311 - a repeatable order, not a secret
+        return clauses, hits
+
+    def _places(self, names: Iterable[str]) -> Ids:
+        """Where these APIs stand in the index, in its order."""
         ids = self.snapshot.entries.ids
-        places = {bisect_left(ids, name) for name in names if name in self.apis}
-        allowed = np.array(sorted(places), np.int64)
+        return np.array(sorted({bisect_left(ids, name) for name in names if name in self.apis}), np.int64)
+
+    def _rank(self, query: str, allowed: Ids, k: int) -> tuple[tuple[Clause, ...], list[Hit]]:
         options = dataclasses.replace(self.options, threshold=0.0)
-        clauses, hits = rank(self.snapshot, self.encoder, instance.query, max(len(allowed), 1), allowed, options)
+        return rank(self.snapshot, self.encoder, query, max(k, 1), allowed, options)
+
+    def _ranked(self, query: str, allowed: Ids) -> tuple[tuple[Clause, ...], list[Hit]]:
+        clauses, hits = self._rank(query, allowed, len(allowed))
         ranked = {hit.entry.id for hit in hits}
         entries = [self.snapshot.entries[int(place)] for place in allowed]
         none = (0.0,) * len(clauses)

@@ -15,8 +15,12 @@ def print_report(report: PlanReport, console: Console) -> None:
     told = report.answers
     split = f" of {report.split}" if report.split else ""
     shown = "no demos" if report.demos is None else f"{report.demos_shown} demos shown, of {report.demos}"
-    console.print(f"{report.n} requests{split}; {report.catalogue} APIs; {report.candidates} candidates; {shown}")
-    console.print(f"planner {report.planner}; {report.encoder}")
+    candidates = f"{report.candidates} candidates"
+    candidates += f" and {report.distractors} distractors" if report.distractors else ""
+    candidates += f", k {report.k}" if report.k is not None else ""
+    console.print(f"{report.n} requests{split}; {report.catalogue} APIs; {candidates}; {shown}")
+    model = f" ({report.model})" if report.model else ""
+    console.print(f"planner {report.planner}{model}; {report.encoder}", markup=False)
     console.print(
         f"planned {told['planned']:.1f} %, asks for input {told['needs_input']:.1f} %, no plan {told['no_plan']:.1f} %,"
         f" failed {told['failed']:.1f} %; well-formed {report.format_acc:.1f} %"
@@ -30,14 +34,18 @@ def print_report(report: PlanReport, console: Console) -> None:
 
 
 def _table(report: PlanReport) -> Table:
-    columns = ("n", "tool F1", "param F1", "reference F1", "partial", "full", "any order", "passed")
+    columns = ("n", "tool F1", "param F1", "ref F1", "partial", "full", "any order", "passed", "ran")
     drawn = Table(Column(""), *(Column(name, justify="right") for name in columns), box=None)
     rows: dict[str, Metrics] = {"all": report, **report.subsets}
     for name, one in rows.items():
-        shares = (one.partial_match, one.full_match, one.full_match_any_order, one.pass_rate)
+        shares = (one.partial_match, one.full_match, one.full_match_any_order, one.pass_rate, one.ran)
         ratios = (_f1(ratio) for ratio in (one.tool, one.param, one.reference))
-        drawn.add_row(name, str(one.n), *ratios, *(f"{share:.1f}" if one.n else "-" for share in shares))
+        drawn.add_row(name, str(one.n), *ratios, *(_share(share) if one.n else "-" for share in shares))
     return drawn
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _f1(ratio: Ratio) -> str:

@@ -1,7 +1,7 @@
 """Runs plans: executor_svc itself, against the service of :mod:`evals.planning.upstream`, over sockets.
 
-A plan is proved again with the APIs at that service's address; no call waits for an approval. It passes where every
-step succeeds and every value of the answer is there (NESTFUL, section 5.3: the calls can be executed in their order).
+A plan is proved again with the APIs at that service's address; no call waits for an approval. It ran where
+every step succeeds and every value of the answer is there; whether these were the calls that were wanted is not asked.
 """
 
 from __future__ import annotations

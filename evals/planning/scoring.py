@@ -13,6 +13,10 @@
   place by place; others are aligned by the names of the APIs, gold first where they differ. Partial match is the share
   of equal calls among the aligned places, full match that all are equal. A call is equal with all its arguments.
 - *In any order*: all calls have an equal partner, wherever it stands. Plans are graphs; their order has no meaning.
+- *Made* (of NESTFUL's execution pass rate, section 5.3, what does not depend on a run): every gold call is made, and
+  where one takes a value of another, the call that stands for it waits for the one that stands for the other, directly
+  or by way of further calls. What the arguments are does not matter, nor does a call too many; so any calls of the
+  right APIs will do, not only those that are matched by their arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +25,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evals.planning.calls import CallGraph, Link, link_of, links_of
-from evals.planning.matching import by_match, equal_arguments, match_calls, same_link, same_node, text_of
+from evals.planning.matching import (
+    by_match,
+    equal_arguments,
+    made_in_order,
+    match_calls,
+    same_link,
+    same_node,
+    text_of,
+)
 from services.codecs.seal import Outputs
 from services.codecs.text import encode_value
 from services.contracts.base import JsonPath
@@ -52,6 +64,7 @@ class Score:
     partial: float
     full: bool
     any_order: bool
+    made: bool
 
 
 def score(gold: CallGraph, predicted: CallGraph, outputs: Outputs) -> Score:
@@ -78,6 +91,7 @@ def score(gold: CallGraph, predicted: CallGraph, outputs: Outputs) -> Score:
         partial=partial,
         full=full,
         any_order=equal == lengths[0] == lengths[1],
+        made=made_in_order(gold, predicted),
     )
 
 

@@ -40,7 +40,9 @@ class Metrics(BaseModel):
         n: requests.
         format_acc: percent answered in the form that is asked for: a plan, a draft with what is missing, or that there
             is none. Not: an error, or nothing in time.
-        pass_rate: percent of those that need a call whose plan ran without a failed step.
+        pass_rate: percent of those that need a call whose plan made the calls of the solution, each after those it
+            takes values of, and ran without a failed step; None in kept reports that did not measure it.
+        ran: percent of those that need a call whose plan, whatever it calls, ran without a failed step.
     """
 
     n: int
@@ -51,7 +53,8 @@ class Metrics(BaseModel):
     partial_match: float
     full_match: float
     full_match_any_order: float
-    pass_rate: float
+    pass_rate: float | None = None
+    ran: float
 
 
 class Scores(Metrics):
@@ -75,15 +78,20 @@ class Judged:
         score: against the reference solution.
         well_formed: whether there was an answer at all.
         needs_call: whether the reference solution calls anything.
-        passed: whether the plan ran through.
+        ran: whether the plan ran through.
         confidence: the planner's, 0 to 1; None where it proposed no plan.
     """
 
     score: Score
     well_formed: bool
     needs_call: bool
-    passed: bool
+    ran: bool
     confidence: float | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the plan ran through and made the calls that were wanted, in an order that is right."""
+        return self.ran and self.score.made
 
 
 def summed(judged: Sequence[Judged]) -> Scores:
@@ -99,6 +107,7 @@ def summed(judged: Sequence[Judged]) -> Scores:
         full_match=_mean([one.score.full for one in judged]),
         full_match_any_order=_mean([one.score.any_order for one in judged]),
         pass_rate=_mean([one.passed for one in runnable]),
+        ran=_mean([one.ran for one in runnable]),
         runnable=len(runnable),
     )
 
@@ -119,6 +128,7 @@ def intervals(judged: Sequence[Judged]) -> dict[str, tuple[float, float]]:
     weights = rng.multinomial(len(judged), np.full(len(judged), 1 / len(judged)), size=_RESAMPLES).astype(np.float64)
     needed = np.array([one.needs_call for one in judged], np.float64)
     passed = np.array([one.passed and one.needs_call for one in judged], np.float64)
+    ran = np.array([one.ran and one.needs_call for one in judged], np.float64)
     found: dict[str, _FLOATS] = {
         f"{name}.f1": _resampled_f1(weights, [counts(one.score) for one in judged]) for name, counts in _COUNTED.items()
     }
@@ -126,6 +136,7 @@ def intervals(judged: Sequence[Judged]) -> dict[str, tuple[float, float]]:
     found["full_match"] = weights @ np.array([one.score.full for one in judged], np.float64) / len(judged)
     found["full_match_any_order"] = weights @ np.array([one.score.any_order for one in judged], float) / len(judged)
     found["pass_rate"] = _divided(weights @ passed, weights @ needed)
+    found["ran"] = _divided(weights @ ran, weights @ needed)
     return {name: _bounds(values) for name, values in found.items()}
 
 

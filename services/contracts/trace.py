@@ -24,6 +24,9 @@ class ModelAttempt(Contract):
 
     output: str = Field(default="", description="What the model wrote as its answer; cut where long.")
     reasoning: str = Field(default="", description="What it wrote beside that. It is kept apart and never executed.")
+    readable: bool = Field(
+        default=False, description="Whether it could be read: as calls, as none, or as operations that are missing."
+    )
     problem: str = Field(default="", description="Why no plan came of it; empty where it was used.")
     constraint: str = Field(default="none", description="How its output was held to the form that plans have.")
     prompt_tokens: int | None = Field(default=None, ge=0, description="As the server counted them, where it did.")

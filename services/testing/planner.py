@@ -21,6 +21,7 @@ from services.contracts.planning import (
     ReadApisReport,
 )
 from services.contracts.sentence import Sentence, SentenceRequest
+from services.contracts.trace import PlannerTrace
 from services.errors import ValidationFailed
 from services.testing.base import Fake
 
@@ -31,9 +32,10 @@ class FakePlanner(Fake):
     """:class:`~services.clients.Planner` by script.
 
     ``plans`` holds the plan for a query, which is then proved as :func:`prove` says; ``answers`` holds whole answers,
-    which win. For any other query there is no plan. ``requests`` keeps what was asked,
-    ``known`` what was read. ``sentences`` holds the words for the answer to a query, or the error that is raised;
-    ``wording`` keeps the requests for them, and is answered once ``words_gate`` opens where that is set.
+    which win; ``needs`` operations that are asked for until some were looked up. For any other query there is no plan.
+    ``requests`` keeps what was asked, ``known`` what was read. ``sentences`` holds the words for the answer to a query,
+    or the error that is raised; ``wording`` keeps the requests for them, and is answered once ``words_gate`` opens
+    where that is set.
     """
 
     service = "planner_svc"
@@ -42,6 +44,7 @@ class FakePlanner(Fake):
         super().__init__()
         self.plans: dict[str, Plan] = {}
         self.answers: dict[str, PlanResponse | Exception] = {}
+        self.needs: dict[str, tuple[str, ...]] = {}
         self.requests: list[PlanRequest] = []
         self.known: list[str] = []
         self.sentences: dict[str, Sentence | Exception] = {}
@@ -65,6 +68,11 @@ class FakePlanner(Fake):
             raise answer
         if answer is not None:
             return answer
+        needs = self.needs.get(request.query, ())
+        if needs and not request.looked_up:
+            trace = PlannerTrace(model="scripted", prompt_version="0")
+            reason = f"It would take operations that were not found: {'; '.join(needs)}."
+            return PlanResponse(status="no_plan", backend=_BACKEND, reason=reason, needs=needs, trace=trace)
         plan = self.plans.get(request.query)
         if plan is None:
             return PlanResponse(

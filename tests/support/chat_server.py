@@ -82,7 +82,9 @@ def says(*texts: str, finish: str = "stop", logprobs: Sequence[float] = (), reas
         if reasoning:
             await response.write(event({"reasoning_content": reasoning}))
         for number, text in enumerate(texts):
-            scores = {"logprobs": {"content": [{"logprob": logprobs[number]}]}} if number < len(logprobs) else {}
+            scores: dict[str, Any] = (
+                {"logprobs": {"content": [{"logprob": logprobs[number]}]}} if number < len(logprobs) else {}
+            )
             await response.write(event({"content": text}, **scores))
         await response.write(event({}, finish))
         usage = {"prompt_tokens": 120, "completion_tokens": len(texts)}

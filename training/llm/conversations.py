@@ -4,7 +4,8 @@ A prompt's APIs are most of its tokens. Asking several requests of one list cost
 later ones are asked with demonstrations before them, as the planner is. The properties can be switched off one by one:
 
 - *prompt diversity*: the APIs' order is shuffled, and APIs that nobody needs stand among them, like ones first;
-- *instruction diversity*: with one or many demonstrations before, or none;
+- *instruction diversity*: with one or many demonstrations before, or none; in a share, courtesies around the request
+  (the system's instruction stays as it is: the model is always asked with that one);
 - *output diversity*: one call, many calls, no call;
 - *masking*: in a share of the conversations API names say nothing, so that descriptions are read (Hammer);
 - *off-topic rows*: requests that none of the APIs serves.
@@ -29,12 +30,17 @@ from training.llm.turns import Turn
 
 _START: Final = datetime(2023, 1, 1, 8, tzinfo=UTC)
 _HOURS: Final = 24 * 365 * 4
+_BEFORE: Final = (
+    "Hi! ", "Hello, ", "I need your help with this: ", "Could you do this for me? ", "A question: ", "Please: ", "So, ",
+)  # fmt: skip
+_AFTER: Final = (" Thanks!", " Thank you in advance.", " It is rather urgent.")
+_MASKS: Final = ("api", "fn", "op", "tool")
 
 
 class Properties(BaseModel):
     """What the conversations are like; each of TPTU-v2's properties can be switched off for an ablation."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 7
     turns: int = Field(default=4, ge=1, description="Requests in a conversation at most.")
@@ -46,7 +52,7 @@ class Properties(BaseModel):
     siblings: bool = Field(default=True, description="Prompt diversity: APIs like the needed ones stand beside them.")
     off_topic: float = Field(default=0.12, ge=0, le=1, description="Share of requests that no API in the list serves.")
     masked: float = Field(default=0.1, ge=0, le=1, description="Share of conversations in which API names say nothing.")
-    answer_chars: int = Field(default=2_400, ge=100, description="Longest answer, in characters.")
+    reworded: float = Field(default=0.1, ge=0, le=1, description="Share of requests with courtesies around them.")
     chars: int = Field(
         default=3_600, ge=500, description="Longest conversation, in characters, but for its first turn."
     )
@@ -73,15 +79,15 @@ class Catalogue:
         return catalogue
 
     def like(self, api: str, count: int) -> list[str]:
-        """The APIs that share the rarest words with this one, the likest first."""
+        """The APIs that share the rarest words with this one, the likest first; of equal ones the first by id."""
         scores: defaultdict[str, float] = defaultdict(float)
-        for word in self._words.get(api, ()):
+        for word in sorted(self._words.get(api, ())):  # in one order, as sums of floats depend on it
             owners = self._owners[word]
             if len(owners) <= 400:
                 for owner in owners:
                     scores[owner] += 1 / len(owners)
         scores.pop(api, None)
-        return sorted(scores, key=lambda one: -scores[one])[:count]
+        return sorted(scores, key=lambda one: (-scores[one], one))[:count]
 
 
 Conversation = dict[str, Any]
@@ -90,8 +96,9 @@ Conversation = dict[str, Any]
 def conversations(
     turns: Sequence[Turn], catalogue: Catalogue, properties: Properties, rounds: int = 1
 ) -> Iterator[Conversation]:
-    """Conversations over a folder's turns, each turn in ``rounds`` of them: ``{"source", "ids", "messages"}``.
+    """Conversations over a folder's turns, each turn in ``rounds`` of them.
 
+    Each is ``{"source", "ids", "messages"}``, and ``"masked": true`` where its API names say nothing.
     The same turns, catalogue and properties give the same conversations.
     """
     rng = random.Random(properties.seed)  # noqa: S311 - repeatable on purpose
@@ -100,6 +107,13 @@ def conversations(
         rng.shuffle(order)
         while order:
             yield _Builder(catalogue, properties, rng).conversation(order, turns)
+
+
+def bare(query: str) -> str:
+    """A conversation's request without the courtesy that may stand around it."""
+    before = next((one for one in _BEFORE if query.startswith(one)), "")
+    after = next((one for one in _AFTER if query.endswith(one)), "")
+    return query.removeprefix(before).removesuffix(after)
 
 
 class _Builder:
@@ -121,17 +135,27 @@ class _Builder:
         self._rng.shuffle(asked)
         apis = [listed[api] for api in shown]
         names = call_names(apis)
-        if self._rng.random() < properties.masked:
-            names = {api: f"{self._rng.choice(('api', 'fn', 'op', 'tool'))}_{n}" for n, api in enumerate(names, 1)}
+        masked = self._rng.random() < properties.masked
+        if masked:
+            names = {api: f"{self._rng.choice(_MASKS)}_{n}" for n, api in enumerate(names, 1)}
         now = next((turn.now for turn in taken if turn.now), _START + timedelta(hours=self._rng.randrange(_HOURS)))
         wanted = wanted_names(apis) | _fields_used(asked)
         words = words_of(" ".join(f"{turn.query} {_arguments_used(turn)}" for turn in asked))
         lines = [signature(api, names[api.id], BRIEF, words, wanted) for api in apis]
         messages = [{"role": "system", "content": prompt.system_message(lines, Context(now=now), BRIEF)}]
         for turn in asked:
-            messages.append({"role": "user", "content": turn.query})
+            messages.append({"role": "user", "content": self._worded(turn.query)})
             messages.append({"role": "assistant", "content": prompt.answer_text(list(turn.calls), names)})
-        return {"source": taken[0].source, "ids": [turn.id for turn in asked], "messages": messages}
+        told = {"source": taken[0].source, "ids": [turn.id for turn in asked], "messages": messages}
+        return told | {"masked": True} if masked else told
+
+    def _worded(self, query: str) -> str:
+        """The request, word for word; in a share with a courtesy before it, or after its last full stop."""
+        if not self._properties.reworded or self._rng.random() >= self._properties.reworded:
+            return query
+        if query.endswith((".", "?", "!")) and self._rng.random() < 0.5:
+            return query + self._rng.choice(_AFTER)
+        return self._rng.choice(_BEFORE) + query
 
     def _take(self, order: list[Turn]) -> list[Turn]:
         """Turns that fit into one conversation: of one clock, with few APIs, not too long."""

@@ -21,9 +21,14 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import get_last_checkpoint
 from trl import SFTConfig, SFTTrainer
 
+from evals.data import DataError
+from training.llm.settings import CPU_TOKENS, GPU_TOKENS, Tuning
+
 IGNORED: Final = -100
 _ELAPSED: Final = "elapsed.json"
 _WINDOW: Final = 96
+_WARM_STEPS: Final = 20
+_LEAST_RATE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,33 @@ class Encoded:
 
     ids: list[int]
     labels: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a run came to.
+
+    Attributes:
+        model: with what it learnt; with adapters where the method makes such.
+        conversations: that fit.
+        tokens: of these.
+        learnt: tokens of answers among them.
+        too_long: conversations left out.
+        steps: done.
+        epochs: passes over the data.
+        minutes: of training, over all sittings.
+        losses: ``{"step", "loss"}``, each the mean since the one before.
+    """
+
+    model: Any
+    conversations: int
+    tokens: int
+    learnt: int
+    too_long: int
+    steps: int
+    epochs: float
+    minutes: float
+    losses: tuple[dict[str, float], ...]
 
 
 def encode(tokenizer: Any, messages: Sequence[dict[str, str]], longest: int) -> Encoded | None:
@@ -83,15 +115,20 @@ class _Budget(TrainerCallback):
 
     def __init__(self, seconds: float, out: Path) -> None:
         self._seconds, self._file = seconds, out / _ELAPSED
-        self._before = json.loads(self._file.read_text()) if self._file.exists() else 0.0
+        self._before = float(json.loads(self._file.read_text())) if self._file.exists() else 0.0
         self._began = time.monotonic()
+
+    @property
+    def spent(self) -> float:
+        """Seconds of training so far."""
+        return self._before + time.monotonic() - self._began
 
     def used(self) -> float:
         """Share of the budget, 0 to 1."""
-        return min((self._before + time.monotonic() - self._began) / self._seconds, 1.0)
+        return min(self.spent / self._seconds, 1.0)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._file.write_text(json.dumps(self.used() * self._seconds))
+        self._file.write_text(json.dumps(self.spent))
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -113,19 +150,20 @@ class _Trainer(SFTTrainer):
     ) -> Any:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         # Padding stands behind all that is real, and attention looks back only: no mask is needed.
-        hidden = base.model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1]
+        hidden = base.base_model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1]
         targets = inputs["labels"][:, 1:]
         learnt = targets != IGNORED
-        logits = base.lm_head(hidden[learnt]).float()
+        logits = base.get_output_embeddings()(hidden[learnt]).float()
         total = torch.nn.functional.cross_entropy(logits, targets[learnt], reduction="sum")
         loss = total / (num_items_in_batch if num_items_in_batch is not None else learnt.sum())
         return (loss, {"loss": loss}) if return_outputs else loss
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        warm = 20
+        warm = min(_WARM_STEPS, max(num_training_steps // 10, 1))
 
         def rate(step: int) -> float:
-            return min((step + 1) / warm, 1.0) * max(1.0 - self._budget.used(), 0.02)
+            gone = max(self._budget.used(), step / max(num_training_steps, 1))
+            return min((step + 1) / warm, 1.0) * max(1.0 - gone, _LEAST_RATE)
 
         self.lr_scheduler = LambdaLR(optimizer or self.optimizer, rate)
         return self.lr_scheduler
@@ -136,55 +174,68 @@ def _as_tensors(rows: list[dict[str, list[list[int]]]]) -> dict[str, torch.Tenso
 
 
 def finetune(
-    model: Any,
-    tokenizer: Any,
-    conversations: Sequence[Sequence[dict[str, str]]],
-    out: Path,
-    *,
-    minutes: float,
-    rank: int = 16,
-    rate: float = 8e-4,
-    batch_tokens: int = 2_560,
-    accumulate: int = 2,
-    longest: int = 1_536,
-    epochs: float = 1.0,
-) -> None:
-    """Train a LoRA and save it, and the checkpoints it resumes from, in ``out``."""
-    encoded = [one for one in (encode(tokenizer, messages, longest) for messages in conversations) if one is not None]
-    data = batches(encoded, batch_tokens, tokenizer.pad_token_id or 0)
-    print(len(encoded), "conversations", sum(len(e.ids) for e in encoded), "tokens", len(data), "batches", flush=True)
-    peft = get_peft_model(
-        model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    )
-    budget = _Budget(minutes * 60, out)
+    model: Any, tokenizer: Any, conversations: Sequence[Sequence[dict[str, str]]], work: Path, tuning: Tuning
+) -> Course:
+    """Train; checkpoints are kept in ``work``, and a run that was killed goes on from the last one.
+
+    Raises:
+        DataError: no conversation fits into ``tuning.longest`` tokens.
+    """
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    encoded = [found for one in conversations if (found := encode(tokenizer, one, tuning.longest)) is not None]
+    if not encoded:
+        raise DataError(f"no conversation has {tuning.longest} tokens or fewer")
+    data = batches(encoded, tuning.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS), tokenizer.pad_token_id or 0)
+    if tuning.method != "full":
+        torch.manual_seed(tuning.seed)
+        low_rank = LoraConfig(
+            r=tuning.rank, lora_alpha=2 * tuning.rank, target_modules="all-linear", task_type="CAUSAL_LM"
+        )
+        model = get_peft_model(model, low_rank)
+    budget = _Budget(tuning.minutes * 60, work)
     trainer = _Trainer(
-        model=peft,
+        model=model,
         budget=budget,
-        args=SFTConfig(
-            output_dir=str(out),
-            per_device_train_batch_size=1,
-            gradient_accumulation_steps=accumulate,
-            num_train_epochs=epochs,
-            learning_rate=rate,
-            weight_decay=0.0,
-            max_grad_norm=1.0,
-            logging_steps=10,
-            save_steps=60,
-            save_total_limit=2,
-            bf16=False,
-            fp16=False,
-            gradient_checkpointing=False,
-            use_cpu=not torch.cuda.is_available(),
-            report_to=[],
-            dataset_kwargs={"skip_prepare_dataset": True},
-            remove_unused_columns=False,
-            seed=7,
-        ),
+        args=_arguments(work, tuning, on_gpu=on_gpu),
         train_dataset=data,
         data_collator=_as_tensors,
         processing_class=tokenizer,
         callbacks=[budget],
     )
-    last = get_last_checkpoint(str(out)) if out.exists() else None
-    trainer.train(resume_from_checkpoint=last)
-    peft.save_pretrained(out / "adapter")
+    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(work)) if work.exists() else None)
+    losses = ({"step": one["step"], "loss": one["loss"]} for one in trainer.state.log_history if "loss" in one)
+    return Course(
+        model=model,
+        conversations=len(encoded),
+        tokens=sum(len(one.ids) for one in encoded),
+        learnt=sum(label != IGNORED for one in encoded for label in one.labels),
+        too_long=len(conversations) - len(encoded),
+        steps=trainer.state.global_step,
+        epochs=round(float(trainer.state.epoch or 0.0), 3),
+        minutes=round(budget.spent / 60, 1),
+        losses=tuple(losses),
+    )
+
+
+def _arguments(work: Path, tuning: Tuning, *, on_gpu: bool) -> SFTConfig:
+    return SFTConfig(
+        output_dir=str(work),
+        per_device_train_batch_size=1,  # a row of the data set is a batch
+        gradient_accumulation_steps=tuning.accumulate,
+        num_train_epochs=tuning.epochs,
+        learning_rate=tuning.rate,
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        logging_steps=10,
+        logging_first_step=True,
+        save_steps=tuning.save_steps,
+        save_total_limit=2,
+        bf16=on_gpu,
+        fp16=False,
+        gradient_checkpointing=False,
+        use_cpu=not on_gpu,
+        report_to=[],
+        dataset_kwargs={"skip_prepare_dataset": True},
+        remove_unused_columns=False,
+        seed=tuning.seed,
+    )

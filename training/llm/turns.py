@@ -18,6 +18,7 @@ from services.contracts.base import JsonPath
 from training.planner.examples import Example, Label, Many, Ref
 
 _REFERENCE: Final = re.compile(r"\$var_?(\d+)(.*)\$", re.DOTALL)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _PLACEHOLDER: Final = re.compile(r"<input:")
 _ALL_FIELDS: Final = 400
 
@@ -61,7 +62,10 @@ def recorded_turns(
 
 
 def made_turns(examples: Iterable[Example], source: str) -> Iterator[Turn]:
-    """Requests made up over a catalogue (:mod:`training.planner.synthesis`) as turns."""
+    """Requests made up over a catalogue (:mod:`training.planner.synthesis`) as turns.
+
+    One keeps its clock where a date in its calls is not said in so many words: others can be asked at any time.
+    """
     for example in examples:
         if any(call.missing for call in example.calls):
             continue  # the right answer is a question, which a list of calls cannot say
@@ -74,7 +78,8 @@ def made_turns(examples: Iterable[Example], source: str) -> Iterator[Turn]:
             for number, call in enumerate(example.calls, 1)
         ]
         offered = tuple(api.id for api in example.candidates)
-        yield Turn(example.id, source, example.query, tuple(calls), offered, example.now)
+        relative = any(date not in example.query for date in _DATE.findall(str(calls)))
+        yield Turn(example.id, source, example.query, tuple(calls), offered, example.now if relative else None)
 
 
 def _labelled(label: Label) -> JsonValue:

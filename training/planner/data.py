@@ -34,7 +34,7 @@ from training.planner.synthesis import MADE, synthesise
 
 _HELD_OUT = 5
 """One of so many requests is held out."""
-_CLOCKS = {"sgd": datetime(2019, 3, 1, 9, tzinfo=UTC)}
+CLOCKS = {"sgd": datetime(2019, 3, 1, 9, tzinfo=UTC)}
 """When the dialogues of a data set take place: "tomorrow" is the day after. SGD's say it themselves."""
 
 
@@ -121,7 +121,7 @@ def _recorded(
     offers = _offers(folder, cache, progress)
     for instance in progress.track(instances, description=f"aligning {folder.name}"):
         canonical = [call.args_canonical for call in instance.calls]
-        example = aligner.align(instance, canonical=canonical, now=_CLOCKS.get(folder.name))
+        example = aligner.align(instance, canonical=canonical, now=CLOCKS.get(folder.name))
         if example is not None and (offered := _offered(example, offers)) is not None:
             yield _without_twins(offered, set(instance.tools)) if instance.tools else offered
 

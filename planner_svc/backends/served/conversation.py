@@ -157,6 +157,7 @@ class Conversation:
             ModelAttempt(
                 output=completion.text[:MAX_OUTPUT_CHARS],
                 reasoning=reasoning[:MAX_OUTPUT_CHARS],
+                readable=not problem,
                 problem=problem[:_MAX_PROBLEM_CHARS],
                 constraint=kind,
                 prompt_tokens=completion.prompt_tokens,

@@ -37,6 +37,8 @@ def test_rows(tmp_path: Path, output: dict[str, Any]) -> None:
         write(tmp_path, output, "b.json", data="seal_tools", split="dev", candidates="gold"),
         write(tmp_path, output, "a.json", data="seal_tools", split="dev", limit=4, demos=9, demos_shown=6),
         write(tmp_path, output, "c.json", data="other|folder"),
+        write(tmp_path, output, "d.json", data="other|folder", candidates="gold", distractors=9, model="m1"),
+        write(tmp_path, output, "e.json", data="other|folder", k=5),
     ]
     text = page(read_reports(files))
     rows = [line for line in text.splitlines() if line.startswith("| known")]
@@ -48,6 +50,9 @@ def test_rows(tmp_path: Path, output: dict[str, Any]) -> None:
     assert "| paper: GPT-4 | - | - | - | 81.65 | 73.48 |" in text
     assert "Llama-3-70B" not in text  # there is no row of ours to stand beside
     assert "## other|folder" in text
+    assert [row.split(" | ")[0] for row in rows if ", all, " in row][:3] == [
+        "| known, all, own", "| known, all, own, k 5", "| known (m1), all, gold and 9 distractors"
+    ]  # fmt: skip
     assert "| other/folder known, all, own | 75.0 | 0.0 | 25.0 |" in text
     assert page(read_reports(files[::-1])) == text
 

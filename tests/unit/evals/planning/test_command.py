@@ -13,10 +13,10 @@ from tests.unit.evals.planning.worlds import ROWS, TOOLS
 from tests.unit.evals.test_originals import nestful, seal_tools
 
 KEYS = {
-    "n", "format_acc", "tool", "param", "reference", "partial_match", "full_match", "pass_rate", "subsets",
+    "n", "format_acc", "tool", "param", "reference", "partial_match", "full_match", "pass_rate", "ran", "subsets",
     "calibration_error", "latency_ms",
 }  # fmt: skip
-PERCENTAGES = ("format_acc", "partial_match", "full_match", "full_match_any_order", "pass_rate")
+PERCENTAGES = ("format_acc", "partial_match", "full_match", "full_match_any_order", "pass_rate", "ran")
 
 
 def call(data: Path, *options: str) -> Result:
@@ -31,7 +31,9 @@ def measured(data: Path, *options: str) -> dict[str, Any]:
 
 def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
-    told = measured(folder(tmp_path / "data", TOOLS, ROWS), "--out", str(out), "--cache", str(tmp_path / "v.npz"))
+    told = measured(
+        folder(tmp_path / "data", TOOLS, ROWS), "--predictions", str(out), "--cache", str(tmp_path / "v.npz")
+    )
     assert told.keys() >= KEYS
     assert (told["n"], told["planner"], told["candidates"], told["split"]) == (4, "rules", "own", None)
     for scores in (told, *told["subsets"].values()):
@@ -46,7 +48,9 @@ def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:
     weather = lines[0]
     assert weather["predicted"][0] == {"name": "getWeather", "arguments": {"city": "Faro"}, "label": "var1"}
     assert (weather["status"], weather["full_match"], weather["passed"]) == ("planned", True, True)
-    assert told["pass_rate"] == 100 * sum(line["passed"] for line in lines) / 4
+    assert (weather["outputs"], weather["diagnostics"], weather["well_formed"]) == ([], [], True)
+    for figure, key in (("pass_rate", "passed"), ("ran", "ran")):
+        assert told[figure] == 100 * sum(line[key] for line in lines) / 4
 
 
 @pytest.mark.parametrize("candidates", ["given", "gold"])
@@ -59,6 +63,17 @@ def test_other_candidates(tmp_path: Path, candidates: str) -> None:
 def test_demos_are_read(tmp_path: Path) -> None:
     data = folder(tmp_path, TOOLS, ROWS)
     assert measured(data, "--demos", str(data))["demos"] == 7
+
+
+def test_shots_and_distractors(tmp_path: Path) -> None:
+    rows = [row | {"split": "test" if number else "train"} for number, row in enumerate(ROWS)]
+    rows += [rows[2] | {"id": "like", "split": "train", "query": f"{rows[2]['query']} Please."}]
+    data = folder(tmp_path / "data", TOOLS, rows)
+    told = measured(data, "--split", "test", "--shots", "1", "--candidates", "gold", "--distractors", "1")
+    assert (told["demos"], told["shots"], told["distractors"], told["k"]) == (3, 1, 1, None)
+    assert 0 < told["demos_shown"] <= told["n"]
+    told = measured(data, "--split", "test", "--shots", "0", "--demos", str(data), "--k", "2")
+    assert (told["demos"], told["shots"], told["demos_shown"], told["k"]) == (None, None, 0, 2)
 
 
 def test_a_sample_of_a_split(tmp_path: Path) -> None:
@@ -77,7 +92,9 @@ def test_the_papers_own_files(tmp_path: Path, make: Any) -> None:
 def test_for_people(tmp_path: Path) -> None:
     result = call(folder(tmp_path, TOOLS, ROWS[:1]))
     assert result.exit_code == 0, result.output
-    assert "reference F1" in result.stdout
+    assert {"ref F1", "any order", "passed", "ran"} <= {
+        part.strip() for part in result.stdout.splitlines()[0].split("  ")
+    }
     assert "1 requests; 3 APIs; own candidates; no demos" in result.stdout
 
 
@@ -86,10 +103,14 @@ def test_for_people(tmp_path: Path) -> None:
     [
         (["--split", "train"], "no split 'train'"),
         (["--planner", "oracle"], "there is no planner 'oracle'; there is compact"),
+        (["--planner", "served"], "'served' is there where NESTOR_PLANNER_SERVED_URL is set"),
+        (["--k", "5", "--candidates", "gold"], "can have a `k`"),
+        (["--distractors", "5"], "distractors stand beside the candidates `gold`"),
+        (["--shots", "3"], "none can be shown"),
         (["--candidates", "given"], "1 of 1 requests have no `tools`"),
         (["--encoder", "/nowhere/at/all"], "sentence-transformers"),
         (["--demos", "/nowhere/at/all"], "cannot be read"),
-        (["--out", "/nowhere/at/all"], "cannot be written"),
+        (["--predictions", "/nowhere/at/all"], "cannot be written"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, options: list[str], says: str) -> None:

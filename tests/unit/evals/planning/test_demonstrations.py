@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evals.data import DataError, Instance, read_dataset
-from evals.planning.demonstrations import Solved, open_book, plan_of, read_demos
+from evals.planning.demonstrations import Solved, open_book, plan_of, read_demos, read_shots
 from services.contracts.api import Candidate
 from services.contracts.demo import Demo, SelectedDemo
 from services.encoder import load_encoder
@@ -92,6 +92,35 @@ def test_no_request_is_shown_its_own_solution(data: Path, tmp_path: Path) -> Non
     assert found[2][0] == ROWS[2]["query"]  # it is near enough to be shown to others
     assert ROWS[2]["query"] not in found[3]
     assert len(found[3]) == 2  # the places of what is passed over are filled
+
+
+def test_shots_are_of_the_training_splits_and_never_of_what_is_asked(tmp_path: Path) -> None:
+    rows = [
+        row | {"split": split, "id": f"{split}-{row['id']}", "query": f"{row['query']} {number}"}
+        for number, split in enumerate(("train", "dev", "test"))
+        for row in ROWS
+    ]
+    rows += [rows[-2] | {"id": "train-same", "split": "train"}]  # a request of the test, word for word
+    data = folder(tmp_path / "data", TOOLS, rows)
+    asked = read_dataset(data, "test").instances
+    found = {one.instance for one in read_shots(data, asked)}
+    assert found == {f"{split}-{number}" for split in ("train", "dev") for number in (1, 2, 3)}
+    # Of a training split that is asked in part, the rest is shown.
+    assert {one.instance for one in read_shots(data, read_dataset(data, "dev").instances[:1])} == found - {"dev-1"} | {
+        "train-same"
+    }
+    with pytest.raises(DataError, match="none can be shown"):
+        read_shots(data, [Instance.model_validate({"id": row["id"], "query": row["query"]}) for row in rows])
+
+
+@pytest.mark.parametrize("shots", [1, 2, 20])
+def test_so_many_are_shown_at_most(data: Path, tmp_path: Path, shots: int) -> None:
+    async def go() -> tuple[SelectedDemo, ...]:
+        async with open_book(read_demos(data), load_encoder(), tmp_path, shots) as book:
+            candidates = [Candidate(api=api, score=0.5) for api in read_dataset(data).apis]
+            return await book.select(Instance(id="9", query="Public holidays in France"), candidates)
+
+    assert len(asyncio.run(go())) == min(shots, 3)  # the one of several calls is not near enough
 
 
 def test_nothing_is_selected_without_candidates(data: Path, tmp_path: Path) -> None:

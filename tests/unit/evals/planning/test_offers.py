@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.progress import Progress
 
-from evals.data import DataError
+from evals.data import DataError, read_dataset
 from evals.planning.offers import Offer, Offers, Source, check_lists
 from evals.retrieve import build_snapshot
 from retriever_svc.engine.ranking import shipped_options
@@ -15,7 +15,8 @@ from services.clients import InProcessTransport, RetrieverClient, open_http
 from services.contracts.api import Api, RetrieveRequest
 from services.contracts.run import SolveOptions
 from services.encoder import load_encoder
-from tests.unit.evals.planning.worlds import ROWS, dataset, offers
+from tests.unit.evals.folders import folder
+from tests.unit.evals.planning.worlds import ROWS, TOOLS, dataset, offers
 
 
 async def test_own_candidates_are_what_the_service_answers(tmp_path: Path) -> None:
@@ -66,6 +67,37 @@ def test_given_and_gold_candidates_are_those_and_no_others(tmp_path: Path) -> No
     assert [sorted(one.api.id for one in offer.candidates) for offer in gold] == [
         ["getWeather"], ["findHotel", "getWeather"], ["bookHotel", "findHotel"], []
     ]  # fmt: skip
+
+
+def test_as_many_own_candidates_as_are_asked_for(tmp_path: Path) -> None:
+    data = dataset(tmp_path)
+    both = data.instances[1]  # of two clauses, each of which finds its own
+    few = [one for one in offers(data, Source.OWN, k=1).offer(both).candidates if one.signals.dense is not None]
+    assert len(few) == 1
+    assert len(offers(data, Source.OWN).offer(both).candidates) == 3
+
+
+def test_distractors_stand_among_the_gold_ones(tmp_path: Path) -> None:
+    more = [tool | {"name": f"{tool['name']}{n}"} for n in range(4) for tool in TOOLS]
+    data = read_dataset(folder(tmp_path, [*TOOLS, *more], ROWS))
+    made = offers(data, Source.GOLD, distractors=5)
+    found = {one.id: [candidate.api.id for candidate in made.offer(one).candidates] for one in data.instances}
+    needed = {one.id: one.apis & made.apis.keys() for one in data.instances}
+    assert {name: len(ids) for name, ids in found.items()} == {"weather": 6, "both": 7, "nested": 7, "gone": 5}
+    assert all(needed[name] < set(ids) == set(dict.fromkeys(ids)) for name, ids in found.items())
+    # The nearest of those that are wrong: all of the weather's twins before any hotel's.
+    assert {name for name in found["weather"] if name.startswith("getWeather")} == {
+        "getWeather", "getWeather0", "getWeather1", "getWeather2", "getWeather3"
+    }  # fmt: skip
+    again = offers(data, Source.GOLD, distractors=5)
+    assert [[one.api.id for one in again.offer(row).candidates] for row in data.instances] == list(found.values())
+    places = [found[name].index(api) for name in found for api in sorted(needed[name])]
+    assert set(places) > {0}  # a needed one is not always the first
+    scores = [one.score for one in made.offer(data.instances[0]).candidates]
+    assert scores != sorted(scores, reverse=True)
+    # There are no more than there are.
+    all_of_them = offers(data, Source.GOLD, distractors=150).offer(data.instances[0]).candidates
+    assert len(all_of_them) == len(data.apis)
 
 
 def test_lists_are_asked_for_only_where_there_are_any(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan, is_ne
 from evals.planning.matching import match_calls
 from evals.planning.scoring import Counts, Score, score
 from services.codecs import nestful
+from services.contracts.plan import ForEach, Plan, Reference, Step
 
 Row = tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], str | None]
 OUTPUTS = {"find": ("id", "name"), "book": ("ticket",), "pay": ()}
@@ -40,6 +41,57 @@ def test_a_perfect_plan_under_other_labels() -> None:
     assert found.reference == Counts(1, 1, 1)
     assert (found.partial, found.full, found.any_order) == (1.0, True, True)
     assert (found.published_tool, found.published_param) == (Counts(2, 2, 2), Counts(3, 3, 3))
+
+
+CHAIN = (("find", {"city": "Faro"}), ("book", {"hotel": "$var1.id$"}), ("pay", {"for": "$var2.ticket$"}))
+
+
+@pytest.mark.parametrize(
+    ("predicted", "made"),
+    [
+        (CHAIN, True),
+        # What the arguments are is not asked; a call too many does not undo the others.
+        ((("find", {"town": "Beja"}), ("book", {"x": "$var1.name$"}), ("pay", {"y": ["$var2$"]}), ("pay", {})), True),
+        # Written down in another order, it still runs in that of its references.
+        ((("book", {"hotel": "$b.id$"}, "a"), ("find", {}, "b"), ("pay", {"for": "$a.ticket$"}, "c")), True),
+        ((*CHAIN[:2], ("pay", {"for": "ticket 1"})), False),  # at the same time as what it takes a value of
+        ((CHAIN[0], ("book", {"hotel": "h1"}), ("pay", {"for": "$var1.id$"})), False),
+        (CHAIN[:2], False),
+        ((*CHAIN[:2], ("find", {"city": "$var2.ticket$"})), False),
+        ((), False),
+    ],
+)
+def test_the_wanted_calls_in_a_right_order(predicted: tuple[Row, ...], made: bool) -> None:
+    planned = plan(*predicted) if predicted else graph_of_plan(None)
+    assert judged(solution(*CHAIN), planned).made is made
+
+
+def test_an_order_by_way_of_other_calls_or_of_a_loop_is_one() -> None:
+    gold = solution(("find", {}), ("pay", {"for": "$var1.id$"}))
+    by_way = plan(("find", {}), ("book", {"hotel": "$var1.id$"}), ("pay", {"for": "$var2.ticket$"}))
+    assert judged(gold, by_way).made
+    steps = (
+        Step(id="a", api="find"),
+        Step(id="b", api="pay", foreach=ForEach(items=Reference(step="a", path=("ids",)))),
+        Step(id="c", api="pay", after=("a",)),
+    )
+    for one in steps[1:]:
+        assert judged(gold, graph_of_plan(Plan(steps=(steps[0], one)))).made
+    # Each of two calls of one API is made once, and one call stands for one.
+    assert not judged(solution(("find", {"x": 1}), ("find", {"x": 2})), plan(("find", {"x": 1}))).made
+
+
+def test_what_no_order_can_be_read_from_asks_for_none() -> None:
+    gold = solution(("find", {}), ("pay", {"for": "the $var1.id$ of it", "of": "$var2.ticket$"}))  # a text; itself
+    assert judged(gold, plan(("pay", {}), ("find", {}))).made
+    assert judged(solution(), graph_of_plan(None)).made
+
+
+def test_an_order_that_takes_too_long_to_find_is_none() -> None:
+    gold = solution(*[("find", {})] * 9, ("find", {"a": "$var1.id$"}))
+    rows: list[Row] = [("find", {"n": n}) for n in range(30)]
+    assert not judged(gold, plan(*rows)).made  # none waits for another: nothing to find, in 30! / 20! ways
+    assert judged(gold, plan(*rows, ("find", {"a": "$var1.id$"}))).made
 
 
 def test_labels_of_the_data_in_all_their_forms() -> None:

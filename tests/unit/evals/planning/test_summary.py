@@ -8,26 +8,33 @@ from evals.planning.scoring import Counts, Score
 from evals.planning.summary import Judged, calibration_error, confident_half, intervals, percentiles, published, summed
 
 ZERO = Counts()
-WRONG = Score(ZERO, ZERO, ZERO, ZERO, ZERO, 0.0, False, False)
-RIGHT = dataclasses.replace(WRONG, partial=1.0, full=True, any_order=True)
+WRONG = Score(ZERO, ZERO, ZERO, ZERO, ZERO, 0.0, False, False, False)
+RIGHT = dataclasses.replace(WRONG, partial=1.0, full=True, any_order=True, made=True)
 
 
-def judged(score: Score, confidence: float | None = None, *, passed: bool = False, needs_call: bool = True) -> Judged:
-    return Judged(score, True, needs_call, passed, confidence)
+def judged(score: Score, confidence: float | None = None, *, ran: bool = False, needs_call: bool = True) -> Judged:
+    return Judged(score, True, needs_call, ran, confidence)
 
 
 def test_micro_averages() -> None:
     one = dataclasses.replace(WRONG, tool=Counts(1, 1, 2), param=Counts(3, 4, 5), partial=0.5)
     other = dataclasses.replace(RIGHT, tool=Counts(2, 3, 2), param=Counts(0, 0, 1))
-    found = summed([judged(one, passed=True), judged(other), judged(RIGHT, needs_call=False)])
+    found = summed([judged(one, ran=True), judged(other), judged(RIGHT, needs_call=False)])
     # 3 right of 4 predicted and of 4 gold; 3 of 4 and of 6.
     assert (found.tool.p, found.tool.r, found.tool.f1) == (75.0, 75.0, 75.0)
     assert (found.param.p, found.param.r, found.param.f1) == (75.0, 50.0, 60.0)
     assert (found.param.right, found.param.predicted, found.param.gold) == (3, 4, 6)
     assert found.partial_match == pytest.approx(83.33)  # the mean over requests: (0.5 + 1 + 1) / 3
     assert found.full_match == pytest.approx(66.67)
-    assert (found.pass_rate, found.runnable) == (50.0, 2)  # nothing is to be run for the third
+    assert (found.ran, found.runnable) == (50.0, 2)  # nothing is to be run for the third
+    assert found.pass_rate == 0.0  # the first ran and was not what was wanted, the second was and did not run
     assert (found.reference.p, found.reference.f1) == (0.0, 0.0)
+
+
+def test_only_what_ran_and_was_wanted_passes() -> None:
+    some = [judged(RIGHT, ran=True), judged(WRONG, ran=True), judged(RIGHT), judged(RIGHT, ran=True, needs_call=False)]
+    found = summed(some)
+    assert (found.pass_rate, found.ran) == (33.33, 66.67)
 
 
 def test_no_answer_is_no_form() -> None:
@@ -59,14 +66,15 @@ def test_calibration_by_hand() -> None:
 
 def test_intervals_are_seeded_and_hold_the_figure() -> None:
     some = [
-        judged(dataclasses.replace(RIGHT if n % 3 else WRONG, tool=Counts(n % 2, 1, 1)), passed=n % 2 == 0)
+        judged(dataclasses.replace(RIGHT if n % 3 else WRONG, tool=Counts(n % 2, 1, 1)), ran=n % 4 > 0)
         for n in range(60)
     ]
     found = intervals(some)
     assert found == intervals(some)
     whole = summed(some)
+    assert whole.pass_rate is not None
     for name, value in (
-        ("tool.f1", whole.tool.f1), ("full_match", whole.full_match), ("pass_rate", whole.pass_rate)
+        ("tool.f1", whole.tool.f1), ("full_match", whole.full_match), ("pass_rate", whole.pass_rate), ("ran", whole.ran)
     ):  # fmt: skip
         low, high = found[name]
         assert low < value < high

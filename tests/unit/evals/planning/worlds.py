@@ -11,7 +11,7 @@ from rich.progress import Progress
 from evals.data import Dataset, Instance, read_dataset
 from evals.planning.asking import open_planner
 from evals.planning.demonstrations import Solved, open_book, plan_of
-from evals.planning.evaluate import Asked, Examiner, PlanReport, report
+from evals.planning.evaluate import Asked, Conditions, Examiner, PlanReport, report
 from evals.planning.offers import Offers, Source
 from evals.planning.running import open_world
 from evals.retrieve import build_snapshot
@@ -114,10 +114,10 @@ def dataset(path: Path, rows: list[dict[str, Any]] = ROWS) -> Dataset:
     return read_dataset(folder(path, TOOLS, rows))
 
 
-def offers(data: Dataset, source: Source) -> Offers:
+def offers(data: Dataset, source: Source, k: int | None = None, distractors: int = 0) -> Offers:
     encoder = load_encoder()
     snapshot = build_snapshot(data.apis, encoder, Progress(disable=True))
-    return Offers(snapshot, {api.id: api for api in data.apis}, encoder, RankingOptions(), source)
+    return Offers(snapshot, {api.id: api for api in data.apis}, encoder, RankingOptions(), source, k, distractors)
 
 
 def examine(
@@ -126,6 +126,7 @@ def examine(
     backend: Known | None = None,
     rows: list[dict[str, Any]] = ROWS,
     solved: Sequence[Solved] = (),
+    k: int | None = None,
 ) -> tuple[list[Asked], PlanReport]:
     """Ask a backend, by default the oracle, all requests of the folder."""
     data = dataset(path / "data", rows)
@@ -136,11 +137,9 @@ def examine(
             planner = await stack.enter_async_context(open_planner("known", load_encoder(), {"known": known}))
             world = await stack.enter_async_context(open_world(data.apis, path))
             book = await stack.enter_async_context(open_book(solved, load_encoder(), path)) if solved else None
-            examiner = Examiner(data, offers(data, source), planner, world, book)
+            examiner = Examiner(data, offers(data, source, k), planner, world, book)
             return [await examiner.ask(one) for one in data.instances]
 
     asked = asyncio.run(go())
-    told = report(
-        asked, data, data=path / "data", limit=None, candidates=source.value, planner="known", encoder="x", demos=None
-    )
-    return asked, told
+    under = Conditions(data=path / "data", candidates=source.value, planner="known", encoder="x")
+    return asked, report(asked, data, under)

@@ -1,0 +1,138 @@
+"""What ``nestor train llm`` does once its options are read: load, train, write the model with its card."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+
+from evals.data import DataError
+from planner_svc.backends.served.prompt import PROMPT_VERSION
+from training.llm.base import Base, find_base, load_base
+from training.llm.builder import TRAIN, Stats, read_stats
+from training.llm.card import BaseReport, Report, TrainingReport, read_report, versions, write_card
+from training.llm.settings import Tuning
+from training.llm.trainer import Course, finetune
+from training.shared.base import BaseError
+from training.shared.checkpoints import CheckpointError
+from training.shared.devices import DeviceError, choose_device
+
+_KEY: Final = "run.json"
+_ADAPTER: Final = "adapter_model.safetensors"
+_CONFIG: Final = "adapter_config.json"
+
+
+def train_llm(base: Path, data: Path, out: Path, work: Path, tuning: Tuning, device: str) -> Report | None:
+    """Train and write the model. Progress goes to standard error; a run that was killed goes on, a finished one stands.
+
+    Args:
+        base: a folder of Hugging Face's, or a GGUF file.
+        data: folder that ``nestor train data`` wrote.
+        out: folder of the model: an adapter as peft saves it, in half precision; or a whole model (``full``).
+        work: folder of checkpoints.
+        tuning: how.
+        device: ``cpu``, ``cuda`` or ``auto``.
+
+    Returns:
+        The report; None where something was not usable, which was said.
+    """
+    console = Console(stderr=True)
+    try:
+        return _train(find_base(base), data, out, work, tuning, choose_device(device), console)
+    except (DataError, BaseError, CheckpointError, DeviceError) as error:
+        console.print(str(error), markup=False, soft_wrap=True)
+        return None
+
+
+def _train(base: Base, data: Path, out: Path, work: Path, tuning: Tuning, device: str, console: Console) -> Report:
+    stats = read_stats(data)
+    conversations = _read(data / TRAIN, stats)
+    key = _key(base, stats, tuning)
+    _claim(work, key)
+    if (done := read_report(out)) is not None and (done.base.sha256, done.data.sha256, done.tuning) == (
+        base.sha256,
+        stats.sha256,
+        tuning,
+    ):
+        console.print(f"{out} is trained already", markup=False)
+        return done
+    model, tokenizer = load_base(base, tuning.method, device)
+    size = sum(one.numel() for one in model.parameters())
+    console.print(
+        f"{base.name}: {size / 1e6:.1f} million parameters; {len(conversations):,} conversations", markup=False
+    )
+    course = finetune(model, tokenizer, conversations, work, tuning)
+    learnt = sum(one.numel() for one in course.model.parameters() if one.requires_grad)
+    write_model(course.model, tokenizer, base, tuning, out)
+    report = Report(
+        prompt_version=PROMPT_VERSION,
+        base=BaseReport(name=base.name, sha256=base.sha256, parameters=size),
+        tuning=tuning,
+        training=_course(course, learnt, device),
+        data=stats,
+        versions=versions(),
+    )
+    write_card(out, report)
+    return report
+
+
+def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Path) -> None:
+    """Write the adapter in half precision, naming its base; or the whole model with its tokenizer."""
+    out.mkdir(parents=True, exist_ok=True)
+    if tuning.method == "full":
+        model.half().save_pretrained(out)
+        tokenizer.save_pretrained(out)
+        return
+    model.save_pretrained(out)
+    weights = {name: tensor.half().contiguous() for name, tensor in load_file(out / _ADAPTER).items()}
+    save_file(weights, out / _ADAPTER, metadata={"format": "pt"})
+    config = json.loads((out / _CONFIG).read_text(encoding="utf-8"))
+    config["base_model_name_or_path"] = base.name  # not the place where it lay
+    (out / _CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (out / "README.md").unlink(missing_ok=True)  # peft's empty form of a card
+
+
+def _read(file: Path, stats: Stats) -> list[list[dict[str, str]]]:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != stats.sha256:
+        raise DataError(f"{file} is not what its statistics were made of: make the data anew")
+    if stats.prompt_version != PROMPT_VERSION:
+        raise DataError(f"{file} was made with version {stats.prompt_version} of the prompt: make the data anew")
+    return [json.loads(line)["messages"] for line in content.splitlines()]
+
+
+def _key(base: Base, stats: Stats, tuning: Tuning) -> dict[str, str]:
+    return {"base": base.sha256, "data": stats.sha256, "tuning": tuning.model_dump_json(exclude={"minutes"})}
+
+
+def _claim(work: Path, key: dict[str, str]) -> None:
+    """See that the checkpoints in a folder are of this run."""
+    file = work / _KEY
+    work.mkdir(parents=True, exist_ok=True)
+    if file.exists() and json.loads(file.read_text(encoding="utf-8")) != key:
+        raise CheckpointError(f"{work} holds checkpoints of another base, data or recipe: remove it, or choose --work")
+    file.write_text(json.dumps(key), encoding="utf-8")
+
+
+def _course(course: Course, learnt: int, device: str) -> TrainingReport:
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    return TrainingReport(
+        conversations=course.conversations,
+        too_long=course.too_long,
+        tokens=course.tokens,
+        learnt_tokens=course.learnt,
+        steps=course.steps,
+        epochs=course.epochs,
+        minutes=course.minutes,
+        device=name,
+        learnt_parameters=learnt,
+        losses=list(course.losses),
+    )

@@ -1,0 +1,85 @@
+"""What ``nestor train data`` does once its options are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from evals.data import DataError
+from training.llm.builder import HELD_OUT, TRAIN, LeakError, Stats, build
+from training.llm.recipe import DataRecipe, read_data_recipe
+from training.llm.statistics import as_table
+from training.shared.cards import table
+from training.shared.runs import progress_on
+
+
+def build_data(
+    folders: Sequence[Path],
+    recipe_name: str | None,
+    root: Path | None,
+    made: int | None,
+    hold_out_apis: float | None,
+    excluded: Sequence[Path],
+    out: Path,
+) -> int:
+    """Build, check, print the statistics. Progress goes to standard error.
+
+    Args:
+        folders: of data; one that the recipe names counts before that in ``root``.
+        recipe_name: of a recipe that ships, or a file; None: the defaults.
+        root: where the other folders are that the recipe names.
+        made: requests made up over each catalogue that the recipe does not name; None: as it says.
+        hold_out_apis: share of the APIs held out; None: as the recipe says.
+        excluded: folders that are measured by.
+        out: folder to write to.
+
+    Returns:
+        The exit status: 0, or 1 where the data or the recipe is not usable, or what is measured would be learnt.
+    """
+    err = Console(stderr=True)
+    try:
+        recipe = _changed(read_data_recipe(recipe_name), made, hold_out_apis)
+        paths = _paths(folders, recipe, root)
+        with progress_on(err) as progress:
+            stats = build(paths, recipe, excluded, out, progress)
+    except (DataError, LeakError) as error:
+        err.print(str(error), markup=False, soft_wrap=True)
+        return 1
+    print(_told(stats, out))
+    return 0
+
+
+def _changed(recipe: DataRecipe, made: int | None, hold_out_apis: float | None) -> DataRecipe:
+    others = recipe.others if made is None else recipe.others.model_copy(update={"made": made})
+    share = recipe.hold_out_apis if hold_out_apis is None else hold_out_apis
+    return recipe.model_copy(update={"others": others, "hold_out_apis": share})
+
+
+def _paths(folders: Sequence[Path], recipe: DataRecipe, root: Path | None) -> list[Path]:
+    given = {path.resolve().name: path.resolve() for path in folders}
+    if len(given) < len(folders):
+        raise DataError("two folders have the same name")
+    if root is not None:
+        given = {name: root / name for name in recipe.folders} | given
+    if not given:
+        raise DataError("no data: give --folder, --runs, or --recipe with --root")
+    if missing := [name for name, path in given.items() if not path.is_dir()]:
+        raise DataError(f"there is no folder {', '.join(missing)}: give each with --folder, or all in --root")
+    return list(given.values())
+
+
+def _told(stats: Stats, out: Path) -> str:
+    folders = table(
+        ("folder", "APIs", "recorded", "made up", "held out", "held out by API", "left out as near"),
+        [
+            (name, *(f"{count:,}" for count in one.model_dump(exclude={"licence"}).values()))
+            for name, one in stats.folders.items()
+        ],
+    )
+    excluded = "".join(
+        f"Nothing near {count:,} requests of {name} is learnt.\n" for name, count in stats.excluded.items()
+    )
+    end = f"{excluded}{out / TRAIN}, prompt version {stats.prompt_version}; to measure by: {out / HELD_OUT}"
+    return f"{as_table(stats.counts)}\n\n{folders}\n\n{end}"

@@ -1,0 +1,51 @@
+"""Keeps what is measured out of what is learnt: equal and nearly equal requests."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+NEAR: Final = 0.8
+"""Two requests are nearly equal when so large a share of their runs of three words, of both together, is the same."""
+_RUN: Final = 3
+
+Grams = frozenset[tuple[str, ...]]
+
+
+def grams(query: str) -> Grams:
+    """The runs of three words of a request, in lower case without punctuation; a shorter one is a run of its own."""
+    words = re.findall(r"\w+", query.lower())
+    return frozenset(tuple(words[at : at + _RUN]) for at in range(max(len(words) - _RUN + 1, 1)))
+
+
+class Nearness:
+    """Finds requests nearly equal to one of many."""
+
+    def __init__(self, queries: Iterable[str] = ()) -> None:
+        self._queries: list[tuple[str, Grams]] = []
+        self._places: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        self.add(queries)
+
+    def add(self, queries: Iterable[str]) -> None:
+        """Add to the many."""
+        for query in queries:
+            found = grams(query)
+            for gram in found:
+                self._places[gram].append(len(self._queries))
+            self._queries.append((query, found))
+
+    def of(self, query: str) -> str | None:
+        """The one that is nearly equal, the most so where there are several."""
+        asked = grams(query)
+        shared: Counter[int] = Counter()
+        for gram in asked:
+            shared.update(self._places.get(gram, ()))
+        best: tuple[float, str] | None = None
+        for place, count in shared.items():
+            text, others = self._queries[place]
+            share = count / len(asked | others)
+            if share >= NEAR and (best is None or share > best[0]):
+                best = share, text
+        return best[1] if best else None

@@ -1,0 +1,42 @@
+"""What decides a finetuning run, besides its data and its base."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Method = Literal["lora", "qlora", "full"]
+
+CPU_TOKENS = 2_560
+GPU_TOKENS = 16_384
+
+
+class Tuning(BaseModel):
+    """How a model is finetuned. The defaults are those of the adapter that ships.
+
+    Attributes:
+        method: ``lora``, low-rank adapters on all linear layers; ``qlora``, the same over weights in 4 bits; ``full``.
+        minutes: of training, over all sittings; the learning rate has fallen to nothing by then.
+        epochs: passes over the data at most.
+        rank: of the adapters; their alpha is twice that.
+        rate: learning rate at its peak.
+        batch_tokens: in a batch, padding included; None: 2,560 on a CPU, 16,384 on a GPU.
+        accumulate: batches a step.
+        longest: conversation, in tokens; longer ones are left out.
+        save_steps: steps between two checkpoints.
+        seed: of adapters and of the order.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Method = "lora"
+    minutes: Annotated[float, Field(gt=0)] = 110.0
+    epochs: Annotated[float, Field(gt=0)] = 3.0
+    rank: Annotated[int, Field(ge=1, le=512)] = 16
+    rate: Annotated[float, Field(gt=0, lt=0.1)] = 8e-4
+    batch_tokens: Annotated[int, Field(ge=16)] | None = None
+    accumulate: Annotated[int, Field(ge=1)] = 2
+    longest: Annotated[int, Field(ge=16)] = 1_536
+    save_steps: Annotated[int, Field(ge=1)] = 60
+    seed: int = 7
