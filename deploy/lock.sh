@@ -10,3 +10,4 @@ compile "$1" -c requirements/serve.txt -o requirements/sandbox.txt requirements/
 compile "$1" -c requirements/serve.txt -c requirements/sandbox.txt -o requirements/dev.txt requirements/dev.in
 compile "$1" -c requirements/serve.txt -c requirements/sandbox.txt -c requirements/dev.txt \
   -o requirements/bench.txt requirements/bench.in
+compile "$1" -c requirements/serve.txt -c requirements/dev.txt -o requirements/train.txt requirements/train.in
