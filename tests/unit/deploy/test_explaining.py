@@ -13,9 +13,9 @@ RUN = Run(id="run_1", status=RunStatus.PLANNED, query="q", created_at=datetime.n
 
 
 def drawn(run: Run) -> str:
-    drawn_to = StringIO()
-    draw_explanation(Console(file=drawn_to, width=100), run)
-    return drawn_to.getvalue()
+    written = StringIO()
+    draw_explanation(Console(file=written, width=100), run)
+    return written.getvalue()
 
 
 def test_everything_that_led_to_the_plan_is_shown() -> None:
