@@ -51,11 +51,7 @@ class _Matcher:
             self._known[name, at] = frozenset(self._ends(self._rules[name], at))
         return self._known[name, at]
 
-<<<<<<< HEAD
     def _ends(self, node: Node, at: int) -> Iterator[int]:
-=======
-    def _ends(self, node: Any, at: int) -> Iterator[int]:
->>>>>>> main
         kind, part = node
         if kind == "text" and self._text.startswith(part, at):
             yield at + len(part)
@@ -130,11 +126,7 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: known.get(match[1], match[1]), text)
 
 
-<<<<<<< HEAD
 def _names(node: Node) -> Iterator[str]:
-=======
-def _names(node: Any) -> Iterator[str]:
->>>>>>> main
     kind, inner = node
     if kind == "name":
         yield inner
