@@ -40,8 +40,8 @@ $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 $(VENV)/.train: $(VENV)/.dev requirements/train.in requirements/train.txt
 	@echo "installing torch for CPUs and what training needs ..."
 	@sed -n 's/^\([^ #]*==[^ ]*\).*/\1/p' requirements/train.txt > $(VENV)/train-versions.txt
-	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt \
-	  --extra-index-url https://download.pytorch.org/whl/cpu torch
+	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt --no-deps \
+	  --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu torch
 	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt -r requirements/train.in
 	@touch $@
 
