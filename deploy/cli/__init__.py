@@ -9,6 +9,7 @@ from rich.console import Console
 from deploy.cli.catalogue import apis, demos
 from deploy.cli.gateway import Json
 from deploy.cli.importing import import_apis
+from deploy.cli.llm import llm, told
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
@@ -34,11 +35,15 @@ def serve(
     data: Annotated[Path, typer.Option(help="Folder of the SQLite files.")] = Path("var"),
     sandbox: Annotated[bool, typer.Option("--sandbox", help="Also serve the sandbox and import its APIs.")] = False,
     sandbox_port: Annotated[int, typer.Option(help="Port of the sandbox.")] = 8090,
+    with_llm: Annotated[
+        bool, typer.Option("--llm", help="Let the language model plan, served beside it on the CPU (`make llm`).")
+    ] = False,
 ) -> None:
     """Run all of Nestor in one process, on SQLite."""
     from deploy.onebox import serve_onebox  # the services are imported by those who serve only
 
-    serve_onebox(host=host, port=port, data_dir=data, sandbox_port=sandbox_port if sandbox else None)
+    with told(needs_llm=with_llm):
+        serve_onebox(host=host, port=port, data_dir=data, sandbox_port=sandbox_port if sandbox else None, llm=with_llm)
 
 
 @app.command()
@@ -107,6 +112,7 @@ app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")
 app.add_typer(measures, name="eval")
 app.add_typer(trains, name="train")
+app.add_typer(llm, name="llm")
 
 
 def main() -> None:

@@ -1,0 +1,78 @@
+"""``nestor llm``: the language model that plans, on this machine. Needs ``make llm``, and says so."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.llm.errors import LlmError
+
+llm = typer.Typer(no_args_is_help=True, help="Make the language model's files ready, and serve it on a CPU.")
+
+_Adapter = Annotated[
+    Path | None,
+    typer.Option(help="Folder with adapter_config.json and adapter_model.safetensors. [the one that ships]"),
+]
+_Kind = Annotated[str, typer.Option("--type", help="Numbers of the merged model's layers: Q8_0, Q4_0, F16, ...")]
+
+
+@llm.command()
+def install(
+    adapter: _Adapter = None,
+    kind: _Kind = "Q8_0",
+    folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
+) -> None:
+    """Fetch the base model, merge the adapter into it. Where nothing changed, nothing is done."""
+    with told():
+        from deploy.llm.install import install, shipped_adapter
+
+        install(folder, adapter or shipped_adapter(), kind, typer.echo)
+
+
+@llm.command()
+def convert(
+    base: Annotated[Path, typer.Option(help="The base model, a GGUF file.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="The GGUF file to write.", dir_okay=False)],
+    adapter: _Adapter = None,
+    kind: _Kind = "Q8_0",
+    lora: Annotated[
+        bool, typer.Option("--lora", help="Write the adapter alone, for llama.cpp to add to the base as it loads it.")
+    ] = False,
+) -> None:
+    """Make one GGUF file of a base model and an adapter that `peft` saved."""
+    with told():
+        from deploy.llm.adapter import read_adapter
+        from deploy.llm.gguf_files import write_lora, write_merged
+        from deploy.llm.install import shipped_adapter
+
+        read = read_adapter(adapter or shipped_adapter())
+        if lora:
+            write_lora(base, read, out)
+        else:
+            write_merged(base, read, out, kind)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+
+
+@llm.command()
+def serve() -> None:
+    """Serve the model with llama.cpp, an OpenAI-compatible API, until Ctrl-C. Settings: `NESTOR_LLM_*`."""
+    with told():
+        from deploy.llm.server import main
+
+        raise typer.Exit(main([]))
+
+
+@contextmanager
+def told(needs_llm: bool = True) -> Iterator[None]:
+    """Turn what is wrong with the model's files, its libraries or its server into a line and an exit status."""
+    if needs_llm and (missing := [name for name in ("gguf", "xllamacpp") if find_spec(name) is None]):
+        typer.echo(f"{' and '.join(missing)} must be installed for this: make llm", err=True)
+        raise typer.Exit(1)
+    try:
+        yield
+    except LlmError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None

@@ -1,0 +1,228 @@
+"""GGUF files of the Llama architecture: a base model and a LoRA adapter become one model, or an adapter for llama.cpp.
+
+With ``gguf`` and numpy alone. llama.cpp rotates neighbouring pairs of a head's dimensions where transformers rotates
+the two halves, so its files keep the rows of the query and key projections in another order (:func:`reordered`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deploy.llm.adapter import Adapter, Array, LowRank
+from deploy.llm.errors import ModelFileError
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader, GGUFWriter
+
+ARCHITECTURE: Final = "llama"
+KINDS: Final = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "F16", "BF16", "F32")
+"""Types of numbers that a merged model's layers can be written in."""
+
+_MODULE = re.compile(r"model\.layers\.(?P<block>\d{1,4})\.(?:self_attn|mlp)\.(?P<name>\w+)")
+_WEIGHTS: Final = {
+    "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output",
+    "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down",
+}  # fmt: skip
+_BLOCK = re.compile(r"blk\.\d+\.(?:attn|ffn)_\w+\.weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """How many attention heads a model has, for queries and for keys and values."""
+
+    queries: int
+    keys: int
+
+
+def read_model(path: Path) -> GGUFReader:
+    """Open a model; its tensors stay on disk until they are read.
+
+    Raises:
+        ModelFileError: it is missing, cut off, no GGUF file, or not of the Llama architecture.
+    """
+    from gguf import GGUFReader
+
+    try:
+        reader = GGUFReader(path)
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise ModelFileError(f"{path} is no GGUF file, or is cut off: {error}") from None
+    found = _field(reader, "general.architecture")
+    if found != ARCHITECTURE:
+        raise ModelFileError(f"{path} is of the architecture {found!r}; only {ARCHITECTURE!r} can be converted")
+    return reader
+
+
+def _field(reader: GGUFReader, name: str) -> Any:
+    field = reader.get_field(name)
+    return None if field is None else field.contents()
+
+
+def heads_of(reader: GGUFReader) -> Heads:
+    """Raises ModelFileError where the model does not say."""
+    queries = _field(reader, f"{ARCHITECTURE}.attention.head_count")
+    keys = _field(reader, f"{ARCHITECTURE}.attention.head_count_kv") or queries
+    if not isinstance(queries, int) or not isinstance(keys, int) or queries < 1 or keys < 1:
+        raise ModelFileError("the base model does not say how many attention heads it has")
+    return Heads(queries, keys)
+
+
+def reordered(rows: Array, heads: int) -> Array:
+    """Rows of a query or key projection, (outputs, anything), from transformers' order into llama.cpp's."""
+    half = rows.shape[0] // heads // 2
+    return rows.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def fitted(adapter: Adapter, base: GGUFReader) -> dict[str, LowRank]:
+    """The adapter's changes by the name of the base model's tensor, in llama.cpp's order of rows.
+
+    Raises:
+        ModelFileError: a module is unknown, is not in the base model, or has another shape there.
+    """
+    heads = heads_of(base)
+    shapes = {
+        tensor.name: (int(tensor.shape[1]), int(tensor.shape[0])) for tensor in base.tensors if len(tensor.shape) == 2
+    }
+    changes = {}
+    for module, change in adapter.changes.items():
+        match = _MODULE.fullmatch(module)
+        weight = _WEIGHTS.get(match["name"]) if match else None
+        if match is None or weight is None:
+            raise ModelFileError(f"the adapter changes {module!r}, which is no linear layer of a Llama block")
+        name = f"blk.{int(match['block'])}.{weight}.weight"
+        shape = (change.up.shape[0], change.down.shape[1])
+        if shapes.get(name) != shape:
+            raise ModelFileError(
+                f"the adapter is for another base model: {module} has the shape {shape}, the base model's "
+                f"{shapes.get(name, 'has no such layer')}"
+            )
+        turned = {"attn_q": heads.queries, "attn_k": heads.keys}.get(weight)
+        changes[name] = LowRank(change.down, reordered(change.up, turned)) if turned else change
+    return changes
+
+
+def write_merged(base: Path, adapter: Adapter, out: Path, kind: str) -> None:
+    """Write the base model with the adapter added to it, its layers in ``kind``; all else stays as it is.
+
+    Raises:
+        ModelFileError: a file is not what it should be, or its layers cannot be written in this type.
+    """
+    from gguf import GGMLQuantizationType
+    from gguf.quants import QuantError
+
+    if kind not in KINDS:
+        raise ModelFileError(f"{kind!r} is not a type to write; there are {', '.join(KINDS)}")
+    reader = read_model(base)
+    changes = fitted(adapter, reader)
+
+    def fill(writer: GGUFWriter) -> None:
+        for tensor in reader.tensors:
+            if not _BLOCK.fullmatch(tensor.name) or len(tensor.shape) != 2:
+                writer.add_tensor(tensor.name, np.asarray(tensor.data), raw_dtype=tensor.tensor_type)
+                continue
+            weight = plain_weight(tensor.data, tensor.tensor_type)
+            if change := changes.get(tensor.name):
+                weight += adapter.scale * (change.up @ change.down)
+            writer.add_tensor(tensor.name, _encoded(weight, kind), raw_dtype=GGMLQuantizationType[kind])
+
+    described = dict(_described(reader)) | {"general.file_type": _file_type(kind)}
+    try:
+        _write(out, described, fill)
+    except QuantError as error:
+        raise ModelFileError(f"{base} cannot be written as {kind}: {error}") from None
+
+
+def write_lora(base: Path, adapter: Adapter, out: Path) -> None:
+    """Write the adapter alone, for llama.cpp to add to the base model as it loads it (``--lora``).
+
+    Raises:
+        ModelFileError: a file is not what it should be.
+    """
+    reader = read_model(base)
+    changes = fitted(adapter, reader)
+
+    def fill(writer: GGUFWriter) -> None:
+        # llama.cpp multiplies with alpha / r, whatever the adapter was trained with.
+        writer.add_float32("adapter.lora.alpha", adapter.scale * adapter.rank)
+        for name, change in changes.items():
+            writer.add_tensor(f"{name}.lora_a", change.down.astype(np.float16))
+            writer.add_tensor(f"{name}.lora_b", np.ascontiguousarray(change.up.astype(np.float16)))
+
+    _write(out, {"general.type": _text("adapter"), "adapter.type": _text("lora")}, fill)
+
+
+def plain_weight(data: NDArray[Any], kind: Any) -> Array:
+    """A tensor's numbers as float32, a copy of their own. Raises ModelFileError for a type that cannot be read."""
+    from gguf.quants import dequantize
+
+    try:
+        return np.array(dequantize(data, kind), dtype=np.float32)
+    except NotImplementedError:
+        raise ModelFileError(f"the base model holds tensors of the type {kind.name}, which cannot be read") from None
+
+
+def _encoded(weight: Array, kind: str) -> NDArray[Any]:
+    from gguf import GGMLQuantizationType
+    from gguf.quants import quantize
+
+    return quantize(weight, GGMLQuantizationType[kind])
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """One entry of a file's description, with its type, and its elements' where it is an array."""
+
+    content: Any
+    kind: Any
+    element: Any = None
+
+
+def _text(content: str) -> _Value:
+    from gguf import GGUFValueType
+
+    return _Value(content, GGUFValueType.STRING)
+
+
+def _file_type(kind: str) -> _Value:
+    from gguf import GGUFValueType, LlamaFileType
+
+    return _Value(LlamaFileType["ALL_F32" if kind == "F32" else f"MOSTLY_{kind}"].value, GGUFValueType.UINT32)
+
+
+def _described(reader: GGUFReader) -> Iterator[tuple[str, _Value]]:
+    """What a model says of itself: its dimensions, its vocabulary, its chat template."""
+    from gguf import GGUFValueType
+
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF."):
+            element = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
+            yield name, _Value(field.contents(), field.types[0], element)
+
+
+def _write(out: Path, described: Mapping[str, _Value], fill: Callable[[GGUFWriter], None]) -> None:
+    """Write a file beside the one wanted, then replace that: nobody ever sees half of it."""
+    from gguf import GGUFWriter
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    draft = out.with_name(f"{out.name}.new")
+    writer = GGUFWriter(draft, ARCHITECTURE)
+    try:
+        for name, value in described.items():
+            if name != "general.architecture":  # the writer has said it
+                writer.add_key_value(name, value.content, value.kind, value.element)
+        fill(writer)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        draft.replace(out)
+    finally:
+        draft.unlink(missing_ok=True)

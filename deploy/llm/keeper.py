@@ -1,0 +1,164 @@
+"""The model's server as a process beside Nestor's own: started, waited for, started again where it died, ended.
+
+A process of its own, since what a native library does to itself must not take the gateway and its runs along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pydantic import SecretStr
+
+from deploy.llm.errors import ModelServerError
+from deploy.llm.probe import gives_token
+from deploy.llm.settings import LlmSettings
+from deploy.sockets import free_port
+from services.telemetry import get_logger
+
+START_S: Final = 120.0
+"""How long the model may take to give its first token: it is read from disk, which may be slow."""
+RESTARTS: Final = 5
+"""How often a server that keeps dying is started again; after that, the planner does without it."""
+_STEADY_S: Final = 600.0
+"""A server that lived so long died of something new: counting begins again."""
+_PAUSE_S: Final = 1.0
+_GRACE_S: Final = 5.0
+_POLL_S: Final = 0.1
+
+PLANNER_PROFILE: Final[Mapping[str, str]] = {
+    "NESTOR_PLANNER_SERVED_DETAIL": "brief",
+    "NESTOR_PLANNER_SERVED_CANDIDATES": "6",
+    "NESTOR_PLANNER_SERVED_DEMOS": "0",
+    "NESTOR_PLANNER_SERVED_PROMPT_TOKENS": "1500",
+}
+"""What the shipped model was trained to be shown. The environment's own values win."""
+
+_log = get_logger(__name__)
+
+
+class ServerKeeper:
+    """Runs ``python -m deploy.llm.server`` and sees to it that it runs.
+
+    Args:
+        settings: of the server; port 0 is replaced by a free one, kept over restarts.
+        restarts: how often it is started again.
+        pause_s: before the first restart; twice as long before each further one.
+    """
+
+    def __init__(self, settings: LlmSettings, *, restarts: int = RESTARTS, pause_s: float = _PAUSE_S) -> None:
+        host = settings.host
+        self._settings = settings.model_copy(update={"port": settings.port or free_port(host)})
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._settings.port}"
+        self._restarts, self._pause_s = restarts, pause_s
+        self._ending = threading.Event()
+        self._process = self._start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def pid(self) -> int:
+        """Of the server as it runs now."""
+        return self._process.pid
+
+    def wait_for_token(self, timeout_s: float = START_S) -> None:
+        """Return once the model has given a token; from then on it is started again where it dies.
+
+        Raises:
+            ModelServerError: it died first, or no token came in time.
+        """
+        key = self._settings.api_key
+        deadline = time.monotonic() + timeout_s
+        while problem := gives_token(self.url, self._settings.name, key.get_secret_value() if key else None):
+            if self._process.poll() is not None:
+                raise ModelServerError(f"the model's server ended with status {self._process.returncode}")
+            if time.monotonic() > deadline:
+                raise ModelServerError(f"the model's server gave no token within {timeout_s:.0f} s: {problem}")
+            time.sleep(_POLL_S)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """End the server."""
+        self._ending.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        _end(self._process)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-m", "deploy.llm.server", "--while-stdin"]
+        # Signals of the terminal go to the parent, which ends the server when its own work is done.
+        return subprocess.Popen(  # noqa: S603 - a fixed command
+            line, stdin=subprocess.PIPE, env=os.environ | _environment(self._settings), start_new_session=True
+        )
+
+    def _watch(self) -> None:
+        deaths = 0
+        while not self._ending.is_set():
+            started = time.monotonic()
+            while self._process.poll() is None:
+                if self._ending.wait(_POLL_S):
+                    return
+            deaths = 1 if time.monotonic() - started > _STEADY_S else deaths + 1
+            if deaths > self._restarts:
+                _log.error("model_server_given_up", status=self._process.returncode, restarts=self._restarts)
+                return
+            _log.warning("model_server_died", status=self._process.returncode, restart=deaths)
+            if self._ending.wait(self._pause_s * 2 ** (deaths - 1)):
+                return
+            _end(self._process)
+            self._process = self._start()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, at first politely, and let go of its standard input."""
+    process.terminate()
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _environment(settings: LlmSettings) -> dict[str, str]:
+    """The settings as the server's process reads them."""
+    values = {name: value for name, value in settings if value is not None}
+    return {
+        f"NESTOR_LLM_{name.upper()}": value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+        for name, value in values.items()
+    }
+
+
+@contextlib.contextmanager
+def planning_model() -> Iterator[str]:
+    """Serve the model for as long as this lasts, and tell the planner of this process about it; yields its base URL.
+
+    The planner's settings are made after this: they read the environment. Nobody else has the key.
+
+    Raises:
+        ModelServerError: the server does not start or gives no token.
+    """
+    settings = LlmSettings()
+    if "port" not in settings.model_fields_set:
+        settings = settings.model_copy(update={"port": 0})
+    key = settings.api_key or SecretStr(secrets.token_urlsafe(24))
+    keeper = ServerKeeper(settings.model_copy(update={"api_key": key}))
+    try:
+        keeper.wait_for_token()
+        os.environ |= {
+            **PLANNER_PROFILE,
+            **{name: os.environ[name] for name in PLANNER_PROFILE if name in os.environ},
+            "NESTOR_PLANNER_SERVED_URL": f"{keeper.url}/v1",
+            "NESTOR_PLANNER_SERVED_MODEL": settings.name,
+            "NESTOR_PLANNER_SERVED_API_KEY": key.get_secret_value(),
+        }
+        yield keeper.url
+    finally:
+        keeper.close()

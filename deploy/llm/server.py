@@ -1,0 +1,109 @@
+"""llama.cpp's OpenAI-compatible server on a CPU: ``python -m deploy.llm.server``, settings from ``NESTOR_LLM_*``.
+
+It ends on SIGINT and SIGTERM; with ``--while-stdin``, also where its standard input ends, so that it never outlives the
+process that started it, however that one ended. Prompts and answers are not logged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from pydantic import ValidationError
+
+from deploy.llm.errors import LlmError, ModelFileError, ModelServerError
+from deploy.llm.gguf_files import read_model
+from deploy.llm.settings import LlmSettings
+
+_SPINS = "2000"
+"""How often a thread looks whether the others are done before it sleeps. By libgomp's default it looks for milliseconds;
+with anything else running on the same cores, it then waits for one that is waiting for its core."""
+_BATCH = 512
+_CONNECTIONS = 32
+_SILENCE_S = 60
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve until a signal; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.llm.server", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--while-stdin", action="store_true", help="end where standard input ends")
+    options = parser.parse_args(argv)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if options.while_stdin:
+        threading.Thread(target=_wait_for_end_of_input, args=(stop,), daemon=True).start()
+    try:
+        serve(LlmSettings(), stop)
+    except ValidationError as error:
+        print(f"a setting is wrong: {error}", file=sys.stderr)
+        return 2
+    except LlmError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _wait_for_end_of_input(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 4_096):
+        pass
+    stop.set()
+
+
+def serve(settings: LlmSettings, stop: threading.Event) -> None:
+    """Serve the model until ``stop`` is set.
+
+    Raises:
+        ModelFileError: the model is missing or damaged.
+        ModelServerError: llama.cpp is not installed, or does not start with these settings.
+    """
+    if not settings.model.is_file():
+        raise ModelFileError(f"there is no model at {settings.model}: `make llm` makes the one that ships")
+    if settings.host not in ("127.0.0.1", "::1", "localhost") and settings.api_key is None:
+        raise ModelServerError(f"listening on {settings.host} needs NESTOR_LLM_API_KEY")
+    os.environ.setdefault("GOMP_SPINCOUNT", _SPINS)  # read when the library below is loaded
+    try:
+        import xllamacpp
+    except ImportError as error:
+        hint = "apt-get install libgomp1" if "libgomp" in str(error) else "make llm"
+        raise ModelServerError(f"llama.cpp cannot be loaded ({error}): {hint}") from None
+    try:
+        server = xllamacpp.Server(_parameters(xllamacpp, settings))
+    except RuntimeError:  # it says no more, so look for oneself
+        for path in filter(None, (settings.model, settings.lora)):
+            read_model(path)
+        raise ModelServerError(
+            f"llama.cpp does not start: is port {settings.port} taken, or does the LoRA belong to another model?"
+        ) from None
+    print(f"{settings.name} ({settings.model}) is served on {server.listening_address}", flush=True)
+    stop.wait()
+
+
+def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:
+    """The settings as llama.cpp takes them; what is fixed here, is fixed for a small model and short answers."""
+    given = xllamacpp.CommonParams()
+    given.model.path = str(settings.model)
+    if settings.lora is not None:
+        given.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(settings.lora), 1.0)]
+    given.model_alias = {settings.name}
+    given.hostnames, given.port = [settings.host], settings.port
+    if settings.api_key is not None:
+        given.api_keys = [settings.api_key.get_secret_value()]
+    given.cpuparams.n_threads = given.cpuparams_batch.n_threads = settings.threads
+    given.n_parallel, given.n_ctx = settings.parallel, settings.context * settings.parallel
+    given.n_batch = given.n_ubatch = min(_BATCH, settings.context)
+    # A slot keeps its last prompt, so what prompts begin with is read once. The store behind that would take 8 GB.
+    given.cache_prompt, given.cache_ram_mib = True, 0
+    given.n_threads_http, given.timeout_read, given.timeout_write = _CONNECTIONS, _SILENCE_S, _SILENCE_S
+    given.ui = given.endpoint_slots = given.endpoint_props = given.endpoint_metrics = False
+    given.cors_origins = f"http://{settings.host}"  # no web page may use it
+    given.verbosity = 0
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())
