@@ -28,7 +28,7 @@ from services.registry import Entry, RegistryError, enter, promoted
 LORA_NAME: Final = "lora.gguf"
 MERGED_NAME: Final = "planner.gguf"
 PARAMETER_F1: Final = "parameter F1"
-"""What decides: parameters are right only where their calls are, and tell small models apart sooner than whole plans."""
+"""What decides: parameters are right only where their calls are, and tell models apart sooner than whole plans."""
 _KEPT: Final = (CONFIG, WEIGHTS, "report.json", "MODEL_CARD.md", "NOTICE", "LICENSE")
 
 Figures = dict[str, dict[str, float]]
@@ -130,8 +130,8 @@ def _now(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
     found = promoted(registry, PROMPT_VERSION)
     if found is not None and found[1].base_sha256 != entry.base_sha256:
         raise RegistryError(
-            f"{found[1].name}, which plans now, was trained on {found[1].base}: {entry.name} cannot be compared with it "
-            "here. Measure both with `nestor eval plan`, and choose another --registry"
+            f"{found[1].name}, which plans now, was trained on {found[1].base}: {entry.name} cannot be compared with "
+            "it here. Measure both with `nestor eval plan`, and choose another --registry"
         )
     return found
 
