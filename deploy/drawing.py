@@ -173,7 +173,8 @@ def draw_run(console: Console, run: Run) -> None:
 def draw_conclusion(console: Console, run: Run) -> None:
     """The answer, or the questions, diagnostics or reason there are instead."""
     if run.answer.values:
-        console.print(Panel(plain(run.answer.text), title="answer", title_align="left", border_style="green"))
+        told = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
+        console.print(Panel(plain(told), title="answer", title_align="left", border_style="green"))
     for value in run.answer.values:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"

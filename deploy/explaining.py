@@ -1,4 +1,4 @@
-"""Why this plan: the planners that were asked, what a language model was shown, and what it answered, for a terminal."""
+"""Why this plan: the planners that were asked, what a language model was shown and answered, for a terminal."""
 
 from rich.console import Console
 from rich.panel import Panel

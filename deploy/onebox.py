@@ -193,7 +193,7 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
     With ``llm``, the language model plans, served by a process beside this one.
 
     Raises:
-        ModelServerError: the model's server does not start.
+        LlmError: the model's server does not start.
     """
     settings = GatewaySettings()
     configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())

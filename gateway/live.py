@@ -31,6 +31,7 @@ class Live:
         run: as it is known now.
         compiled: what is executed; None while it is not planned yet.
         durable: the executor keeps the run by itself; it is cancelled there.
+        worded: whether the planner words answers, as far as is known: a run that was not planned here asks it.
         cancelled: somebody wants it ended.
         journaled: how many of the events are stored.
         work: planning and executing; cancelling it ends the run.
@@ -44,6 +45,7 @@ class Live:
     clock: Clock
     compiled: CompiledPlan | None = None
     durable: bool = False
+    worded: bool = True
     cancelled: bool = False
     journaled: int = 0
     work: "asyncio.Task[Run] | None" = None

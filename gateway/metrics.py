@@ -16,6 +16,12 @@ class GatewayMetrics:
             "nestor_runs_recovered", "Runs taken over from a process that stopped.", registry=registry
         )
         self.followers = Gauge("nestor_run_followers", "Streams of run events that are open.", registry=registry)
+        self.sentences = Counter(
+            "nestor_sentences",
+            "Answers by what became of their sentence: written, refused, failed, unfit or late.",
+            ["outcome"],
+            registry=registry,
+        )
         self._runs = Counter("nestor_runs_total", "Runs by final status.", ["status"], registry=registry)
         self._parts = Histogram(
             "nestor_solve_part_seconds",

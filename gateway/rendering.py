@@ -1,6 +1,9 @@
 """The answer as text a person can read. The values beside it keep their JSON types; this is only for the eye."""
 
-from collections.abc import Iterable
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
@@ -8,7 +11,12 @@ from services.contracts.run import AnswerValue
 
 MAX_ITEMS = 10
 MAX_CHARS = 4_000
+MAX_SENTENCE_CHARS = 1_500
 _MAX_VALUE = 200
+_MAX_BARE: Final = 60
+_PUNCTUATED: Final = re.compile('[.!?:;\u2026\u3002\uff01\uff1f](?=\\s|$)|["“”„«»{}]')
+_LISTED: Final = re.compile(_PUNCTUATED.pattern + "|,")
+_OPEN, _CLOSE = "“", "”"
 
 
 def render(values: Iterable[AnswerValue]) -> str:
@@ -16,6 +24,57 @@ def render(values: Iterable[AnswerValue]) -> str:
     lines = [line for value in values for line in _block(value.name, value.value, indent="")]
     text = "\n".join(lines)
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
+
+
+def told(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | None:
+    """A sentence's words with the values in their places; None where it would not be one.
+
+    It is none where a value is missing, an object, a preview of a large value or text that is no single line: it
+    stands under its name in the rendering. What a text says is never read as part of the sentence: where it could be
+    taken for that, it stands in quotation marks.
+
+    Args:
+        pieces: text as it is, and numbers of values.
+        values: the values.
+    """
+    parts: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            parts.append(piece)
+            continue
+        if not 0 <= piece < len(values) or values[piece].stored is not None:
+            return None
+        spoken = _spoken(values[piece].value)
+        if spoken is None:
+            return None
+        parts.append(spoken)
+    text = "".join(parts)
+    return text if len(text) <= MAX_SENTENCE_CHARS else None
+
+
+def _spoken(value: JsonValue) -> str | None:
+    """A value within a sentence."""
+    if not isinstance(value, list):
+        return _word(value, within=_PUNCTUATED)
+    words = [_word(item, within=_LISTED) for item in value[:MAX_ITEMS]]
+    if not words or any(word is None for word in words):
+        return None
+    more = [f"… and {len(value) - MAX_ITEMS} more"] if len(value) > MAX_ITEMS else []
+    return ", ".join([*(word for word in words if word is not None), *more])
+
+
+def _word(value: JsonValue, within: re.Pattern[str]) -> str | None:
+    """A single value; text that holds what ``within`` finds, or is long, in quotation marks."""
+    if value is None or isinstance(value, (dict, list)):
+        return None
+    if not isinstance(value, str):
+        return _inline(value)
+    text = value.strip(" ")
+    if not text or any(unicodedata.category(char)[0] == "C" or char in "\u2028\u2029" for char in text):
+        return None
+    if len(text) <= _MAX_BARE and not within.search(text):
+        return text
+    return _OPEN + re.sub('["“”„«»]', "'", _inline(text)) + _CLOSE
 
 
 def _block(name: str, value: JsonValue, indent: str) -> list[str]:

@@ -9,6 +9,7 @@ from gateway.execution import CalledOff, carry_out, is_durable, pauses
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
+from gateway.sentences import wording
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan, preview
 from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
@@ -183,6 +184,7 @@ class Runs:
             raise CalledOff
         policy = self.policy(live.run.tenant, live.request.options.mutations)
         live.run, planned = await plan(self._peers, live.request, live.run, policy, live.clock)
+        live.worded = planned.sentences
         if planned.compiled is None:
             return live.run
         if live.run.status is RunStatus.NEEDS_APPROVAL:
@@ -196,9 +198,14 @@ class Runs:
     async def _execute(self, live: Live, compiled: CompiledPlan) -> Run:
         mark = live.clock.elapsed_ms()
         live.publish(RunPlanned(run=live.run))
-        finished = await carry_out(self._peers.executor, live, compiled)
-        live.clock.lap("execute_ms", mark)
-        return answer(live.run, finished, live.clock)
+        words = wording(self._peers.planner, live, compiled, self._settings.sentence_wait_s, self._metrics)
+        async with words as sentence:
+            finished = await carry_out(self._peers.executor, live, compiled)
+            live.clock.lap("execute_ms", mark)
+            mark = live.clock.elapsed_ms()
+            told = await sentence.told(finished)
+            live.clock.lap("sentence_ms", mark)
+        return answer(live.run, finished, told, live.clock)
 
     async def _conclude(self, live: Live, run: Run, problem: ServiceError | None) -> None:
         """Store how the run ended, however long the database is away, and tell everybody."""

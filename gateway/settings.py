@@ -69,6 +69,13 @@ class GatewaySettings(ServiceSettings):
     lease_s: float = Field(
         default=10.0, gt=0, description="Seconds without a sign of life after which another gateway takes runs over."
     )
+    sentence_wait_s: float = Field(
+        default=1.5,
+        ge=0,
+        le=60,
+        description="How long an answer that is there waits for its sentence, within its deadline; 0: only one that "
+        "is written already is taken.",
+    )
     max_takeovers: int = Field(
         default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
     )

@@ -242,7 +242,7 @@ async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> Execut
     raise ServiceUnavailable("executor_svc ended its answer early.", service="executor_svc")
 
 
-def answer(run: Run, finished: ExecutionFinished, clock: Clock) -> Run:
+def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: Clock) -> Run:
     """The run with what came of it."""
     status = RunStatus(finished.status)
     return run.model_copy(
@@ -251,7 +251,7 @@ def answer(run: Run, finished: ExecutionFinished, clock: Clock) -> Run:
             "reason": finished.problem,
             "steps": finished.records,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=finished.answer, text=render(finished.answer)),
+            "answer": Answer(values=finished.answer, text=render(finished.answer), sentence=sentence),
             "timings": clock.timings(),
         }
     )

@@ -15,6 +15,7 @@ from services.contracts.planning import (
     ReadApisReport,
     ReadApisRequest,
 )
+from services.contracts.sentence import Sentence, SentenceRequest
 
 router = service_router(tags=["planning"])
 
@@ -43,6 +44,12 @@ async def compile_plan(body: CompileRequest, service: Service) -> CompileRespons
 async def read_apis(body: ReadApisRequest, service: Service) -> ReadApisReport:
     """Only saves time: what is not read yet is read when a request has it as a candidate."""
     return await service.read(body.apis)
+
+
+@router.post("/sentences", summary="Word an answer whose values are not there yet")
+async def word_answer(body: SentenceRequest, service: Service) -> Sentence:
+    """Words and slots, or why there are none; 200 in both cases."""
+    return await service.sentence(body)
 
 
 @router.get("/backends", summary="List planner backends")

@@ -13,8 +13,9 @@ from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.cascade import CascadePolicy
 from planner_svc.handlers import router
 from planner_svc.metrics import PlannerMetrics
+from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.service import PlannerService
-from planner_svc.settings import PlannerSettings
+from planner_svc.settings import PlannerSettings, ServedSettings
 from services.app import create_service
 from services.compute import ComputePool
 from services.encoder import Encoder, load_encoder
@@ -26,6 +27,7 @@ def create_app(
     transports: Mapping[str, Any] | None = None,
     encoder: Encoder | None = None,
     backends: Mapping[str, PlannerBackend] | None = None,
+    writer: SentenceWriter | None = None,
 ) -> FastAPI:
     """Build the service.
 
@@ -34,6 +36,7 @@ def create_app(
         transports: how to reach other services; this one needs none.
         encoder: one that is loaded already, to share it within a process; otherwise the one named in the settings.
         backends: what drafts plans, by name; otherwise the backends that ship.
+        writer: what words answers; otherwise the language model that the settings name, if they do.
     """
     settings = settings or PlannerSettings()
 
@@ -62,6 +65,7 @@ def create_app(
                 policy=CascadePolicy(
                     settings.cascade, settings.escalate_to, settings.escalate_below, settings.abstain_below
                 ),
+                writer=writer or (None if served is None else _writer(served, settings.served, pool)),
             )
             yield
         finally:
@@ -77,3 +81,8 @@ def create_app(
         routers=[router],
         lifespan=lifespan,
     )
+
+
+def _writer(served: ServedBackend, settings: ServedSettings, pool: ComputePool) -> SentenceWriter:
+    on = settings.sentences if settings.sentences is not None else settings.detail == "full"
+    return SentenceWriter(served.model, pool, name=served.name, on=on, timeout_s=settings.timeout_s)

@@ -11,6 +11,7 @@ from planner_svc.compile import compile_plan
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.repair import repair
+from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.plan import Plan
@@ -25,6 +26,7 @@ from services.contracts.planning import (
     Question,
     ReadApisReport,
 )
+from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 
@@ -40,6 +42,7 @@ class PlannerService:
         max_alternatives: Further drafts that are tried where the best does not compile.
         metrics: Counts answers and who gave them.
         policy: Who is asked, where a request names no backend.
+        writer: Words answers; None: nobody does.
 
     Raises:
         ValueError: the default, or the one to escalate to, is not among the backends.
@@ -55,6 +58,7 @@ class PlannerService:
         max_alternatives: int,
         metrics: PlannerMetrics,
         policy: CascadePolicy | None = None,
+        writer: SentenceWriter | None = None,
     ) -> None:
         self._policy = policy or CascadePolicy()
         named = {"default": default, "other": self._policy.escalate_to or default}
@@ -67,6 +71,7 @@ class PlannerService:
         self._backend_timeout_s = backend_timeout_s
         self._max_alternatives = max_alternatives
         self._metrics = metrics
+        self._writer = writer
 
     def backends(self) -> PlannerBackends:
         """The backends there are, and the order in which they are asked."""
@@ -108,7 +113,16 @@ class PlannerService:
         response = word.response if request.backend else self._abstained(word.response)
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
-        return response.model_copy(update={"asked": asked, "trace": trace})
+        worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
+        return response.model_copy(update={"asked": asked, "trace": trace, "sentences": worded})
+
+    async def sentence(self, request: SentenceRequest) -> Sentence:
+        """Words for a plan's answer, with slots for its values; or why there are none.
+
+        Raises:
+            Overloaded: too much work is waiting.
+        """
+        return Sentence(outcome="off") if self._writer is None else await self._writer.write(request)
 
     async def _asked(
         self, order: Sequence[str], request: PlanRequest

@@ -68,6 +68,11 @@ class ServedSettings(BaseSettings):
     repairs: int = Field(
         default=1, ge=0, le=3, description="How often the model is shown what keeps its plan from being proved."
     )
+    sentences: bool | None = Field(
+        default=None,
+        description="Whether the model also words answers as sentences, where a request does not say "
+        "(docs/answers.md); unset: with `detail=full`, not with the small models that `brief` is for.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -21,6 +21,27 @@ def _logs() -> None:
     configure_logging(level="ERROR", json=False)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option of `make test-train`."""
+    parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped: all that it needs is there")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail for want of what a skipped test needs."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.option.no_skips and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have recorded as their summary, whichever process they ran in."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in report.user_properties:
+            if name == "summary" and report.when == "call":
+                terminalreporter.section(report.nodeid)
+                terminalreporter.write_line(str(text))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """Skip, visibly, what schemathesis could make no requests of.

@@ -17,6 +17,24 @@ class Candidates(StrEnum):
     GOLD = "gold"
 
 
+Demos = Annotated[
+    Path | None,
+    typer.Option(help="Solved requests to show: a folder like DATA, or a file as `nestor demos import` takes."),
+]
+Shots = Annotated[
+    int | None, typer.Option(min=0, max=20, help="Show so many at most, of DEMOS or of DATA's training splits.")
+]
+Predictions = Annotated[Path | None, typer.Option(help="Write a line about each request to this file.", dir_okay=False)]
+RequestsOut = Annotated[
+    Path | None,
+    typer.Option(help="Write `served`'s prompts as an OpenAI Batch file, in place of measuring.", dir_okay=False),
+]
+ResponsesIn = Annotated[
+    list[Path] | None,
+    typer.Option(help="Take `served`'s answers from this file of a batch; more than once for several.", dir_okay=False),
+]
+
+
 def eval_plan(
     data: Annotated[Path, typer.Option(help="Folder with tools.jsonl and instances.jsonl, or with the papers' files.")],
     split: Annotated[str | None, typer.Option(help="Whose requests; default: `dev`, or the only one.")] = None,
@@ -32,29 +50,13 @@ def eval_plan(
         int, typer.Option(min=0, max=150, help="Wrong APIs beside `gold` ones, the nearest there are, shuffled.")
     ] = 0,
     planner: Annotated[str | None, typer.Option(help="Planner backend. [the one that serves]")] = None,
-    demos: Annotated[
-        Path | None,
-        typer.Option(help="Solved requests to show: a folder like DATA, or a file as `nestor demos import` takes."),
-    ] = None,
-    shots: Annotated[
-        int | None,
-        typer.Option(min=0, max=20, help="Show so many at most, of DEMOS or of DATA's training splits."),
-    ] = None,
+    demos: Demos = None,
+    shots: Shots = None,
     encoder: Annotated[str | None, typer.Option(help="Another encoder for the retriever.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Keep embeddings in this .npz file.", dir_okay=False)] = None,
-    predictions: Annotated[
-        Path | None, typer.Option(help="Write a line about each request to this file.", dir_okay=False)
-    ] = None,
-    requests_out: Annotated[
-        Path | None,
-        typer.Option(help="Write `served`'s prompts as an OpenAI Batch file, in place of measuring.", dir_okay=False),
-    ] = None,
-    responses_in: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Take `served`'s answers from this file of a batch; more than once for several.", dir_okay=False
-        ),
-    ] = None,
+    predictions: Predictions = None,
+    requests_out: RequestsOut = None,
+    responses_in: ResponsesIn = None,
     json: Json = False,
 ) -> None:
     """Measure plans: the right calls, arguments and references, and whether they run.

@@ -50,6 +50,9 @@ def solve(
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
     timezone: Annotated[str | None, typer.Option(help="Time zone that 'today' refers to, e.g. Europe/Lisbon.")] = None,
     locale: Annotated[str | None, typer.Option(help="Locale of the request, e.g. pt-PT.")] = None,
+    sentence: Annotated[
+        bool | None, typer.Option(help="Whether a language model words the answer, where there is one.")
+    ] = None,
     value: Annotated[list[str] | None, typer.Option(help="NAME=VALUE the app already knows; may be repeated.")] = None,
 ) -> None:
     """Solve a request in words.
@@ -73,6 +76,7 @@ def solve(
         "methods": tuple(method or ()),
         "deprecated": deprecated,
         "pinned": tuple(pin or ()),
+        "sentence": sentence,
     }
     request = _request(query, options, timezone, locale, value or [])
     if idempotency_key is not None and not is_header_text(idempotency_key):

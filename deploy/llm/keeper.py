@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from deploy.llm.errors import ModelServerError
 from deploy.llm.probe import gives_token
-from deploy.llm.settings import LlmSettings
+from deploy.llm.settings import LlmSettings, settings_from_environment
 from deploy.sockets import free_port
 from services.telemetry import get_logger
 
@@ -143,9 +143,9 @@ def planning_model() -> Iterator[str]:
     The planner's settings are made after this: they read the environment. Nobody else has the key.
 
     Raises:
-        ModelServerError: the server does not start or gives no token.
+        LlmError: a setting is wrong, or the server does not start or gives no token.
     """
-    settings = LlmSettings()
+    settings = settings_from_environment()
     if "port" not in settings.model_fields_set:
         settings = settings.model_copy(update={"port": 0})
     key = settings.api_key or SecretStr(secrets.token_urlsafe(24))

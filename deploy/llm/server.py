@@ -11,24 +11,22 @@ import os
 import signal
 import sys
 import threading
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, NoReturn
 
 from deploy.llm.errors import LlmError, ModelFileError, ModelServerError
 from deploy.llm.gguf_files import read_model
-from deploy.llm.settings import LlmSettings
+from deploy.llm.settings import LlmSettings, settings_from_environment
 
 _SPINS = "2000"
-"""How often a thread looks whether the others are done before it sleeps. By libgomp's default it looks for milliseconds;
-with anything else running on the same cores, it then waits for one that is waiting for its core."""
+"""How often a thread looks whether the others are done before it sleeps. By libgomp's default it looks for
+milliseconds; with anything else running on the same cores, it then waits for one that is waiting for its core."""
 _BATCH = 512
 _CONNECTIONS = 32
 _SILENCE_S = 60
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve until a signal; returns the exit status."""
+    """Serve until a signal; returns the exit status where it cannot."""
     parser = argparse.ArgumentParser(prog="python -m deploy.llm.server", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--while-stdin", action="store_true", help="end where standard input ends")
     options = parser.parse_args(argv)
@@ -38,14 +36,10 @@ def main(argv: list[str] | None = None) -> int:
     if options.while_stdin:
         threading.Thread(target=_wait_for_end_of_input, args=(stop,), daemon=True).start()
     try:
-        serve(LlmSettings(), stop)
-    except ValidationError as error:
-        print(f"a setting is wrong: {error}", file=sys.stderr)
-        return 2
+        serve(settings_from_environment(), stop)
     except LlmError as error:
         print(error, file=sys.stderr)
         return 1
-    return 0
 
 
 def _wait_for_end_of_input(stop: threading.Event) -> None:
@@ -54,8 +48,8 @@ def _wait_for_end_of_input(stop: threading.Event) -> None:
     stop.set()
 
 
-def serve(settings: LlmSettings, stop: threading.Event) -> None:
-    """Serve the model until ``stop`` is set.
+def serve(settings: LlmSettings, stop: threading.Event) -> NoReturn:
+    """Serve the model until ``stop`` is set; the process ends then, with whatever it is computing.
 
     Raises:
         ModelFileError: the model is missing or damaged.
@@ -81,6 +75,8 @@ def serve(settings: LlmSettings, stop: threading.Event) -> None:
         ) from None
     print(f"{settings.name} ({settings.model}) is served on {server.listening_address}", flush=True)
     stop.wait()
+    # Its destructor waits for what is being computed, and for ever where the server has only just started.
+    os._exit(0)
 
 
 def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:

@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from deploy.llm.errors import LlmError
 
 FOLDER = Path("var/llm")
 MERGED_NAME = "planner.gguf"
@@ -44,3 +46,12 @@ class LlmSettings(BaseSettings):
     parallel: int = Field(
         default=2, ge=1, le=64, description="Requests computed at once; more wait. Each takes memory for its context."
     )
+
+
+def settings_from_environment() -> LlmSettings:
+    """Raises LlmError that names the variables that are wrong."""
+    try:
+        return LlmSettings()
+    except ValidationError as error:
+        wrong = [f"NESTOR_LLM_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()]
+        raise LlmError("\n".join(wrong)) from None

@@ -212,8 +212,10 @@ async def open_batch(requests_out: Path | None, responses_in: Sequence[Path], se
     """The files of a measurement: answers that there are, and where prompts go that have none.
 
     Raises:
-        DataError: a file of answers is none.
+        DataError: a file of answers is none, or the file for prompts cannot be written.
     """
+    if requests_out is not None:
+        Recording(settings.model).write(requests_out)  # what cannot be written is seen before anybody waits for it
     recording = Recording(settings.model, settings.temperature) if requests_out is not None else None
     record = (recording, requests_out) if recording is not None and requests_out is not None else None
     if not responses_in:

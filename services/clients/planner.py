@@ -14,6 +14,7 @@ from services.contracts.planning import (
     ReadApisReport,
     ReadApisRequest,
 )
+from services.contracts.sentence import Sentence, SentenceRequest
 
 
 class Planner(Protocol):
@@ -30,6 +31,9 @@ class Planner(Protocol):
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
         """Have at most 100 APIs read before a request has them as candidates."""
+
+    async def sentence(self, request: SentenceRequest) -> Sentence:
+        """Words for an answer, with slots for its values."""
 
     async def backends(self) -> PlannerBackends:
         """The backends there are."""
@@ -51,6 +55,10 @@ class PlannerClient(ServiceClient):
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
         """Have at most 100 APIs read before a request has them as candidates."""
         return await self._call("POST", "/apis:read", ReadApisReport, body=ReadApisRequest(apis=tuple(apis)))
+
+    async def sentence(self, request: SentenceRequest) -> Sentence:
+        """Words for an answer, with slots for its values. It comes within the request's own deadline, or not at all."""
+        return await self._call("POST", "/sentences", Sentence, body=request, timeout_s=request.deadline_ms / 1000)
 
     async def backends(self) -> PlannerBackends:
         """The backends there are."""

@@ -219,6 +219,9 @@ class PlanResponse(Contract):
     trace: PlannerTrace | None = Field(
         default=None, description="What a language model was shown and answered, where one was asked."
     )
+    sentences: bool = Field(
+        default=False, description="Whether the planner words answers where the request does not say (`/sentences`)."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

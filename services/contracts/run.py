@@ -154,10 +154,14 @@ class AnswerValue(Contract):
 
 
 class Answer(Contract):
-    """The answer: values with their native JSON types, and a readable rendering of them."""
+    """The answer: values with their native JSON types, a readable rendering of them, and where there is one a sentence.
+
+    The sentence's words are a language model's, which saw no value; the values are in it as the calls answered them.
+    """
 
     values: tuple[AnswerValue, ...] = ()
     text: str = ""
+    sentence: str | None = None
 
 
 class ExecutionFinished(Contract):
@@ -297,6 +301,11 @@ class SolveOptions(Contract):
         "Ids of none are ignored.",
     )
     mutations: Decision = Field(default=Decision.ASK, description="What to do with calls that may change state.")
+    sentence: bool | None = Field(
+        default=None,
+        description="Whether a language model words the answer, where there is one; unset: as the planner's settings "
+        "say.",
+    )
 
 
 class SolveRequest(Contract):
@@ -336,6 +345,7 @@ class Timings(Contract):
     demos_ms: float = 0
     plan_ms: float = 0
     execute_ms: float = 0
+    sentence_ms: float = Field(default=0, description="How long the answer waited for its sentence.")
     total_ms: float = 0
 
 

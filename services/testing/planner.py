@@ -1,5 +1,6 @@
 """A planner that plans what it was told."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from services.clients.base import DEFAULT_TIMEOUT_S
@@ -19,6 +20,8 @@ from services.contracts.planning import (
     Proof,
     ReadApisReport,
 )
+from services.contracts.sentence import Sentence, SentenceRequest
+from services.contracts.trace import PlannerTrace
 from services.errors import ValidationFailed
 from services.testing.base import Fake
 
@@ -29,8 +32,10 @@ class FakePlanner(Fake):
     """:class:`~services.clients.Planner` by script.
 
     ``plans`` holds the plan for a query, which is then proved as :func:`prove` says; ``answers`` holds whole answers,
-    which win. For any other query there is no plan. ``requests`` keeps what was asked,
-    ``known`` what was read.
+    which win; ``needs`` operations that are asked for until some were looked up. For any other query there is no plan.
+    ``requests`` keeps what was asked, ``known`` what was read. ``sentences`` holds the words for the answer to a query,
+    or the error that is raised; ``wording`` keeps the requests for them, and is answered once ``words_gate`` opens
+    where that is set.
     """
 
     service = "planner_svc"
@@ -39,8 +44,12 @@ class FakePlanner(Fake):
         super().__init__()
         self.plans: dict[str, Plan] = {}
         self.answers: dict[str, PlanResponse | Exception] = {}
+        self.needs: dict[str, tuple[str, ...]] = {}
         self.requests: list[PlanRequest] = []
         self.known: list[str] = []
+        self.sentences: dict[str, Sentence | Exception] = {}
+        self.wording: list[SentenceRequest] = []
+        self.words_gate: asyncio.Event | None = None
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
         """Their ids go to ``known``."""
@@ -59,6 +68,11 @@ class FakePlanner(Fake):
             raise answer
         if answer is not None:
             return answer
+        needs = self.needs.get(request.query, ())
+        if needs and not request.looked_up:
+            trace = PlannerTrace(model="scripted", prompt_version="0")
+            reason = f"It would take operations that were not found: {'; '.join(needs)}."
+            return PlanResponse(status="no_plan", backend=_BACKEND, reason=reason, needs=needs, trace=trace)
         plan = self.plans.get(request.query)
         if plan is None:
             return PlanResponse(
@@ -70,7 +84,25 @@ class FakePlanner(Fake):
             return PlanResponse(
                 status="no_plan", backend=_BACKEND, diagnostics=proved.diagnostics, reason=f"Not proved: {reason}."
             )
-        return PlanResponse(status="planned", plan=plan, compiled=proved.compiled, confidence=1.0, backend=_BACKEND)
+        return PlanResponse(
+            status="planned",
+            plan=plan,
+            compiled=proved.compiled,
+            confidence=1.0,
+            backend=_BACKEND,
+            sentences=bool(self.sentences),
+        )
+
+    async def sentence(self, request: SentenceRequest) -> Sentence:
+        """The scripted words; none for other queries."""
+        await self._arrive("sentence", request.deadline_ms / 1000)
+        self.wording.append(request)
+        if self.words_gate is not None:
+            await self.words_gate.wait()
+        found = self.sentences.get(request.query, Sentence(outcome="off"))
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     async def compile(self, request: CompileRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> CompileResponse:
         """Prove a given plan."""

@@ -17,6 +17,7 @@ _VARIES = {
     "duration_ms",
     "at",
     "at_ms",
+    "ms",
     "total_ms",
     "instance",
     "catalogue_version",

@@ -23,6 +23,8 @@ pytest.importorskip("trl", reason="needs requirements/train.txt")
 pytest.importorskip("gguf", reason="needs requirements/llm.txt")
 pytest.importorskip("xllamacpp", reason="needs requirements/llm.txt")
 
+pytestmark = pytest.mark.training
+
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 15 * 60
 

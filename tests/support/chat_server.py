@@ -23,17 +23,21 @@ class ChatServer:
     keys: list[str] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the client has hung up on a reply that does not end."""
+    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def plans(self) -> list[dict[str, Any]]:
-        """The requests that were no probes."""
-        return [body for body in self.asked if body.get("max_tokens", body.get("max_completion_tokens")) != 1]
+    async def has_been_asked(self, times: int) -> None:
+        """Wait until it has been asked so often. Raises TimeoutError after a time that no healthy test needs."""
+        async with asyncio.timeout(30):
+            while len(self.asked) < times:
+                self._arrived.clear()
+                await self._arrived.wait()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         if request.path != PATH:
             return web.Response(status=404)
         self.asked.append(json.loads(await request.read()))
+        self._arrived.set()
         self.keys.append(request.headers.get("Authorization", ""))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         try:
@@ -78,7 +82,9 @@ def says(*texts: str, finish: str = "stop", logprobs: Sequence[float] = (), reas
         if reasoning:
             await response.write(event({"reasoning_content": reasoning}))
         for number, text in enumerate(texts):
-            scores = {"logprobs": {"content": [{"logprob": logprobs[number]}]}} if number < len(logprobs) else {}
+            scores: dict[str, Any] = (
+                {"logprobs": {"content": [{"logprob": logprobs[number]}]}} if number < len(logprobs) else {}
+            )
             await response.write(event({"content": text}, **scores))
         await response.write(event({}, finish))
         usage = {"prompt_tokens": 120, "completion_tokens": len(texts)}

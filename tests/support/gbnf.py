@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 _TOKEN = re.compile(
     r'\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<name>[a-zA-Z][\w-]*)|(?P<op>[()|*+?]))'
 )
+
+Node = tuple[str, Any]
+"""What it is (``text``, ``set``, ``name``, ``or``, ``and``, or how often) and what it is made of."""
 
 
 class Grammar:
@@ -16,7 +20,7 @@ class Grammar:
     """
 
     def __init__(self, text: str) -> None:
-        self._rules: dict[str, object] = {}
+        self._rules: dict[str, Node] = {}
         for line in text.splitlines():
             name, arrow, body = line.partition(" ::= ")
             if not arrow or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9-]*", name) or name in self._rules:
@@ -38,7 +42,7 @@ class Grammar:
 class _Matcher:
     """Where parts of one text can end."""
 
-    def __init__(self, rules: dict[str, object], text: str) -> None:
+    def __init__(self, rules: dict[str, Node], text: str) -> None:
         self._rules, self._text = rules, text
         self._known: dict[tuple[str, int], frozenset[int]] = {}
 
@@ -47,8 +51,8 @@ class _Matcher:
             self._known[name, at] = frozenset(self._ends(self._rules[name], at))
         return self._known[name, at]
 
-    def _ends(self, node: object, at: int) -> Iterator[int]:
-        kind, part = node  # type: ignore[misc]
+    def _ends(self, node: Node, at: int) -> Iterator[int]:
+        kind, part = node
         if kind == "text" and self._text.startswith(part, at):
             yield at + len(part)
         elif kind == "set" and at < len(self._text) and part.match(self._text[at]):
@@ -65,7 +69,7 @@ class _Matcher:
         elif kind in "*+?":
             yield from self._repeated(kind, part, at)
 
-    def _repeated(self, kind: str, part: object, at: int) -> Iterator[int]:
+    def _repeated(self, kind: str, part: Node, at: int) -> Iterator[int]:
         if kind in "*?":
             yield at
         found = seen = set(self._ends(part, at)) - {at}
@@ -87,7 +91,7 @@ def _tokens(body: str) -> Iterator[tuple[str, str]]:
         yield kind, match[kind]
 
 
-def _alternatives(tokens: list[tuple[str, str]]) -> object:
+def _alternatives(tokens: list[tuple[str, str]]) -> Node:
     found = [_sequence(tokens)]
     while tokens and tokens[0] == ("op", "|"):
         tokens.pop(0)
@@ -95,12 +99,12 @@ def _alternatives(tokens: list[tuple[str, str]]) -> object:
     return found[0] if len(found) == 1 else ("or", found)
 
 
-def _sequence(tokens: list[tuple[str, str]]) -> object:
-    parts: list[object] = []
+def _sequence(tokens: list[tuple[str, str]]) -> Node:
+    parts: list[Node] = []
     while tokens and tokens[0] not in (("op", "|"), ("op", ")")):
         kind, text = tokens.pop(0)
         if kind == "text":
-            part: object = ("text", _unescaped(text[1:-1]))
+            part: Node = ("text", _unescaped(text[1:-1]))
         elif kind == "set":
             part = ("set", re.compile(text))
         elif kind == "name":
@@ -122,8 +126,8 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: known.get(match[1], match[1]), text)
 
 
-def _names(node: object) -> Iterator[str]:
-    kind, inner = node  # type: ignore[misc]
+def _names(node: Node) -> Iterator[str]:
+    kind, inner = node
     if kind == "name":
         yield inner
     elif kind in ("or", "and"):

@@ -45,6 +45,11 @@ class ServedBackend:
         self._model = Model(chat, settings, metrics)
         self._settings, self._outputs, self._pool, self._metrics = settings, outputs, pool, metrics
 
+    @property
+    def model(self) -> Model:
+        """The model, for what else there is to write than plans."""
+        return self._model
+
     async def read(self, apis: Sequence[Api]) -> int:
         """None: a prompt is made of the APIs' own texts."""
         return 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from planner_svc.backends.served.constraint import LADDER, Constraint
@@ -60,17 +61,40 @@ class Model:
         Raises:
             ChatError: there is none. A server that does not work is not asked again for a while.
         """
+        with self._watched():
+            completion, kind = await self._held(messages, constraint, end)
+        self._metrics.completed(completion)
+        return completion, kind
+
+    async def write(self, messages: Sequence[Message], max_tokens: int, end: float) -> Completion:
+        """The next message, held to no form.
+
+        Args:
+            messages: the conversation.
+            max_tokens: the longest answer.
+            end: by when, on the event loop's clock.
+
+        Raises:
+            ChatError: there is none, as in :meth:`complete`.
+        """
+        left_s = max(end - asyncio.get_running_loop().time(), 0.0)
+        with self._watched():
+            completion = await self._chat.complete(messages, max_tokens=max_tokens, deadline_s=left_s)
+        self._metrics.completed(completion)
+        return completion
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Ask a server that is alive, and learn from how that goes."""
         if (why := self._liveness.trouble()) is not None:
             raise ChatError("down", why)
         try:
             with self._metrics.completing():
-                completion, kind = await self._held(messages, constraint, end)
+                yield
         except ChatError as error:
             self._note(error)
             raise
-        self._metrics.completed(completion)
         self._liveness.worked()
-        return completion, kind
 
     async def _held(
         self, messages: Sequence[Message], constraint: Constraint, end: float

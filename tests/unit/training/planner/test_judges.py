@@ -20,6 +20,8 @@ from training.planner.examples import Example, LabelledCall, Span
 from training.planner.judges import FOLDS, Evidence, fit_judges, fold_of
 from training.shared.boosting import Growth
 
+pytestmark = pytest.mark.training
+
 TYPES = ("health", "life", "auto")
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -27,6 +27,8 @@ from training.planner.network import Inputs, Network, Sizes  # noqa: E402
 from training.planner.trainer import Step, Trainer  # noqa: E402
 from training.shared.checkpoints import CHECKPOINT, CheckpointError, start  # noqa: E402
 
+pytestmark = pytest.mark.training
+
 RECIPE = Recipe(steps=8, batch=4, candidates=3, recorded=0, width=32, layers=1, bfloat16=False)
 TOKENIZER = Path(services.__file__).parent / "models" / DEFAULT_MODEL / "tokenizer.json"
 

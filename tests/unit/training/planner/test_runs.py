@@ -21,6 +21,8 @@ pytest.importorskip("transformers", reason="needs requirements/train.txt")
 from evals.data import read_all
 from training.planner.command import train_planner
 
+pytestmark = pytest.mark.training
+
 RECIPE: dict[str, Any] = {
     "steps": 2,
     "batch": 4,

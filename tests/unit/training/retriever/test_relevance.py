@@ -17,6 +17,8 @@ from training.retriever import relevance
 from training.retriever.forest import fit
 from training.retriever.relevance import Example, fitted
 
+pytestmark = pytest.mark.training
+
 NAMED, REMOVES = COLUMNS.index("named"), COLUMNS.index("removes")
 
 

@@ -23,6 +23,8 @@ from training.retriever.trainer import Step, Trainer  # noqa: E402
 from training.shared.checkpoints import CheckpointError  # noqa: E402
 from training.shared.devices import DeviceError, choose_device  # noqa: E402
 
+pytestmark = pytest.mark.training
+
 RECIPE = Recipe(batch=8, run=2, epochs=2, learning_rate=1e-4, bfloat16=False)
 THINGS = ("invoice", "holiday", "parcel", "recipe", "flight", "meeting", "song", "reminder")
 DOCUMENTS: dict[str, Document] = {

@@ -1,0 +1,113 @@
+"""The sentence of an answer: its words are asked for while the plan executes, and waited for a little at the end.
+
+An answer is never lost for its sentence, and never later than the request's deadline.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+from gateway.live import Live
+from gateway.metrics import GatewayMetrics
+from gateway.rendering import told
+from services.clients import Planner
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import AnswerValue, ExecutionFinished, StepRecord
+from services.contracts.sentence import MAX_SLOTS, Sentence, SentenceRequest
+from services.errors import ServiceError
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
+_RESERVE_S: Final = 0.1
+"""What is left of the deadline for storing the answer and sending it."""
+
+
+class Wording:
+    """What becomes of one answer's sentence.
+
+    Args:
+        words: is done when the planner has answered; None: it is not asked.
+        live: the run.
+        compiled: its plan.
+        wait_s: how long an answer that is there waits.
+        metrics: counts what became of it.
+    """
+
+    def __init__(
+        self,
+        words: "asyncio.Task[Sentence] | None",
+        live: Live,
+        compiled: CompiledPlan,
+        wait_s: float,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._words, self._live, self._compiled = words, live, compiled
+        self._wait_s, self._metrics = wait_s, metrics
+
+    async def told(self, finished: ExecutionFinished) -> str | None:
+        """The sentence with the values in it; None where there is none, or none in time."""
+        if self._words is None or finished.status != "succeeded":
+            return None
+        left_s = min(self._wait_s, self._live.clock.remaining_s() - _RESERVE_S)
+        done, _ = await asyncio.wait({self._words}, timeout=max(left_s, 0.0))
+        if not done:
+            self._metrics.sentences.labels("late").inc()
+            return None
+        sentence = self._words.result()
+        text = self._filled(sentence, finished) if sentence.outcome == "written" else None
+        if sentence.outcome != "off":
+            unfit = sentence.outcome == "written" and text is None
+            self._metrics.sentences.labels("unfit" if unfit else sentence.outcome).inc()
+            _log.info("sentence", run_id=self._live.run.id, outcome="unfit" if unfit else sentence.outcome)
+        return text
+
+    def _filled(self, sentence: Sentence, finished: ExecutionFinished) -> str | None:
+        wanted = [output.name for output in self._compiled.plan.answer]
+        records = {record.step: record for record in finished.records}
+        if [value.name for value in finished.answer] != wanted or any(_goes_on(v, records) for v in finished.answer):
+            return None
+        return told(sentence.pieces, finished.answer)
+
+
+@asynccontextmanager
+async def wording(
+    planner: Planner, live: Live, compiled: CompiledPlan, wait_s: float, metrics: GatewayMetrics
+) -> AsyncGenerator[Wording, None]:
+    """Ask for words, if they are wanted, until the end of the context. Nothing is raised for them."""
+    words = asyncio.create_task(_ask(planner, live, compiled)) if _is_wanted(live, compiled) else None
+    try:
+        yield Wording(words, live, compiled, wait_s, metrics)
+    finally:
+        if words is not None:
+            words.cancel()
+            await asyncio.wait({words})
+
+
+def _is_wanted(live: Live, compiled: CompiledPlan) -> bool:
+    wished = live.request.options.sentence
+    return (live.worded if wished is None else wished) and 1 <= len(compiled.plan.answer) <= MAX_SLOTS
+
+
+async def _ask(planner: Planner, live: Live, compiled: CompiledPlan) -> Sentence:
+    options = live.request.options
+    request = SentenceRequest(
+        query=live.request.query,
+        compiled=compiled,
+        wanted=options.sentence,
+        backend=options.backend,
+        deadline_ms=max(int(live.clock.remaining_s() * 1000), 1),
+    )
+    try:
+        return await planner.sentence(request)
+    except ServiceError as error:
+        return Sentence(outcome="failed", reason=error.detail[:300])
+    except Exception as error:  # noqa: BLE001 - the answer does not hang on its sentence
+        _log.error("bug", run_id=live.run.id, exc_info=error)
+        return Sentence(outcome="failed")
+
+
+def _goes_on(value: AnswerValue, records: Mapping[str, StepRecord]) -> bool:
+    """Whether it is a list of which not all was fetched: a sentence would read as if it were."""
+    record = records.get(value.step)
+    return isinstance(value.value, list) and record is not None and record.more

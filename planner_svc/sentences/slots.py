@@ -1,0 +1,162 @@
+"""What a sentence is to tell: a slot for each value of the answer, described by the API's document, without a value."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.reading.text import split_name
+from services.contracts.api import Api
+from services.contracts.base import JsonPath
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, dependencies
+from services.contracts.planning import CompiledPlan
+from services.contracts.sentence import MAX_SLOTS
+
+_MAX_TOLD: Final = 120
+_MAX_NAME: Final = 40
+_MAX_GIVEN: Final = 40
+_MAX_GIVEN_VALUES: Final = 3
+
+
+class Unfit(Exception):
+    """The answer is not of the kind that is told in a sentence; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in the sentence.
+
+    Attributes:
+        name: what the model calls it; unique, letters, digits and underscores.
+        kind: of its values, in a word.
+        many: whether there is a list of them.
+        truth: whether it may be a yes or no. Such a one is told after a colon: what stands before it is the question,
+            not a claim.
+        told: what the API's document says of it.
+        words: the document's words for it, as a text.
+    """
+
+    name: str
+    kind: str
+    many: bool
+    truth: bool
+    told: str
+    words: str
+
+
+def slots_of(compiled: CompiledPlan) -> tuple[Slot, ...]:
+    """A slot for each value of the plan's answer, in its order.
+
+    Names are those of the document's fields, not those that the plan gives its outputs: the plan may be a model's.
+
+    Raises:
+        Unfit: there are too many values, or one of them is an object.
+    """
+    outputs = compiled.plan.answer
+    if not 1 <= len(outputs) <= MAX_SLOTS:
+        raise Unfit(f"the answer has {len(outputs)} values")
+    schemas = Schemas()
+    slots: list[Slot] = []
+    for output in outputs:
+        slots.append(_slot(schemas, compiled, output, {slot.name for slot in slots}))
+    alike = {slot.told for slot in slots if [one.told for one in slots].count(slot.told) > 1}
+    return tuple(
+        replace(slot, told=_line(f"{slot.told} ({said})"))
+        if slot.told in alike and (said := _given(compiled.plan, output.value.step))
+        else slot
+        for slot, output in zip(slots, outputs, strict=True)
+    )
+
+
+def _given(plan: Plan, step_id: str) -> str:
+    """What the plan itself gives to a call, or to those that it takes values from: it tells calls of one API apart."""
+    waiting, seen = [step_id], {step_id}
+    while waiting:
+        step = plan.step(waiting.pop(0))
+        assert step is not None  # the plan is proved
+        values = [v.value for v in step.arguments.values() if isinstance(v, LiteralValue)]
+        texts = [str(value)[:_MAX_GIVEN] for value in values if isinstance(value, str | int | float)]
+        if texts:
+            return ", ".join(texts[:_MAX_GIVEN_VALUES])
+        before = sorted(dependencies(step) - seen)
+        seen.update(before)
+        waiting += before
+    return ""
+
+
+def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken: set[str]) -> Slot:
+    step = compiled.plan.step(output.value.step)
+    assert step is not None  # the plan is proved
+    api, path = compiled.apis[step.api], output.value.path
+    each = step.foreach is not None
+    if each and path and isinstance(path[0], int):  # one of the loop's answers
+        each, path = False, path[1:]
+    node = _walk(schemas, api, path)
+    kinds = schemas.kinds(node) - {"null"}
+    listed = kinds == {"array"}
+    if listed:
+        item = schemas.child(node, 0, strict=False)
+        node = item if isinstance(item, Node) else Node({}, {})
+        kinds = schemas.kinds(node) - {"null"}
+    if kinds <= {"object", "array"} or (each and listed):
+        raise Unfit("a value of the answer is an object or a list of lists")
+    words = [part for part in path if isinstance(part, str)]
+    about = _description(schemas, node)
+    return Slot(
+        name=_name(words[-1] if words else api.name, taken),
+        kind=_kind(kinds),
+        many=listed or each,
+        truth="boolean" in kinds,
+        told=_line(about or api.summary),
+        words=" ".join([*_named([*words, api.name]), _line(api.summary), _line(about)]),
+    )
+
+
+def _walk(schemas: Schemas, api: Api, path: JsonPath) -> Node:
+    """The schema of what a path leads to; anything where the document says nothing of it."""
+    node = Node(api.response.json_schema, api.definitions)
+    for part in path:
+        child = schemas.child(node, part, strict=False)
+        if not isinstance(child, Node):
+            return Node({}, {})
+        node = child
+    return node
+
+
+def _description(schemas: Schemas, node: Node) -> str:
+    for branch in schemas.branches(node):
+        for schema in branch:
+            said = schema.get("description") or schema.get("title")
+            if isinstance(said, str) and said.strip():
+                return said
+    return ""
+
+
+def _kind(kinds: frozenset[str]) -> str:
+    if "string" in kinds:
+        return "text"
+    if kinds <= {"integer", "number"}:
+        return "number"
+    return "yes or no" if kinds == {"boolean"} else "value"
+
+
+def _named(names: Iterable[str]) -> list[str]:
+    return [word for name in names for word in split_name(name[:200])]
+
+
+def _name(name: str, taken: set[str]) -> str:
+    """The name in snake case, unlike the others."""
+    base = re.sub(r"[^a-z0-9]+", "_", "_".join(split_name(name[:200])).lower()).strip("_")[:_MAX_NAME].strip("_")
+    base = base if base[:1].isalpha() else f"value_{base}".rstrip("_")
+    found, count = base, 1
+    while found in taken:
+        count += 1
+        found = f"{base}_{count}"
+    return found
+
+
+def _line(text: str) -> str:
+    """The beginning of a text on one line, without braces."""
+    flat = " ".join(re.sub(r"[{}]", " ", text[: 8 * _MAX_TOLD]).split())
+    return flat if len(flat) <= _MAX_TOLD else flat[:_MAX_TOLD].rsplit(" ", 1)[0]

@@ -1,0 +1,68 @@
+"""The planner as an application with a language model behind it, as its settings say."""
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from planner_svc.main import create_app
+from planner_svc.settings import PlannerSettings, ServedSettings
+from services.clients.base import open_http
+from services.clients.planner import PlannerClient
+from services.clients.transport import InProcessTransport
+from services.contracts.planning import PlanRequest
+from tests.support.chat_server import calls, serve_chat
+from tests.unit.planner_svc.served.test_backend import FIRST, REQUEST, SECOND
+
+KEY = "sk-canary-1234"
+
+
+async def test_a_configured_model_plans_first() -> None:
+    async with serve_chat(calls(FIRST, SECOND)) as server:
+        settings = PlannerSettings(served=ServedSettings(url=server.url, model="m", api_key=SecretStr(KEY)))
+        app = create_app(settings)
+        async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
+            client = PlannerClient(http)
+            backends = await client.backends()
+            assert (backends.default, backends.cascade) == ("served", ("served", "rules"))
+            response = await client.plan(REQUEST)
+            assert (response.status, response.backend) == ("planned", "served")
+            assert response.trace is not None
+            assert response.trace.attempts[0].constraint == "json_schema"
+            rules = await client.plan(REQUEST.model_copy(update={"cascade": "compact_first"}))
+            assert rules.asked[0].backend == "rules"
+            metrics = (await http.get("/metrics")).text
+            assert 'nestor_plans_total{backend="served",status="planned"}' in metrics
+            assert 'nestor_planner_model_tokens_total{kind="completion"}' in metrics
+            everything = response.model_dump_json() + metrics + (await http.get("/backends")).text
+    assert KEY not in everything
+    assert server.keys[0] == f"Bearer {KEY}"
+
+
+async def test_without_a_url_there_is_no_model() -> None:
+    app = create_app(PlannerSettings())
+    async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
+        backends = await PlannerClient(http).backends()
+        assert (backends.available, backends.cascade) == (("compact", "rules"), ("rules",))
+        response = await PlannerClient(http).plan(PlanRequest(query="x", cascade="model_first"))
+        assert [one.backend for one in response.asked] == ["rules"]
+
+
+def test_the_environment_configures_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NESTOR_PLANNER_SERVED_URL", "http://llm:8080")
+    monkeypatch.setenv("NESTOR_PLANNER_SERVED_API_KEY", KEY)
+    monkeypatch.setenv("NESTOR_PLANNER_SERVED_DETAIL", "brief")
+    monkeypatch.setenv("NESTOR_PLANNER_CASCADE", "compact_first")
+    settings = PlannerSettings()
+    assert (settings.served.url, settings.served.detail, settings.cascade) == (
+        "http://llm:8080",
+        "brief",
+        "compact_first",
+    )
+    assert KEY not in repr(settings) + settings.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "url", ["llm:8080", "ftp://llm", "http://", "http://user:pass@llm/v1", "http://llm/v1?key=1", "http://llm/#x"]
+)
+def test_what_is_no_base_url_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        ServedSettings(url=url)
