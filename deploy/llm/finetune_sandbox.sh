@@ -12,7 +12,7 @@ server=
 stop() { if [ -n "$server" ]; then kill "$server" 2>/dev/null && wait "$server" || true; server=; fi; }
 trap stop EXIT
 serve() {
-  "$nestor" serve --sandbox --port "$port" --sandbox-port "$sandbox_port" --data "$place/nestor" "$@" &
+  "$nestor" serve --sandbox --port "$port" --sandbox-port "$sandbox_port" --data "$place/nestor" "$@" >"$place/serve.log" 2>&1 &
   server=$!
   until "$nestor" apis search --limit 1 >"$place/started" 2>&1 && grep -q sandbox "$place/started"; do
     kill -0 "$server" # ends the script where Nestor did not start
