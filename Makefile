@@ -40,8 +40,8 @@ $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
 $(VENV)/.train: $(VENV)/.dev requirements/train.in requirements/train.txt
 	@echo "installing torch for CPUs and what training needs ..."
 	@sed -n 's/^\([^ #]*==[^ ]*\).*/\1/p' requirements/train.txt > $(VENV)/train-versions.txt
-	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt \
-	  --extra-index-url https://download.pytorch.org/whl/cpu torch
+	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt --no-deps \
+	  --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu torch
 	@$(BIN)/pip install --disable-pip-version-check --quiet --constraint $(VENV)/train-versions.txt -r requirements/train.in
 	@touch $@
 
@@ -65,8 +65,8 @@ test: $(VENV)/.dev ## run all tests (PostgreSQL and Redis included, both from pi
 coverage: $(VENV)/.dev ## run all tests and print which lines they reach
 	@$(TESTS) -m "not training" --cov --cov-report=term:skip-covered
 
-test-train: $(VENV)/.train ## run the tests of training; installs torch (200 MB, CPU)
-	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -m training --no-skips -rs tests/unit
+test-train: $(VENV)/.train ## run the tests of training, finetune a small model; installs torch (200 MB, CPU)
+	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -m training --no-skips -rs tests/unit tests/e2e/test_finetuning.py
 
 check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
 	@$(BIN)/ruff check .

@@ -11,3 +11,4 @@ compile "$1" -c requirements/serve.txt -c requirements/sandbox.txt -o requiremen
 compile "$1" -c requirements/serve.txt -c requirements/dev.txt -o requirements/llm.txt requirements/llm.in
 compile "$1" -c requirements/serve.txt -c requirements/sandbox.txt -c requirements/dev.txt \
   -o requirements/bench.txt requirements/bench.in
+compile "$1" -c requirements/serve.txt -c requirements/dev.txt -o requirements/train.txt requirements/train.in

@@ -31,7 +31,7 @@ class Entry(BaseModel):
         base_sha256: of that model's file, or of its weights' files together.
         prompt_version: of the prompt it was taught with; it is of no use with another.
         data_sha256: of the conversations it learnt.
-        figures: what decided: a metric in percent by folder of requests.
+        figures: what it was measured to do before it was promoted: metrics in percent by folder of requests.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,7 +41,7 @@ class Entry(BaseModel):
     base_sha256: Sha256
     prompt_version: str
     data_sha256: Sha256
-    figures: dict[str, float] = {}
+    figures: dict[str, dict[str, float]] = {}
 
 
 class Registry(BaseModel):

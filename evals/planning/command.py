@@ -36,7 +36,7 @@ from retriever_svc.settings import RetrieverSettings
 from services.encoder import EncoderError, load_encoder
 
 _AT_ONCE = 20
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
     """
     err = Console(stderr=True)
     try:
-        with _errors_only(), Progress(*_COLUMNS, console=err, transient=True) as progress:
+        with errors_only(), Progress(*COLUMNS, console=err, transient=True) as progress:
             measured, notes = measure(wanted, progress)
     except (DataError, EncoderError, RelevanceError, CalibrationError, JudgeError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
@@ -210,7 +210,7 @@ def _opened(file: Path | None) -> TextIO | nullcontext[None]:
 
 
 @contextmanager
-def _errors_only() -> Iterator[None]:
+def errors_only() -> Iterator[None]:
     """Keep the services' everyday logs from standard output, which is the report's."""
     before = structlog.get_config()
     structlog.configure(

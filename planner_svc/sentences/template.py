@@ -39,9 +39,10 @@ _SYMBOLS: Final = frozenset("%°€$£¥&+")
 _SLOT: Final = re.compile(r"\{([^{}]*)\}")
 _PLAIN: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-"})
 _QUOTED_SLOT: Final = re.compile(r"[\"'`*]{1,2}(\{[^{}]*\})[\"'`*]{1,2}")
-_TEXT: Final = re.compile(r"\w|[ .,:;!'()\-/%°€$£¥&+]")
+_TEXT: Final = re.compile(r"\w|[ .,:;!'\"()\-/%°€$£¥&+]")
 _WORDS: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-_EDGES: Final = ".,:;!?'()"
+_QUOTED: Final = re.compile(r'"([^"]*)"')
+_EDGES: Final = ".,:;!?'\"()"
 _ENDS: Final = re.compile(r"[.!](?=\s|$)")
 _MAX_SENTENCES: Final = 2
 _ADDRESS: Final = re.compile(r"[^\W_][.!:;][^\W\d_]|(?<![^\W\d_])/|/(?![^\W\d_])")
@@ -69,6 +70,7 @@ def read_template(text: str, slots: Sequence[Slot], query: str) -> Pieces:
     line = _first_line(text)
     pieces = _parted(line, [slot.name for slot in slots])
     _check_form(pieces, line)
+    _check_quotations(pieces, query)
     known, numbers = _vouched(query, (slot.words for slot in slots))
     for piece in pieces:
         if isinstance(piece, str):
@@ -115,6 +117,16 @@ def _check_form(pieces: Pieces, line: str) -> None:
         raise Refused("it has something like an address")
 
 
+def _check_quotations(pieces: Pieces, query: str) -> None:
+    """What stands in quotation marks is the request's, word for word."""
+    asked = _plain(query)
+    for piece in pieces:
+        if isinstance(piece, str) and (
+            '"' in _QUOTED.sub("", piece) or any(q not in asked for q in _QUOTED.findall(piece))
+        ):
+            raise Refused("it quotes what the request does not say")
+
+
 def _check_slots(pieces: Pieces, slots: Sequence[Slot]) -> None:
     """A slot stands by itself: nothing beside it changes its value."""
     for position, piece in enumerate(pieces):
@@ -141,7 +153,7 @@ def _check_words(text: str, known: frozenset[str], numbers: frozenset[str]) -> N
 
 
 def _vouched(query: str, told: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The stems of all words that may be said, and the request's own words, as it writes them."""
+    """The stems of all words that may be said; and, for numbers and codes, the request's words as it writes them."""
     query, documents = _plain(query), _plain(" ".join(told))
     known = (_stems(documents) - _BY_REQUEST_ALONE) | _stems(query) | _SYMBOLS.intersection(query + documents)
     return known, frozenset(chunk.strip(_EDGES).casefold() for chunk in query.split())

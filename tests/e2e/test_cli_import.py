@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -131,12 +132,13 @@ def interruptible() -> Iterator[None]:
 def test_an_import_that_was_ended_goes_on_where_it_was(tmp_path: Path, number: signal.Signals) -> None:
     prefix = tmp_path.name.replace("_", "-")
     for n in range(12):
-        summaries = {f"op{n}x{k}": f"Do thing {k} of {n} for {prefix}" for k in range(60)}
+        summaries = {f"op{n}x{k}": f"Do thing {k} of {n} for {prefix}" for k in range(30)}
         (tmp_path / f"{prefix}-{n:02}.json").write_text(document(**summaries))
     command = [sys.executable, "-m", "deploy.cli", "import", str(tmp_path)]
     with subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while documents_of(prefix) < 2:
             assert process.poll() is None
+            time.sleep(0.02)  # Nestor is served by this process
         process.send_signal(number)
         assert process.wait(30) != 0
     done = documents_of(prefix)

@@ -1,4 +1,4 @@
-"""``nestor train data`` against a running Nestor: what it writes is what training and evaluation read."""
+"""``nestor train record`` and ``train data --runs`` against a running Nestor."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from deploy.onebox import world
+from deploy.onebox import shipped_demos, world
 from evals.data import read_dataset
 from retriever_svc.engine.texts import embedding_text
 from services.contracts.api import Api
@@ -24,14 +24,20 @@ def test_a_catalogue_and_its_solved_requests_become_a_folder_to_train_on(tmp_pat
         for query in ("Convert 26.2 miles to kilometers.", "Convert 26.2 miles to kilometers."):
             run("solve", query)
         run("solve", "Call me a taxi to the central station", exit_code=1)
-        said = run("train", "data", "--out", str(tmp_path / "own"))
+        said = run("train", "record", "--out", str(tmp_path / "own"))
+        told = run("train", "data", "--runs", "--made", "20", "--out", str(tmp_path / "data"))
         served = Api.model_validate_json(run("apis", "show", "sandbox.convertUnits"))
     found = read_dataset(tmp_path / "own")
-    assert f"{len(found.apis)} APIs and 1 solved requests" in said
+    demos = {demo.query for demo in shipped_demos() if demo.level == "task"}
+    assert f"{len(found.apis)} APIs and {len(demos) + 1} solved requests" in said
     assert len(found.apis) > 60
-    (solved,) = found.instances
+    assert demos < {one.query for one in found.instances}
+    (solved,) = (one for one in found.instances if one.query not in demos)
     assert (solved.query, set(solved.apis)) == ("Convert 26.2 miles to kilometers.", {"sandbox.convertUnits"})
     read = next(api for api in found.apis if api.id == served.id)
     assert embedding_text(read) == embedding_text(served)  # or training would learn another text than serves
+    assert "| recorded |" in told
+    measured = read_dataset(tmp_path / "data/held-out/recorded").instances
+    assert {one.query for one in measured} < {one.query for one in found.instances}
     rows = [json.loads(line) for line in (tmp_path / "own" / "tools.jsonl").read_text().splitlines()]
     assert {row["name"] for row in rows} == {api.id for api in found.apis}

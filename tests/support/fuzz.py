@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from tests.support.examples import examples
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
-BOUNDED = settings(examples(0.4), suppress_health_check=list(HealthCheck), derandomize=True)
+BOUNDED = settings(examples(0.25), suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def schema_of(app: FastAPI) -> schemathesis.schemas.BaseSchema:

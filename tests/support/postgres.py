@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,10 +27,20 @@ def postgres_server() -> Iterator[PostgresServer]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def new_postgres_url(postgres_server: PostgresServer) -> Callable[[], str]:
+    """Makes an empty database, and gives its ``postgresql+asyncpg`` URL."""
+
+    def create() -> str:
+        name = f"t{uuid.uuid4().hex[:12]}"
+        # Copying files costs a third of writing their pages to the log.
+        postgres_server.psql(f"CREATE DATABASE {name} STRATEGY FILE_COPY;")
+        return str(postgres_server.get_uri(database=name)).replace("postgresql://", "postgresql+asyncpg://", 1)
+
+    return create
+
+
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> str:
+def postgres_url(new_postgres_url: Callable[[], str]) -> str:
     """The ``postgresql+asyncpg`` URL of an empty database."""
-    name = f"t{uuid.uuid4().hex[:12]}"
-    # Copying files costs a third of writing their pages to the log.
-    postgres_server.psql(f"CREATE DATABASE {name} STRATEGY FILE_COPY;")
-    return str(postgres_server.get_uri(database=name)).replace("postgresql://", "postgresql+asyncpg://", 1)
+    return new_postgres_url()

@@ -53,15 +53,14 @@ class Report(BaseModel):
     data: Stats
     versions: dict[str, str]
 
-    def entry(self, name: str, figures: dict[str, float]) -> Entry:
-        """How the registry lists the model."""
+    def entry(self, name: str) -> Entry:
+        """How the registry lists the model, before it is measured."""
         return Entry(
             name=name,
             base=self.base.name,
             base_sha256=self.base.sha256,
             prompt_version=self.prompt_version,
             data_sha256=self.data.sha256,
-            figures=figures,
         )
 
 

@@ -16,11 +16,12 @@ from planner_svc.backends.served.prompt import PROMPT_VERSION
 from training.llm.base import Base, find_base, load_base
 from training.llm.builder import TRAIN, Stats, read_stats
 from training.llm.card import BaseReport, Report, TrainingReport, read_report, versions, write_card
-from training.llm.settings import Tuning
+from training.llm.settings import Method, Tuning
 from training.llm.trainer import Course, finetune
 from training.shared.base import BaseError
 from training.shared.checkpoints import CheckpointError
 from training.shared.devices import DeviceError, choose_device
+from training.shared.runs import read_recipe
 
 _KEY: Final = "run.json"
 _ADAPTER: Final = "adapter_model.safetensors"
@@ -79,6 +80,17 @@ def _train(base: Base, data: Path, out: Path, work: Path, tuning: Tuning, device
     )
     write_card(out, report)
     return report
+
+
+def read_tuning(recipe: Path | None, method: Method, minutes: float | None, epochs: float | None) -> Tuning:
+    """How to train: the defaults, what a recipe changes, and what the command line does.
+
+    Raises:
+        DataError: the recipe cannot be read.
+    """
+    given = {"minutes": minutes, "epochs": epochs}
+    changed = {name: value for name, value in given.items() if value is not None}
+    return read_recipe(Tuning, recipe).model_copy(update=changed | {"method": method})
 
 
 def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Path) -> None:

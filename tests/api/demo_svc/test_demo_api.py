@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from fastapi import FastAPI
+import pytest_asyncio
 
 from demo_svc.main import create_app
 from demo_svc.settings import DemoSettings
@@ -25,17 +26,24 @@ def demo(query: str, *apis: str, level: str = "task") -> Demo:
     return Demo.model_validate({"level": level, "query": query, "plan": Plan(steps=steps)})
 
 
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[FastAPI]:
-    settings = DemoSettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/demos.db", max_body_bytes=200_000)
+@asynccontextmanager
+async def running(path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    settings = DemoSettings(database_url=f"sqlite+aiosqlite:///{path}/demos.db", max_body_bytes=200_000)
     app = create_app(settings, encoder=load_encoder())
-    async with app.router.lifespan_context(app):
-        yield app
+    async with app.router.lifespan_context(app), open_http("http://demos", InProcessTransport(app)) as client:
+        yield client
 
 
 @pytest.fixture
-async def http(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
-    async with open_http("http://demos", InProcessTransport(app)) as client:
+async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    async with running(tmp_path) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of one service for all requests that are refused."""
+    async with running(tmp_path_factory.mktemp("standing")) as client:
         yield client
 
 
@@ -120,8 +128,9 @@ DEMO = demo("Is it raining?", "s.rain").model_dump(mode="json")
         ("/demos:import", b'{"demos": []}', 422),
     ],
 )
-async def test_bad_input_is_a_clear_problem(http: httpx2.AsyncClient, path: str, body: bytes, status: int) -> None:
-    response = await http.post(path, content=body, headers={"Content-Type": "application/json"})
+@pytest.mark.asyncio(loop_scope="module")
+async def test_bad_input_is_a_clear_problem(standing: httpx2.AsyncClient, path: str, body: bytes, status: int) -> None:
+    response = await standing.post(path, content=body, headers={"Content-Type": "application/json"})
     assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
     assert response.json()["detail"]
 
@@ -130,8 +139,9 @@ async def test_bad_input_is_a_clear_problem(http: httpx2.AsyncClient, path: str,
     "path",
     ["/demos/nonsense", "/demos/%00", "/demos?limit=0", "/demos?offset=-1", "/demos?api=%00", "/demos?offset=1e99"],
 )
-async def test_bad_addresses_are_clear_problems(http: httpx2.AsyncClient, path: str) -> None:
-    response = await http.get(path)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_bad_addresses_are_clear_problems(standing: httpx2.AsyncClient, path: str) -> None:
+    response = await standing.get(path)
     assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from services.contracts.run import RunStatus
 from services.errors import NotFound, Unauthorized
@@ -15,6 +16,15 @@ from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, Gateway, ask, open_ga
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def either(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Gateway]:
     database = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
+    async with open_gateway(database) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgresql"])
+async def standing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    """One for all tests whose requests are refused: they leave no trace."""
+    sqlite = request.param == "sqlite"
+    database = tmp_path_factory.mktemp("standing") if sqlite else request.getfixturevalue("new_postgres_url")()
     async with open_gateway(database) as running:
         yield running
 
@@ -86,9 +96,10 @@ async def test_a_query_of_odd_characters_is_kept_as_it_is(either: Gateway, query
 
 
 @pytest.mark.parametrize("run_id", ["none", "run_", "%", "a b", "é", ".", "..", "'--"])
-async def test_an_unknown_run_is_not_found(either: Gateway, run_id: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_unknown_run_is_not_found(standing: Gateway, run_id: str) -> None:
     with pytest.raises(NotFound):
-        await either.client.run(run_id)
+        await standing.client.run(run_id)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +127,9 @@ async def test_an_unknown_run_is_not_found(either: Gateway, run_id: str) -> None
         "/apis/%00",
     ],
 )
-async def test_bad_addresses_are_clear_problems(either: Gateway, path: str) -> None:
-    response = await either.http.get(path)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_bad_addresses_are_clear_problems(standing: Gateway, path: str) -> None:
+    response = await standing.http.get(path)
     assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json")
     assert response.json()["errors"]
 
@@ -141,13 +153,14 @@ async def test_bad_addresses_are_clear_problems(either: Gateway, path: str) -> N
         (b'{"query": "x", "' + b"k" * 100_000 + b'": 1}', 422),
     ],
 )
-async def test_bad_requests_are_clear_problems(gateway: Gateway, body: bytes, status: int) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_bad_requests_are_clear_problems(standing: Gateway, body: bytes, status: int) -> None:
     for path in ("/solve", "/plan", "/solve:stream", "/v1/solve"):
-        response = await gateway.http.post(path, content=body, headers={"Content-Type": "application/json"})
+        response = await standing.http.post(path, content=body, headers={"Content-Type": "application/json"})
         assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
         assert response.json()["detail"]
         assert len(response.content) < 5_000
-    assert (await gateway.client.runs()).runs == ()
+    assert (await standing.client.runs()).runs == ()
 
 
 async def test_another_media_type_is_not_json(gateway: Gateway) -> None:

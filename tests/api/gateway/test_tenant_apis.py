@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from pydantic import SecretStr
 
 from gateway.main import create_app
@@ -35,12 +36,12 @@ class Town:
         return GatewayClient(open_http("http://gateway", InProcessTransport(self._app)), f"{tenant}-token")  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=["fake", "real"])
-async def town(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Town]:
+@asynccontextmanager
+async def built(kind: str, path: Path) -> AsyncIterator[Town]:
     async with AsyncExitStack() as stack:
         retriever: Retriever = FakeRetriever()
-        if request.param == "real":
-            settings = RetrieverSettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/retriever.db")
+        if kind == "real":
+            settings = RetrieverSettings(database_url=f"sqlite+aiosqlite:///{path}/retriever.db")
             real = create_retriever(settings, encoder=load_encoder())
             await stack.enter_async_context(real.router.lifespan_context(real))
             http = await stack.enter_async_context(open_http("http://retriever", InProcessTransport(real)))
@@ -51,14 +52,27 @@ async def town(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             for name in ("red", "blue", "default")
         )
         app = create_app(
-            GatewaySettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/gateway.db", principals=principals),
+            GatewaySettings(database_url=f"sqlite+aiosqlite:///{path}/gateway.db", principals=principals),
             peers=Peers(retriever, fakes.demos, fakes.planner, fakes.executor),
         )
         await stack.enter_async_context(app.router.lifespan_context(app))
-        built = Town(app, retriever, fakes)
-        await imported(built.of("red"), "world", "bookRoom", "Book a room", tenants=("red",))
-        await imported(built.of("blue"), "city", "listTrams", "List the trams of a room", tenants=None)
-        yield built
+        town = Town(app, retriever, fakes)
+        await imported(town.of("red"), "world", "bookRoom", "Book a room", tenants=("red",))
+        await imported(town.of("blue"), "city", "listTrams", "List the trams of a room", tenants=None)
+        yield town
+
+
+@pytest.fixture(params=["fake", "real"])
+async def town(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Town]:
+    async with built(request.param, tmp_path) as town:
+        yield town
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["fake", "real"])
+async def standing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
+    """One for all requests that are refused."""
+    async with built(request.param, tmp_path_factory.mktemp("standing")) as town:
+        yield town
 
 
 async def imported(
@@ -204,8 +218,9 @@ async def test_filters_and_pins_of_a_request_reach_the_catalogue(town: Town) -> 
         {"tenant": "red"},
     ],
 )
-async def test_bad_options_are_refused(town: Town, options: dict[str, object]) -> None:
-    http = open_http("http://gateway", InProcessTransport(town._app))  # type: ignore[arg-type]
+@pytest.mark.asyncio(loop_scope="module")
+async def test_bad_options_are_refused(standing: Town, options: dict[str, object]) -> None:
+    http = open_http("http://gateway", InProcessTransport(standing._app))  # type: ignore[arg-type]
     headers = {"Authorization": "Bearer blue-token"}
     answer = await http.post("/solve", json={"query": "Book", "options": options}, headers=headers)
     assert answer.status_code == 422

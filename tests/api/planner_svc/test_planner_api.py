@@ -9,13 +9,17 @@ import pytest
 
 from planner_svc.main import create_app
 from planner_svc.models import PlanDraft
+from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.settings import PlannerSettings
 from services.clients.base import open_http
+from services.clients.chat import Completion, Message
 from services.clients.planner import PlannerClient
 from services.clients.transport import InProcessTransport
+from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import CompileRequest, DiagnosticCode, PlanRequest
+from services.contracts.sentence import Sentence, SentenceRequest
 from services.errors import ValidationFailed
 from tests.unit.planner_svc.building import api, param, plan, record, step
 
@@ -42,11 +46,22 @@ class First:
         return PlanDraft(Plan(steps=(call,), answer=(answer,)), confidence=0.5)
 
 
+class Wordy:
+    """A model that always says the same."""
+
+    async def write(self, messages: Sequence[Message], max_tokens: int, end: float) -> Completion:
+        """The code of the country."""
+        return Completion("The code of Portugal is {code}.", finish="stop")
+
+
 @pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    app = create_app(PlannerSettings(max_body_bytes=500_000), backends={"rules": First()})
+async def http(request: pytest.FixtureRequest) -> AsyncIterator[httpx2.AsyncClient]:
+    pool = ComputePool(1, 8)
+    writer = SentenceWriter(Wordy(), pool, name="served", on=True, timeout_s=5) if hasattr(request, "param") else None
+    app = create_app(PlannerSettings(max_body_bytes=500_000), backends={"rules": First()}, writer=writer)
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as client:
         yield client
+    await pool.close()
 
 
 @pytest.fixture
@@ -73,6 +88,31 @@ async def test_compile(client: PlannerClient) -> None:
     assert refused.compiled is None
     found = {diagnostic.code for diagnostic in refused.diagnostics}
     assert found == {DiagnosticCode.INVALID_LITERAL, DiagnosticCode.UNKNOWN_FIELD}
+
+
+ASK_CODE = "What is the code of Portugal?"
+
+
+@pytest.mark.parametrize("http", ["wordy"], indirect=True)
+async def test_sentences(client: PlannerClient) -> None:
+    request = PlanRequest(query=ASK_CODE, candidates=(Candidate(api=FIND, score=1),))
+    assert (await client.plan(request)).sentences
+    assert not (await client.plan(request.model_copy(update={"backend": "rules"}))).sentences
+    compiled = (await client.compile(CompileRequest(plan=GOOD, apis=(FIND,)))).compiled
+    assert compiled is not None
+    sentence = await client.sentence(SentenceRequest(query=ASK_CODE, compiled=compiled))
+    assert sentence == Sentence(outcome="written", pieces=("The code of Portugal is ", 0, "."))
+    refused = await client.sentence(SentenceRequest(query="What is it of Spain?", compiled=compiled))
+    assert (refused.outcome, refused.pieces) == ("refused", ())
+
+
+async def test_without_a_model_there_are_no_sentences(client: PlannerClient) -> None:
+    request = PlanRequest(query="Portugal", candidates=(Candidate(api=FIND, score=1),))
+    response = await client.plan(request)
+    assert not response.sentences
+    assert response.compiled is not None
+    asked = SentenceRequest(query="Portugal", compiled=response.compiled, wanted=True)
+    assert (await client.sentence(asked)).outcome == "off"
 
 
 async def test_backends_and_metrics(client: PlannerClient, http: httpx2.AsyncClient) -> None:
@@ -129,7 +169,7 @@ async def test_what_is_not_a_request_is_a_422(http: httpx2.AsyncClient, bad: dic
     ],
 )
 async def test_hostile_bodies_get_clear_refusals(http: httpx2.AsyncClient, content: bytes, status: int) -> None:
-    for route in ("/plan", "/compile"):
+    for route in ("/plan", "/compile", "/sentences"):
         response = await http.post(route, content=content, headers={"content-type": "application/json"})
         assert response.status_code == status
         assert response.json()["type"].startswith("urn:nestor:problem:")

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 from fastapi import FastAPI
 
 from retriever_svc.main import create_app
@@ -29,14 +31,30 @@ ZOO = document(
 )
 
 
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[FastAPI]:
+@asynccontextmanager
+async def running(path: Path) -> AsyncIterator[FastAPI]:
     settings = RetrieverSettings(
-        database_url=f"sqlite+aiosqlite:///{tmp_path}/retriever.db", max_body_bytes=50_000, max_import_bytes=200_000
+        database_url=f"sqlite+aiosqlite:///{path}/retriever.db", max_body_bytes=50_000, max_import_bytes=200_000
     )
     app = create_app(settings, encoder=load_encoder())
     async with app.router.lifespan_context(app):
         yield app
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[FastAPI]:
+    async with running(tmp_path) as app:
+        yield app
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of one service for all requests that are refused."""
+    async with (
+        running(tmp_path_factory.mktemp("standing")) as app,
+        open_http("http://retriever", InProcessTransport(app)) as client,
+    ):
+        yield client
 
 
 @pytest.fixture
@@ -147,8 +165,9 @@ async def test_limits(http: httpx2.AsyncClient) -> None:
         ("GET", "/documents?offset=-1", None),
     ],
 )
-async def test_bad_input_is_a_problem(http: httpx2.AsyncClient, method: str, path: str, body: Any) -> None:
-    answer = await http.request(method, path, json=body)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_bad_input_is_a_problem(standing: httpx2.AsyncClient, method: str, path: str, body: Any) -> None:
+    answer = await standing.request(method, path, json=body)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx2
 import pytest
+import pytest_asyncio
 
 from retriever_svc.engine.clauses import MAX_CLAUSES
 from retriever_svc.main import create_app
@@ -17,6 +17,8 @@ from services.contracts.api import ImportRequest
 from services.contracts.base import MAX_QUERY_CHARS
 from services.encoder import load_encoder
 from tests.unit.retriever_svc.documents import document, operation
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ZOO = document(
     {
@@ -57,9 +59,10 @@ ODD = {
 }
 
 
-@pytest.fixture
-async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    settings = RetrieverSettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/retriever.db")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def http(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx2.AsyncClient]:
+    path = tmp_path_factory.mktemp("zoo")
+    settings = RetrieverSettings(database_url=f"sqlite+aiosqlite:///{path}/retriever.db")
     app = create_app(settings, encoder=load_encoder())
     async with app.router.lifespan_context(app), open_http("http://retriever", InProcessTransport(app)) as client:
         request = ImportRequest(document=json.dumps(ZOO), provider="zoo")

@@ -162,6 +162,12 @@ def test_doubts_say_how_they_are_settled() -> None:
     assert "nestor runs resolve run_1 var3 --outcome" in shown
 
 
+def test_a_sentence_stands_above_the_values() -> None:
+    value = AnswerValue(name="minutes", value=90, step="var1")
+    shown = drawn(a_run(answer=Answer(values=(value,), text="minutes: 90", sentence="It takes 90 minutes.")))
+    assert shown.index("It takes 90 minutes.") < shown.index("minutes: 90")
+
+
 def test_an_answer_that_is_only_the_beginning_says_where_the_rest_is() -> None:
     value = AnswerValue(name="all", value="xxx", step="var2", stored=STORED)
     shown = drawn(a_run(answer=Answer(values=(value,), text="all: xxx")))

@@ -83,7 +83,7 @@ def test_text_that_could_be_read_as_the_sentence_is_quoted() -> None:
 
 
 def test_what_is_no_value_for_a_sentence() -> None:
-    values: tuple[JsonValue, ...] = (
+    values: list[JsonValue] = [
         None,
         "",
         " ",
@@ -97,7 +97,7 @@ def test_what_is_no_value_for_a_sentence() -> None:
         "a\u202eb",
         "a\u2028b",
         "\x00",
-    )
+    ]
     for value in values:
         assert sentence(value) is None
     assert sentence() is None

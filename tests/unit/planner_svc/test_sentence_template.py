@@ -43,6 +43,7 @@ def test_a_sentence_is_taken_without_what_models_put_around_it(text: str) -> Non
 
 def test_words_in_other_forms_and_the_requests_own_codes_are_taken() -> None:
     assert read("Paris's flights on 3 May: {duration_minutes} minute.") == ("Paris's flights on 3 May: ", 0, " minute.")
+    assert read('"flight AF123" takes {duration_minutes}.') == ('"flight AF123" takes ', 0, ".")
     assert read("ord_8 is paid: {paid}. It takes {duration_minutes}.", MINUTES, PAID)[1] == 1
 
 
@@ -65,6 +66,8 @@ def test_words_in_other_forms_and_the_requests_own_codes_are_taken() -> None:
         ("[The flight]({duration_minutes}).", "characters"),
         ("# The flight: {duration_minutes}.", "characters"),
         ("Is the flight {duration_minutes}?", "characters"),
+        ('The flight takes "3 {duration_minutes}" minutes.', "quotes"),
+        ('"Paris flight" takes {duration_minutes} minutes.', "quotes"),
         ("{duration_minutes}.", "no words"),
         ("The flight is cheap: {duration_minutes}.", "'cheap'"),
         ("The flight to Rome takes {duration_minutes} minutes.", "'Rome'"),
@@ -143,6 +146,7 @@ SAID = [
 ]
 UNSAID = ["Rome", "not", "90", "AF12", "euros", "evil", "ord_9", "one", "12:30", "3.5", "\u0967", "\u00bd", "%", "nope"]
 PUNCTUATION = [
+    '"',
     " ",
     "  ",
     ". ",

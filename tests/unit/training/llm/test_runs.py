@@ -30,6 +30,8 @@ from tests.unit.training.llm.models import save_tiny, tiny_tokenizer
 from training.llm.command import train_llm
 from training.llm.trainer import IGNORED, batches, encode
 
+pytestmark = pytest.mark.training
+
 TUNING = Tuning(minutes=10, epochs=1, rank=4, rate=0.01, batch_tokens=1_500, longest=2_000, save_steps=3)
 
 

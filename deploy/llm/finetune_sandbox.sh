@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The sandbox's own language model, from nothing to an answered request: record, data, train, gate, serve, solve.
+# Usage: deploy/llm/finetune_sandbox.sh FOLDER [MINUTES]; needs requirements/train.txt and `make llm`'s requirements.
+# With 4 minutes of training it takes 10 to 15 minutes on two cores. A second call goes on where the first one stopped.
+set -euo pipefail
+place=$1 minutes=${2:-4}
+nestor=${NESTOR:-.venv/bin/nestor}
+port=${PORT:-8080} sandbox_port=${SANDBOX_PORT:-8090}
+export NESTOR_URL=http://127.0.0.1:$port
+mkdir -p "$place"
+server=
+stop() { if [ -n "$server" ]; then kill "$server" 2>/dev/null && wait "$server" || true; server=; fi; }
+trap stop EXIT
+serve() {
+  "$nestor" serve --sandbox --port "$port" --sandbox-port "$sandbox_port" --data "$place/nestor" "$@" >"$place/serve.log" 2>&1 &
+  server=$!
+  until "$nestor" apis search --limit 1 >"$place/started" 2>&1 && grep -q sandbox "$place/started"; do
+    kill -0 "$server" # ends the script where Nestor did not start
+    sleep 1
+  done
+}
+
+echo "== the base model"
+base=${BASE:-$("$nestor" llm base --folder "$place/llm")}
+
+echo "== data: the catalogue, the demonstrations and what was solved, as conversations"
+serve
+"$nestor" train data --runs --made 240 --out "$place/data"
+stop
+
+echo "== train, export, gate"
+"$nestor" train llm --base "$base" --data "$place/data" --out "$place/sandbox-planner" --minutes "$minutes" \
+  --registry "$place/models" --limit "${LIMIT:-8}"
+
+echo "== serve what was promoted, and solve"
+if [ -e "$place/models/registry.json" ]; then
+  "$nestor" llm install --folder "$place/llm" --registry "$place/models"
+else
+  echo "the gate let nothing through: with so small a budget that may be; what was trained is served all the same"
+  "$nestor" llm install --folder "$place/llm" --adapter "$place/sandbox-planner"
+fi
+export NESTOR_LLM_MODEL=$place/llm/planner.gguf
+serve --llm
+"$nestor" solve --json "Convert 26.2 miles to kilometers" >"$place/solved.json"
+echo "solved; the run is in $place/solved.json"

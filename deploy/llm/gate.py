@@ -1,0 +1,158 @@
+"""The gate before the registry: a finetuned adapter plans only where it is better than the one that plans now.
+
+Both are merged into the base, served by llama.cpp one after the other, and measured as ``nestor eval plan --planner
+served`` does, on the same requests. Where none is registered yet, the base without an adapter is what must be beaten.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import Progress
+
+from deploy.llm.adapter import CONFIG, WEIGHTS, read_adapter
+from deploy.llm.gguf_files import write_lora, write_merged
+from deploy.llm.keeper import planning_model
+from evals.planning.command import COLUMNS, Measurement, errors_only, measure
+from evals.planning.evaluate import PlanReport
+from planner_svc.backends.served.prompt import PROMPT_VERSION
+from services.registry import Entry, RegistryError, enter, promoted
+
+LORA_NAME: Final = "lora.gguf"
+MERGED_NAME: Final = "planner.gguf"
+PARAMETER_F1: Final = "parameter F1"
+"""What decides: parameters are right only where their calls are, and tell models apart sooner than whole plans."""
+_KEPT: Final = (CONFIG, WEIGHTS, "report.json", "MODEL_CARD.md", "NOTICE", "LICENSE")
+
+Figures = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate found.
+
+    Attributes:
+        candidate: figures by folder of requests.
+        before: what was to be beaten: an adapter's name, or the base's.
+        champion: its figures on the same requests.
+        better: whether the candidate's parameter F1, mean over the folders, is higher; then it was promoted.
+    """
+
+    candidate: Figures
+    before: str
+    champion: Figures
+    better: bool
+
+
+def export(adapter: Path, base: Path, out: Path, kind: str) -> None:
+    """Write an adapter as a LoRA for llama.cpp (``lora.gguf``) and merged into its base (``planner.gguf``).
+
+    Raises:
+        ModelFileError: a file is not what it should be.
+    """
+    read = read_adapter(adapter)
+    write_lora(base, read, out / LORA_NAME)
+    write_merged(base, read, out / MERGED_NAME, kind)
+
+
+def judge(
+    candidate: Path, entry: Entry, base: Path, folders: Sequence[Path], registry: Path, work: Path, limit: int
+) -> Verdict:
+    """Measure a candidate and what plans now; where the candidate is better, promote it.
+
+    Args:
+        candidate: folder of the adapter, with ``planner.gguf`` of :func:`export` in ``work``.
+        entry: its entry, without figures.
+        base: the GGUF file it was trained on.
+        folders: of requests that it was not trained on, as ``nestor eval plan`` reads them.
+        registry: folder of ``registry.json``.
+        work: folder for merged models and caches.
+        limit: requests of each folder, always the same ones.
+
+    Raises:
+        LlmError: a model cannot be merged or served.
+        RegistryError: the registry cannot be read, or what plans now has another base or prompt.
+        DataError: a folder cannot be measured.
+    """
+    now = _now(registry, entry)
+    found = measured(work / MERGED_NAME, folders, work, limit)
+    if now is None:
+        before, others = base.stem, measured(base, folders, work, limit)
+    else:
+        before, other = now[1].name, work / "before"
+        export(now[0], base, other, "Q8_0")
+        others = measured(other / MERGED_NAME, folders, work, limit)
+    verdict = Verdict(found, before, others, mean(found) > mean(others))
+    if verdict.better:
+        _promote(candidate, entry.model_copy(update={"figures": found}), registry)
+    return verdict
+
+
+def mean(figures: Figures) -> float:
+    """The parameter F1, mean over the folders."""
+    return sum(one[PARAMETER_F1] for one in figures.values()) / max(len(figures), 1)
+
+
+def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> Figures:
+    """Serve a GGUF file and measure its plans on each folder.
+
+    Raises:
+        ModelServerError: it cannot be served.
+        DataError: a folder cannot be measured.
+    """
+    found: Figures = {}
+    with _environment({"NESTOR_LLM_MODEL": str(model)}), planning_model():
+        for folder in folders:
+            wanted = Measurement(folder, limit=limit, planner="served", cache=work / f"{folder.name}.npz")
+            with errors_only(), Progress(*COLUMNS, console=Console(stderr=True), transient=True) as progress:
+                found[folder.name] = _figures(measure(wanted, progress)[0])
+    return found
+
+
+def _figures(report: PlanReport | None) -> dict[str, float]:
+    assert report is not None  # which only a measurement without a server lacks
+    return {
+        "requests": report.n,
+        "tool F1": report.tool.f1,
+        PARAMETER_F1: report.param.f1,
+        "full match": report.full_match_any_order,
+    }
+
+
+def _now(registry: Path, entry: Entry) -> tuple[Path, Entry] | None:
+    found = promoted(registry, PROMPT_VERSION)
+    if found is not None and found[1].base_sha256 != entry.base_sha256:
+        raise RegistryError(
+            f"{found[1].name}, which plans now, was trained on {found[1].base}: {entry.name} cannot be compared with "
+            "it here. Measure both with `nestor eval plan`, and choose another --registry"
+        )
+    return found
+
+
+def _promote(candidate: Path, entry: Entry, registry: Path) -> None:
+    place = registry / entry.name
+    if candidate.resolve() != place.resolve():
+        place.mkdir(parents=True, exist_ok=True)
+        for name in _KEPT:
+            if (candidate / name).is_file():
+                shutil.copyfile(candidate / name, place / name)
+    enter(registry, entry, promote=True)
+
+
+@contextmanager
+def _environment(changed: Mapping[str, str]) -> Iterator[None]:
+    """With these variables; afterwards all are as they were."""
+    before = dict(os.environ)
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,68 @@
+"""The road of docs/finetuning.md, on the sandbox's catalogue with a tiny budget: data, train, gate, serve, solve.
+
+Needs the train requirements, llama.cpp, and the package index for the base model, or ``BASE``, its GGUF file.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deploy.sockets import free_port
+from services.contracts.run import Run
+from services.registry import read_registry
+from training.llm.builder import read_stats
+from training.llm.card import read_report
+
+pytest.importorskip("torch", reason="needs requirements/train.txt")
+pytest.importorskip("trl", reason="needs requirements/train.txt")
+pytest.importorskip("gguf", reason="needs requirements/llm.txt")
+pytest.importorskip("xllamacpp", reason="needs requirements/llm.txt")
+
+pytestmark = pytest.mark.training
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 15 * 60
+
+
+def test_from_a_catalogue_to_a_request_solved_by_its_own_model(tmp_path: Path) -> None:
+    nestor = tmp_path / "nestor-command"
+    nestor.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from deploy.cli import main; main()" "$@"\n')
+    nestor.chmod(0o755)
+    place = tmp_path / "place"
+    ports = {"PORT": str(free_port()), "SANDBOX_PORT": str(free_port())}
+    path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+    began = time.monotonic()
+    done = subprocess.run(
+        [ROOT / "deploy/llm/finetune_sandbox.sh", place, "2"],
+        env=os.environ | ports | {"NESTOR": str(nestor), "LIMIT": "4", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-6_000:]
+    assert time.monotonic() - began < LIMIT_S
+
+    stats = read_stats(place / "data")
+    assert stats.folders["recorded"].apis > 60
+    report = read_report(place / "sandbox-planner")
+    assert report is not None
+    assert report.data.sha256 == stats.sha256
+    assert report.training.losses[-1]["loss"] < report.training.losses[0]["loss"]
+    size = (place / "sandbox-planner/adapter_model.safetensors").stat().st_size
+    assert 5e6 < size < 15e6
+
+    promoted = "promoted in" in done.stdout
+    current = read_registry(place / "models").current()
+    assert (current is not None) == promoted
+    assert current is None or current.base_sha256 == report.base.sha256
+
+    run = Run.model_validate_json(json.dumps(json.loads((place / "solved.json").read_text())))
+    assert run.status.value == "succeeded"
+    assert run.planners[0].backend == "served"  # it was asked first; with so little training its word need not stand
+    assert run.traces[0].attempts[0].output

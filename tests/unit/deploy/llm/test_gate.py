@@ -1,0 +1,100 @@
+"""The gate: better is promoted, as good is not, and what cannot be compared is refused."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deploy.llm import gate
+from deploy.llm.gate import PARAMETER_F1, Figures, judge, measured
+from planner_svc.backends.served.prompt import PROMPT_VERSION
+from services.registry import Entry, RegistryError, enter, promoted, read_registry
+
+SHA = "b" * 64
+
+
+def entry(name: str, base: str = SHA) -> Entry:
+    return Entry(name=name, base="tiny", base_sha256=base, prompt_version=PROMPT_VERSION, data_sha256=SHA)
+
+
+def adapter(folder: Path, f1: float) -> Path:
+    """An adapter whose weights say how good it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "adapter_model.safetensors").write_text(str(f1))
+    (folder / "optimizer.pt").write_text("large")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Merging copies an adapter's weights, and a model is as good as its file says."""
+
+    def export(source: Path, base: Path, out: Path, kind: str) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "planner.gguf").write_text((source / "adapter_model.safetensors").read_text())
+
+    def measured(model: Path, folders: Sequence[Path], work: Path, limit: int) -> Figures:
+        return {folder.name: {PARAMETER_F1: float(model.read_text()), "requests": limit} for folder in folders}
+
+    monkeypatch.setattr(gate, "export", export)
+    monkeypatch.setattr(gate, "measured", measured)
+    (tmp_path / "base.gguf").write_text("20")
+    return tmp_path
+
+
+def tried(place: Path, name: str, f1: float, base: str = SHA) -> gate.Verdict:
+    candidate, work = adapter(place / name, f1), place / f"{name}.work"
+    gate.export(candidate, place / "base.gguf", work, "Q8_0")
+    folders = [place / "held-out/a", place / "held-out/b"]
+    return judge(candidate, entry(name, base), place / "base.gguf", folders, place / "models", work, 7)
+
+
+def test_the_first_must_beat_the_base(place: Path) -> None:
+    verdict = tried(place, "worse", 20)
+    assert (verdict.better, verdict.before) == (False, "base")
+    assert not (place / "models").exists()
+    assert tried(place, "first", 20.5).better
+    found = promoted(place / "models", PROMPT_VERSION)
+    assert found is not None
+    assert found[1].figures["a"] == {PARAMETER_F1: 20.5, "requests": 7}
+    assert {one.name for one in found[0].iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_the_next_must_beat_the_one_that_plans(place: Path) -> None:
+    assert tried(place, "first", 40).better
+    verdict = tried(place, "second", 40)
+    assert (verdict.better, verdict.before) == (False, "first")
+    assert verdict.champion["b"][PARAMETER_F1] == 40
+    assert tried(place, "third", 41).better
+    registry = read_registry(place / "models")
+    assert (registry.promoted, sorted(registry.adapters)) == ("third", ["first", "third"])
+
+
+def test_what_was_trained_on_another_base_is_not_compared(place: Path) -> None:
+    adapter(place / "models/first", 10)
+    enter(place / "models", entry("first", "c" * 64), promote=True)
+    with pytest.raises(RegistryError, match="cannot be compared"):
+        tried(place, "second", 90)
+    assert read_registry(place / "models").promoted == "first"
+
+
+def test_a_model_is_served_while_it_is_measured_and_the_environment_is_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    @contextmanager
+    def planning_model() -> Iterator[str]:
+        seen.append(os.environ["NESTOR_LLM_MODEL"])
+        os.environ["NESTOR_PLANNER_SERVED_URL"] = "http://127.0.0.1:1/v1"
+        yield "http://127.0.0.1:1"
+
+    monkeypatch.setattr(gate, "planning_model", planning_model)
+    monkeypatch.delenv("NESTOR_PLANNER_SERVED_URL", raising=False)
+    before = dict(os.environ)
+    assert measured(tmp_path / "a.gguf", [], tmp_path, 3) == {}
+    assert seen == [str(tmp_path / "a.gguf")]
+    assert dict(os.environ) == before
