@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _TOKEN = re.compile(
-    r'\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<name>[a-zA-Z][\w-]*)|(?P<op>[()|*+?]))'
+    r'\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<name>[a-zA-Z][\w-]*)|(?P<op>[()|*+?]|\{\d+,\d+\}))'
 )
 
 Node = tuple[str, Any]
@@ -115,10 +115,16 @@ def _sequence(tokens: list[tuple[str, str]]) -> Node:
                 raise ValueError("a bracket is open")
         else:
             raise ValueError(f"unexpected {text}")
-        while tokens and tokens[0][0] == "op" and tokens[0][1] in "*+?":
-            part = (tokens.pop(0)[1], part)
+        while tokens and tokens[0][0] == "op" and tokens[0][1][0] in "*+?{":
+            often = tokens.pop(0)[1]
+            part = (often, part) if often in "*+?" else _counted(part, often)
         parts.append(part)
     return ("and", parts)
+
+
+def _counted(part: Node, often: str) -> Node:
+    least, most = map(int, often.strip("{}").split(","))
+    return ("and", [part] * least + [("?", part)] * (most - least))
 
 
 def _unescaped(text: str) -> str:

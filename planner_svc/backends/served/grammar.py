@@ -20,6 +20,10 @@ MAX_MEMBERS: Final = 100
 MAX_LISTED: Final = 200
 MAX_FIELDS: Final = 60
 MAX_RULES: Final = 4_000
+MAX_PLACES: Final = 5
+"""So many calls are held to references that look back only; those behind them may name any label."""
+MAX_PLACED: Final = 150
+"""Parameters of all APIs up to which each place has rules of its own: a server reads the grammar with every request."""
 _MAX_PATH: Final = 6
 _FITS: Final = {
     "string": frozenset({"string", "integer", "number", "boolean"}),
@@ -42,8 +46,8 @@ escape ::= "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-
 char ::= [^"\\\x00-\x1F] | escape
 string ::= "\"" char* "\""
 plain ::= "\"" (([^"\\$\x00-\x1F] | escape) char*)? "\""
-integer ::= "-"? ("0" | [1-9] [0-9]*)
-number ::= integer ("." [0-9]+)? ([eE] [-+]? [0-9] [0-9]?)?
+integer ::= "-"? ("0" | [1-9] [0-9]{0,17})
+number ::= integer ("." [0-9]{1,17})? ([eE] [-+]? [0-9] [0-9]?)?
 boolean ::= "true" | "false"
 object ::= "{" ws (string ":" ws value ("," ws string ":" ws value)*)? "}"
 array ::= "[" ws (value ("," ws value)*)? "]"
@@ -54,14 +58,21 @@ value ::= object | array | string | number | boolean | "null"
 def write_grammar(apis: Sequence[Api], names: Mapping[str, str]) -> str:
     """The grammar of plans that call these APIs, by these names, ``root`` first."""
     writer = _Writer(apis)
-    calls = [writer.call(index, api, names[api.id]) for index, api in enumerate(apis)]
-    result = writer.result()
+    placed = MAX_PLACES if sum(len(api.parameters) for api in apis) <= MAX_PLACED else 1
+    calls, lines = '("," ws call)*', []
+    for place in range(placed, -1, -1):
+        writer.at(place + 1 if place < placed else None)
+        forms = [writer.call(index, api, names[api.id]) for index, api in enumerate(apis)]
+        forms += [writer.result()] if place else []
+        name = f"call{place + 1}" if place < placed else "call"
+        lines.append(f"{name} ::= {' | '.join(forms)}")
+        if place < placed:
+            calls = f'("," ws {name} {calls})?' if place else f"({name} {calls})?"
     root = (
-        f'root ::= "{{" ws {_key("calls")} "[" ws (call ("," ws call)*)? "]" need? "}}"\n'
-        f'need ::= "," ws {_key("need")} "[" ws (string ("," ws string)*)? "]"\n'
-        f"call ::= {' | '.join([*calls, result])}"
+        f'root ::= "{{" ws {_key("calls")} "[" ws {calls} "]" need? "}}"\n'
+        f'need ::= "," ws {_key("need")} "[" ws (string ("," ws string)*)? "]"'
     )
-    return "\n".join([root, *writer.rules(), _FIXED.strip()]) + "\n"
+    return "\n".join([root, *lines, *writer.rules(), _FIXED.strip()]) + "\n"
 
 
 class _Writer:
@@ -71,10 +82,15 @@ class _Writer:
         self._schemas = Schemas()
         self._rules: dict[str, str] = {}
         self._known: dict[str, str] = {}
+        self._place: int | None = None
         self._fields = list(dict.fromkeys(field for api in apis for field in self._fields_of(api)))
 
     def rules(self) -> list[str]:
         return [f"{name} ::= {text}" for name, text in self._rules.items()]
+
+    def at(self, place: int | None) -> None:
+        """Rules that follow are of the call at this place, from 1; of any call where it is None."""
+        self._place = place
 
     def call(self, index: int, api: Api, name: str) -> str:
         given = [
@@ -82,11 +98,13 @@ class _Writer:
             for one in api.parameters[:MAX_MEMBERS]
         ]
         arguments = self._rule(f"a{index}", _members(given))
-        loop = self._rule("each", f'"," ws {_key("foreach")} "{{" ws {_key("items")} {self._reference({"array"})} "}}"')
+        listed = self._reference({"array"})
+        loop = f'("," ws {_key("foreach")} "{{" ws {_key("items")} {listed} "}}")?' if listed else ""
+        label = "label" if self._place is None else _literal(f"var{self._place}")
         return self._rule(
             f"c{index}",
-            f'"{{" ws {_key("name")} {_literal(name)} "," ws {_key("label")} label "," ws {_key("arguments")} '
-            f'{arguments} {loop}? "}}"',
+            f'"{{" ws {_key("name")} {_literal(name)} "," ws {_key("label")} {label} "," ws {_key("arguments")} '
+            f'{arguments} {loop} "}}"',
         )
 
     def result(self) -> str:
@@ -111,8 +129,8 @@ class _Writer:
             forms += ["plain"] if "string" in kinds else []
             forms += [self._list(node, depth)] if "array" in kinds else []
             forms += [self._object(node, depth)] if "object" in kinds else []
-        reference = self._reference(kinds)
-        return self._rule("v", " | ".join([*forms, reference]))
+        forms += [reference] if (reference := self._reference(kinds)) else []
+        return self._rule("v", " | ".join(forms)) if forms else "value"
 
     def _list(self, node: Node, depth: int) -> str:
         item = self._schemas.child(node, 0, strict=False)
@@ -131,11 +149,14 @@ class _Writer:
         )
 
     def _reference(self, kinds: Iterable[str]) -> str:
-        """References to fields of these types, and of types that nothing tells."""
+        """References to fields of these types, and of types that nothing tells; none at the first place."""
+        if self._place == 1:
+            return ""
         wanted = frozenset().union(*(_FITS.get(kind, frozenset()) for kind in kinds))
         paths = [_inside(path) for path, own in self._fields if own is None or own & wanted]
         path = self._rule("p", " | ".join(sorted(set(paths)))) if paths else '""'
-        return self._rule("r", f'"\\"$" from {path} "$\\""')
+        label = "from" if self._place is None else f'("@" | "var" [1-{self._place - 1}])'
+        return self._rule("r", f'"\\"$" {label} {path} "$\\""')
 
     def _rule(self, stem: str, text: str) -> str:
         """The name of the rule with this text."""

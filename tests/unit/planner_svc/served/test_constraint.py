@@ -45,8 +45,10 @@ GOOD = [
     calls(call("find", name="Oslo")),
     calls(call("find", name='A "quoted" \\ name\nof two lines, 100% $')),
     calls(call("find"), call("t.book", "var2", code="$var1.code$", seats=2)),
-    calls(call("t.book", code="$var1.size$", seats="$var1.size$", flag=True, seat_ids=[1, "$var1.size$"])),
-    calls(call("t.book", seat_ids="$var1.ids$", guest={"age": 3}, any={"deep": [1, {"x": None}]})),
+    calls(call("find"), call("t.book", "var2", code="$var1.size$", seats="$var1.size$", seat_ids=[1, "$var1.size$"])),
+    calls(
+        call("find"), call("t.book", "var2", seat_ids="$var1.ids$", guest={"age": 3}, any={"deep": [1, {"x": None}]})
+    ),
     calls(call("t.book", **{"class": "first"})),
     calls(call("find"), {**call("t.book", "var2", code="$@.day$"), "foreach": {"items": "$var1.items$"}}),
     calls(call("find"), {"name": "var_result", "arguments": {"code": "$var1.code$"}}),
@@ -65,7 +67,10 @@ BAD = [
     calls({"name": "find", "arguments": ["x"], "label": "var1"}),
     calls({"name": "var_result", "arguments": {"code": "PT"}}),
 ]
-UNTYPED = [calls(call("t.book", seats="$var1.code$")), calls(call("find", name="$var1.colour$"))]
+UNTYPED = [
+    calls(call("find"), call("t.book", "var2", seats="$var1.code$")),
+    calls(call("find"), call("find", "var2", name="$var1.colour$")),
+]
 """References to fields of another type, and to fields that nothing answers with: the grammar alone refuses them."""
 
 
@@ -90,6 +95,31 @@ def test_the_grammar_knows_fields_and_their_types(answer: Any) -> None:
     assert not Grammar(constrain(APIS, NAMES).grammar).accepts(json.dumps(answer))
 
 
+@pytest.mark.parametrize("place", range(1, 6))
+def test_the_first_calls_refer_to_earlier_ones_only(place: int) -> None:
+    grammar = Grammar(constrain(APIS, NAMES).grammar)
+    before = [call("find", f"var{n}") for n in range(1, place)]
+    for named in range(1, place + 2):
+        answer = calls(*before, call("find", f"var{place}", name=f"$var{named}.code$"))
+        assert grammar.accepts(json.dumps(answer)) == (named < place)
+    assert not grammar.accepts(json.dumps(calls(*before, call("find", f"var{place + 1}"))))
+
+
+def test_long_plans_and_wide_catalogues_pass() -> None:
+    long = calls(*(call("find", f"var{n}", name=f"$var{max(n - 1, 1)}.code$" if n > 1 else "x") for n in range(1, 12)))
+    assert Grammar(constrain(APIS, NAMES).grammar).accepts(json.dumps(long))
+    wide = api("wide", *(param(f"p{n}", {"type": "integer"}) for n in range(200)), returns=record(code=WHOLE))
+    grammar = Grammar(constrain([wide], {wide.id: "wide"}).grammar)
+    two = calls(call("wide", p99=1), call("wide", "var2", p0="$var1.code$"))
+    assert grammar.accepts(json.dumps(two))
+
+
+def test_numbers_end() -> None:
+    grammar = Grammar(constrain(APIS, NAMES).grammar)
+    assert grammar.accepts(json.dumps(calls(call("t.book", seats=10**17))))
+    assert not grammar.accepts(json.dumps(calls(call("t.book", seats=10**18))))
+
+
 def test_arguments_come_in_any_order() -> None:
     grammar = Grammar(constrain(APIS, NAMES).grammar)
     assert grammar.accepts(json.dumps(calls(call("t.book", flag=True, code="x"))))
@@ -98,15 +128,17 @@ def test_arguments_come_in_any_order() -> None:
 
 def test_an_answer_that_no_schema_describes_may_be_referred_to() -> None:
     grammar = Grammar(constrain([api("find"), BOOK], {"t.find": "find", "t.book": "book"}).grammar)
-    assert grammar.accepts(json.dumps(calls(call("book", seats="$var1.whatever[0].it is$"))))
+    plan = calls(call("find"), call("book", "var2", seats="$var1.whatever[0].it is$"))
+    assert grammar.accepts(json.dumps(plan))
 
 
 def test_names_that_need_escaping() -> None:
     odd = api('say"\\x', param('a"b\\c\n', {"enum": ['"', "\\", "é"]}), returns=record(**{"a.b": WHOLE, 'c"': WHOLE}))
     constraint = constrain([odd], {odd.id: 'say"\\x'})
     grammar = Grammar(constraint.grammar)
+    first = call('say"\\x')
     for value in ('"', "\\", "é", '$var1["a.b"]$'):
-        answer = calls(call('say"\\x', **{'a"b\\c\n': value}))
+        answer = calls(first, call('say"\\x', "var2", **{'a"b\\c\n': value}))
         assert grammar.accepts(json.dumps(answer, ensure_ascii=False)), value
 
 
