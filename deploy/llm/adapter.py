@@ -28,6 +28,8 @@ _ENTRY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])(?:\
 _PLAIN: Mapping[str, object] = {
     "use_dora": False, "fan_in_fan_out": False, "lora_bias": False, "bias": "none", "rank_pattern": {},
     "alpha_pattern": {}, "modules_to_save": None, "layer_replication": None, "megatron_config": None,
+    "target_parameters": None, "trainable_token_indices": None, "alora_invocation_tokens": None, "use_qalora": False,
+    "use_bdlora": None, "arrow_config": None, "kasa_config": None, "monteclora_config": None, "velora_config": None,
 }  # fmt: skip
 """Fields of the configuration, each with the one value that means plain LoRA; an absent or empty one means the same."""
 

@@ -173,7 +173,8 @@ def _encoded(weight: Array, kind: str) -> NDArray[Any]:
     from gguf import GGMLQuantizationType
     from gguf.quants import quantize
 
-    return quantize(weight, GGMLQuantizationType[kind])
+    encoded: NDArray[Any] = quantize(weight, GGMLQuantizationType[kind])
+    return encoded
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tests.compose.stack import (
     Answer,
     Broken,
     Stack,
+    choose_model,
     ensure_engine,
     expect,
     new_stack,
@@ -35,7 +36,7 @@ from tests.compose.stack import (
 )
 
 SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc", "sandbox")
-IMAGES = (f"nestor-service:{TAG}", f"nestor-sandbox:{TAG}")
+IMAGES = (f"nestor-service:{TAG}", f"nestor-sandbox:{TAG}", f"nestor-llm:{TAG}")
 VICTIM = "planner_svc"
 NESTED = "Which public holidays does Portugal have in 2027?"
 SINGLE = "Convert 26.2 miles to kilometers."
@@ -46,6 +47,7 @@ READ_DOCUMENT = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8
 WRITTEN_SECRET = re.compile(
     r"^\s*\w*(?:PASSWORD|SECRET|TOKEN|KEY|AUTH):[ \t]*(?![ \t]|\$\{|#|$).+|://[^\s/@$]*:[^$\s/@]+@", re.MULTILINE
 )
+WITHOUT_KEY = "env -u NESTOR_LLM_API_KEY python -m deploy.llm.probe http://127.0.0.1:8000 nestor-planner"
 PROBE = """id -u
 ls -d tests var .env .git 2>/dev/null
 command -v gcc cc curl
@@ -62,9 +64,9 @@ def step(title: str) -> Iterator[None]:
     print(f"    {time.monotonic() - started:6.1f} s  {title}", flush=True)
 
 
-def check_containers(stack: Stack) -> None:
+def check_containers(stack: Stack, services: tuple[str, ...], others: tuple[str, ...] = ()) -> None:
     """Nothing is root or can write to its root file system; no image carries training, torch, a compiler or a test."""
-    for service in (*SERVICES, "postgres", "redis"):
+    for service in (*services, *others):
         container = stack.container(service)
         users = {line.split()[0] for line in shell("docker", "top", container, "-eo", "uid,pid").splitlines()[1:]}
         expect(bool(users) and "0" not in users, f"no process of {service} may run as root", users)
@@ -73,7 +75,7 @@ def check_containers(stack: Stack) -> None:
             capture=True,
         )  # fmt: skip
         expect("Read-only file system" in root, f"the root file system of {service} must be read-only", root)
-    for service in SERVICES:
+    for service in services:
         seen = stack.compose("exec", "-T", service, "sh", "-c", PROBE, capture=True).strip().splitlines()
         lean = ["10001", *(f"ModuleNotFoundError: No module named '{name}'" for name in ("torch", "training"))]
         expect(seen == lean, f"{service} must be uid 10001 and carry nothing it does not need", seen)
@@ -85,14 +87,13 @@ def check_no_secrets(stack: Stack) -> None:
     expect(not WRITTEN_SECRET.search(text), "the compose file must hold no secret", WRITTEN_SECRET.findall(text))
     places = {
         "the compose file": text,
-        "the images' history": shell("docker", "history", "--no-trunc", IMAGES[0])
-        + shell("docker", "history", "--no-trunc", IMAGES[1]),
+        "the images' history": "".join(shell("docker", "history", "--no-trunc", image) for image in IMAGES),
         "the images' settings": shell("docker", "image", "inspect", *IMAGES),
         "the logs": stack.compose("logs", "--no-color", capture=True),
         "the kept runs": "".join(json.dumps(stack.call("GET", f"/runs/{run['id']}").body) for run in runs(stack)),
     }
     secrets = stack.secrets()
-    expect(len(secrets) == 7, "the env file must hold seven random values", len(secrets))
+    expect(len(secrets) == 8, "the env file must hold eight random values", len(secrets))
     for place, content in places.items():
         expect(content != "" and not any(secret in content for secret in secrets), f"{place} must hold no secret", "")
 
@@ -203,7 +204,7 @@ def road(stack: Stack) -> None:
         stack.compose("up", "--detach", "--no-build")
         wait_for("/readyz", stack.ready)
     with step("users, read-only file systems, contents"):
-        check_containers(stack)
+        check_containers(stack, SERVICES, ("postgres", "redis"))
     with step("import the sandbox's OpenAPI document and demonstrations"):
         import_sandbox(stack)
     with step("solve through the published port"):
@@ -227,8 +228,31 @@ def road(stack: Stack) -> None:
     expect((stack.container("gateway"), _started(stack)) == gateway, "the gateway must not have restarted", gateway)
     with step("restart the gateway: runs are kept"):
         check_kept(stack, first)
+    with step("plan with the language model, served by llama.cpp on the CPU"):
+        check_model(stack)
     with step("no secret in file, images, logs or runs"):
         check_no_secrets(stack)
+
+
+def check_model(stack: Stack) -> None:
+    """As docs/containers.md says: choose the model, bring the stack up again. It plans, and for its key alone."""
+    choose_model(stack, "llm")
+    stack.compose("build", "--quiet", "llm")
+    stack.compose("up", "--detach", "--no-build", "llm", "planner_svc")
+    wait_for("a token from the model", lambda: _health(stack, "llm") == "healthy", timeout_s=180)
+    wait_for("/readyz with the model", stack.ready)
+    check_containers(stack, ("llm",))
+    answer = stack.call("POST", "/solve", {"query": SINGLE, "options": {"backend": "served"}})
+    expect(answer.status == 200 and answer.body["status"] == "succeeded", "the model must plan", answer)
+    expect("42.16" in json.dumps(answer.body["answer"]["values"]), "the answer must hold 42.16", answer.body["answer"])
+    attempts = [attempt for trace in answer.body["traces"] for attempt in trace["attempts"]]
+    expect(bool(attempts) and attempts[0]["constraint"] == "gbnf", "held to the form of plans", answer.body["traces"])
+    open_door = stack.compose("exec", "-T", "llm", "sh", "-c", f"{WITHOUT_KEY} 2>&1; true", capture=True)
+    expect("status 401" in open_door, "without its key the model's server must refuse", open_door)
+
+
+def _health(stack: Stack, service: str) -> str:
+    return shell("docker", "inspect", "--format", "{{.State.Health.Status}}", stack.container(service)).strip()
 
 
 def _started(stack: Stack) -> str:

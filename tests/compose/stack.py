@@ -17,6 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
+MAKE_ENV = ROOT / "deploy" / "compose" / "make_env.py"
 BASE_IMAGES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "redis:7-bookworm")
 STAND_IN = ROOT / "../shared/tools/stand-in-images"
 TAG = "compose-test"
@@ -142,8 +143,7 @@ def shell(*line: str, env: dict[str, str] | None = None, capture: bool = True) -
 def new_stack(folder: Path) -> Stack:
     """A project with a free port, and with passwords of its own in a folder that is thrown away."""
     env_file, secrets_file = folder / "env", folder / "executor.json"
-    script = ROOT / "deploy" / "compose" / "make_env.py"
-    shell(sys.executable, str(script), "--env-file", str(env_file), "--secrets-file", str(secrets_file))
+    shell(sys.executable, str(MAKE_ENV), "--env-file", str(env_file), "--secrets-file", str(secrets_file))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -151,6 +151,13 @@ def new_stack(folder: Path) -> Stack:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
     environ |= {"NESTOR_PORT": str(port), "NESTOR_SECRETS_FILE": str(secrets_file), "NESTOR_TAG": TAG}
     return Stack(_compose_command(), f"nestor-test-{os.getpid()}", env_file, port, environ)
+
+
+def choose_model(stack: Stack, profile: str) -> None:
+    """Let the stack serve a language model: ``llm`` or ``gpu``."""
+    secrets_file = stack.environ["NESTOR_SECRETS_FILE"]
+    options = ("--env-file", str(stack.env_file), "--secrets-file", secrets_file, "--model", profile)
+    shell(sys.executable, str(MAKE_ENV), *options)
 
 
 def ensure_engine() -> None:

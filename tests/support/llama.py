@@ -139,7 +139,7 @@ def tiny_factors(rank: int = 4, seed: int = 1, shapes: dict[str, tuple[int, int]
     }
 
 
-def write_peft(folder: Path, factors: dict[str, tuple[Array, Array]], alpha: float = 8, **config: object) -> Path:
+def write_peft(folder: Path, factors: dict[str, tuple[Array, Array]], alpha: float = 8, /, **config: object) -> Path:
     """Write an adapter as peft does, its numbers as float16."""
     folder.mkdir(parents=True, exist_ok=True)
     rank = next(iter(factors.values()))[0].shape[0]

@@ -13,7 +13,7 @@ from tests.support.llama import tiny_factors, write_peft, write_safetensors
 
 def test_factors_and_scale_are_read(tmp_path: Path) -> None:
     factors = tiny_factors(rank=4)
-    adapter = read_adapter(write_peft(tmp_path, factors, alpha=8))
+    adapter = read_adapter(write_peft(tmp_path, factors, 8))
     assert (adapter.rank, adapter.scale) == (4, 2.0)
     assert adapter.changes.keys() == factors.keys()
     for name, (down, up) in factors.items():
@@ -22,7 +22,7 @@ def test_factors_and_scale_are_read(tmp_path: Path) -> None:
 
 
 def test_a_rank_stabilised_adapter_is_scaled_by_the_root_of_its_rank(tmp_path: Path) -> None:
-    assert read_adapter(write_peft(tmp_path, tiny_factors(rank=4), alpha=8, use_rslora=True)).scale == 4.0
+    assert read_adapter(write_peft(tmp_path, tiny_factors(rank=4), 8, use_rslora=True)).scale == 4.0
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,12 @@ def test_a_rank_stabilised_adapter_is_scaled_by_the_root_of_its_rank(tmp_path: P
     [
         ("use_dora", True), ("bias", "all"), ("rank_pattern", {"q_proj": 8}), ("alpha_pattern", {"q_proj": 8}),
         ("modules_to_save", ["lm_head"]), ("fan_in_fan_out", True), ("r", 0), ("r", "4"), ("r", True), ("r", 10**9),
+        ("use_bdlora", {"x": 1}), ("alora_invocation_tokens", [1]), ("target_parameters", ["experts"]),
         ("lora_alpha", "8"), ("lora_alpha", None), ("peft_type", "IA3"),
     ],
 )  # fmt: skip
 def test_what_is_not_plain_lora_is_refused_by_name(tmp_path: Path, field: str, value: object) -> None:
-    folder = write_peft(tmp_path, tiny_factors(), **{"lora_alpha": 8, field: value})
+    folder = write_peft(tmp_path, tiny_factors(), 8, **{field: value})
     with pytest.raises(ModelFileError, match=field):
         read_adapter(folder)
 

@@ -86,7 +86,7 @@ def wait_until(condition: Any, seconds: float = 30) -> None:
 @pytest.mark.parametrize("form", ["merged", "lora"])
 def test_the_server_computes_what_base_and_adapter_say(base: Path, tmp_path: Path, form: str) -> None:
     model, factors = tiny_llama(), tiny_factors()
-    adapter = read_adapter(write_peft(tmp_path / "a", factors, alpha=8))
+    adapter = read_adapter(write_peft(tmp_path / "a", factors, 8))
     if form == "merged":
         write_merged(base, adapter, tmp_path / "merged.gguf", "F32")
         settings = of(tmp_path / "merged.gguf")
