@@ -38,6 +38,7 @@ PLANNER_PROFILE: Final[Mapping[str, str]] = {
     "NESTOR_PLANNER_SERVED_CANDIDATES": "6",
     "NESTOR_PLANNER_SERVED_DEMOS": "0",
     "NESTOR_PLANNER_SERVED_PROMPT_TOKENS": "1500",
+    "NESTOR_PLANNER_SERVED_CONSTRAINT": "gbnf",
 }
 """What the shipped model was trained to be shown. The environment's own values win."""
 
