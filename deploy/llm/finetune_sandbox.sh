@@ -41,5 +41,10 @@ else
 fi
 export NESTOR_LLM_MODEL=$place/llm/planner.gguf
 serve --llm
-"$nestor" solve --json "Convert 26.2 miles to kilometers" >"$place/solved.json"
-echo "solved; the run is in $place/solved.json"
+query="Convert 26.2 miles to kilometers"
+if "$nestor" solve --json "$query" >"$place/solved.json"; then
+  echo "solved: $query"
+else
+  echo "not solved, the budget was small: $query"
+fi
+echo "the run, with what the model was shown and wrote, is in $place/solved.json"
