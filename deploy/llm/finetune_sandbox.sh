@@ -21,7 +21,7 @@ serve() {
 }
 
 echo "== the base model"
-base=${BASE:-$("$nestor" llm base --folder "$place/llm")}
+base=$("$nestor" llm base --folder "$place/llm")
 
 echo "== data: the catalogue, the demonstrations and what was solved, as conversations"
 serve

@@ -1,9 +1,10 @@
 """The road of docs/finetuning.md, on the sandbox's catalogue with a tiny budget: data, train, gate, serve, solve.
 
-Needs the train requirements, llama.cpp, and the package index for the base model, or ``BASE``, its GGUF file.
+Needs the train requirements, llama.cpp, and the package index for the base model, or its file in ``NESTOR_TEST_BASE``.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -33,6 +34,9 @@ def test_from_a_catalogue_to_a_request_solved_by_its_own_model(tmp_path: Path) -
     nestor.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from deploy.cli import main; main()" "$@"\n')
     nestor.chmod(0o755)
     place = tmp_path / "place"
+    if base := os.environ.get("NESTOR_TEST_BASE"):
+        (place / "llm").mkdir(parents=True)
+        shutil.copy(base, place / "llm")
     ports = {"PORT": str(free_port()), "SANDBOX_PORT": str(free_port())}
     path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     began = time.monotonic()
