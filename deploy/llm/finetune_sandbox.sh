@@ -29,8 +29,9 @@ serve
 stop
 
 echo "== train, export, gate"
+echo '{"batch_tokens": 1280, "accumulate": 1}' >"$place/recipe.json" # small steps: in minutes there would be few others
 "$nestor" train llm --base "$base" --data "$place/data" --out "$place/sandbox-planner" --minutes "$minutes" \
-  --registry "$place/models" --limit "${LIMIT:-8}"
+  --recipe "$place/recipe.json" --registry "$place/models" --limit "${LIMIT:-8}"
 
 echo "== serve what was promoted, and solve"
 if [ -e "$place/models/registry.json" ]; then
