@@ -2,6 +2,7 @@
 
 Two files: ``.env`` (mode 600), read by docker-compose, and the executor's secrets file, one JSON object of secrets by
 name. A value that ``.env`` has already is kept, a missing one is added; the secrets file follows from ``.env``.
+With ``--model``, ``.env`` also says which server of the language model is started, and how the planner asks it.
 
 Standard library only: it runs before anything is installed.
 """
@@ -26,6 +27,10 @@ RANDOM = (
     "NESTOR_SANDBOX_OAUTH_CLIENT_SECRET",
 )
 SANDBOX_HOST = "sandbox:8000"
+MODEL_KEY = "NESTOR_PLANNER_SERVED_API_KEY"
+PROFILE = ROOT / "deploy" / "llm" / "planner.env"
+CONSTRAINTS = {"llm": "gbnf", "gpu": "json_schema"}
+"""The profiles that serve a language model, and what holds answers to their form there."""
 FIXED = {"NESTOR_SANDBOX_BASIC_USERNAME": "sandbox", "NESTOR_SANDBOX_OAUTH_CLIENT_ID": "sandbox-client"}
 
 
@@ -38,14 +43,32 @@ def read_env(path: Path) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def complete_env(path: Path) -> tuple[dict[str, str], list[str]]:
-    """Append what is missing or empty to the env file; returns all its values, and the names that were added."""
+def chosen_model(profile: str) -> dict[str, str]:
+    """What makes docker-compose start a model's server, and the planner ask that one."""
+    return {
+        "COMPOSE_PROFILES": profile,
+        "NESTOR_PLANNER_SERVED_URL": "http://model:8000/v1",
+        "NESTOR_PLANNER_SERVED_MODEL": "nestor-planner",
+        "NESTOR_PLANNER_SERVED_CONSTRAINT": CONSTRAINTS[profile],
+    }
+
+
+def complete_env(path: Path, model: str | None = None) -> tuple[dict[str, str], list[str]]:
+    """Append what is missing or empty to the env file; returns all its values, and the names that were written.
+
+    Where a model's profile is named, what chooses the model is written anew, whatever was chosen before.
+    """
     have = read_env(path)
-    wanted = {name: secrets.token_urlsafe(24) for name in RANDOM} | FIXED
+    chosen, random, fixed = {}, list(RANDOM), dict(FIXED)
+    if model is not None:
+        chosen, random, fixed = chosen_model(model), [*RANDOM, MODEL_KEY], FIXED | read_env(PROFILE)
+    wanted = {name: secrets.token_urlsafe(24) for name in random} | fixed
     added = {name: value for name, value in wanted.items() if not have.get(name)}
+    added |= {name: value for name, value in chosen.items() if have.get(name) != value}
     if added:
         path.parent.mkdir(parents=True, exist_ok=True)
-        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        kept = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+        old = "".join(line for line in kept if line.partition("=")[0].strip() not in chosen.keys() & added.keys())
         lines = "".join(f"{name}={value}\n" for name, value in added.items())
         _write(path, old + ("\n" if old and not old.endswith("\n") else "") + lines, mode=0o600)
     return have | added, list(added)
@@ -100,14 +123,17 @@ def main(argv: list[str] | None = None) -> int:
         default=ROOT / "var" / "secrets" / "executor.json",
         help="default: var/secrets/executor.json",
     )
+    parser.add_argument(
+        "--model", choices=sorted(CONSTRAINTS), help="plan with the language model, on the CPU (llm) or a GPU (gpu)"
+    )
     arguments = parser.parse_args(argv)
     try:
-        env, added = complete_env(arguments.env_file)
+        env, added = complete_env(arguments.env_file, arguments.model)
         write_secrets(arguments.secrets_file, executor_secrets(env))
     except (OSError, ValueError) as error:
         print(f"make_env: {error}", file=sys.stderr)
         return 1
-    print(f"{arguments.env_file}: {'added ' + ', '.join(added) if added else 'complete, kept as it is'}")
+    print(f"{arguments.env_file}: {'wrote ' + ', '.join(added) if added else 'complete, kept as it is'}")
     print(f"{arguments.secrets_file}: written")
     return 0
 

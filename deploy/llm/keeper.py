@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from pydantic import SecretStr
@@ -33,14 +34,8 @@ _PAUSE_S: Final = 1.0
 _GRACE_S: Final = 5.0
 _POLL_S: Final = 0.1
 
-PLANNER_PROFILE: Final[Mapping[str, str]] = {
-    "NESTOR_PLANNER_SERVED_DETAIL": "brief",
-    "NESTOR_PLANNER_SERVED_CANDIDATES": "6",
-    "NESTOR_PLANNER_SERVED_DEMOS": "0",
-    "NESTOR_PLANNER_SERVED_PROMPT_TOKENS": "1500",
-    "NESTOR_PLANNER_SERVED_CONSTRAINT": "gbnf",
-}
-"""What the shipped model was trained to be shown. The environment's own values win."""
+PROFILE: Final = Path(__file__).with_name("planner.env")
+"""How the planner asks this model; the environment's own values win."""
 
 _log = get_logger(__name__)
 
@@ -128,6 +123,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
+def _profile() -> dict[str, str]:
+    """How the planner asks this model; llama.cpp takes a grammar, which says more than a schema."""
+    lines = [line for line in PROFILE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    return {"NESTOR_PLANNER_SERVED_CONSTRAINT": "gbnf"} | dict(line.split("=", 1) for line in lines)
+
+
 def _environment(settings: LlmSettings) -> dict[str, str]:
     """The settings as the server's process reads them."""
     values = {name: value for name, value in settings if value is not None}
@@ -154,8 +155,7 @@ def planning_model() -> Iterator[str]:
     try:
         keeper.wait_for_token()
         os.environ |= {
-            **PLANNER_PROFILE,
-            **{name: os.environ[name] for name in PLANNER_PROFILE if name in os.environ},
+            **{name: os.environ.get(name, value) for name, value in _profile().items()},
             "NESTOR_PLANNER_SERVED_URL": f"{keeper.url}/v1",
             "NESTOR_PLANNER_SERVED_MODEL": settings.name,
             "NESTOR_PLANNER_SERVED_API_KEY": key.get_secret_value(),

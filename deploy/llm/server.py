@@ -17,7 +17,7 @@ from deploy.llm.errors import LlmError, ModelFileError, ModelServerError
 from deploy.llm.gguf_files import read_model
 from deploy.llm.settings import LlmSettings, settings_from_environment
 
-_SPINS = "2000"
+_SPINS = "1000"
 """How often a thread looks whether the others are done before it sleeps. By libgomp's default it looks for
 milliseconds; with anything else running on the same cores, it then waits for one that is waiting for its core."""
 _BATCH = 512

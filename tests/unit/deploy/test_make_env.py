@@ -5,9 +5,11 @@ import stat
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.compose import make_env
 from executor_svc.secret_store import SecretStore
+from planner_svc.settings import ServedSettings
 
 EXAMPLE = Path(make_env.__file__).parents[2] / ".env.example"
 
@@ -65,3 +67,33 @@ def test_a_secrets_file_that_cannot_be_read_is_left_alone(tmp_path: Path, capsys
     assert run(tmp_path) == 1
     assert broken.read_text("utf-8") == "{"
     assert "make_env:" in capsys.readouterr().err
+
+
+def test_a_model_is_chosen_and_changed_and_its_key_is_drawn_once(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("NESTOR_PLANNER_SERVED_CANDIDATES=9\nNESTOR_PORT=9000", "utf-8")
+    options = ["--env-file", str(tmp_path / ".env"), "--secrets-file", str(tmp_path / "s" / "executor.json")]
+    assert make_env.main([*options, "--model", "gpu"]) == 0
+    on_gpu = make_env.read_env(tmp_path / ".env")
+    assert (on_gpu["COMPOSE_PROFILES"], on_gpu["NESTOR_PLANNER_SERVED_CONSTRAINT"]) == ("gpu", "json_schema")
+    assert (on_gpu["NESTOR_PLANNER_SERVED_CANDIDATES"], on_gpu["NESTOR_PLANNER_SERVED_DETAIL"]) == ("9", "brief")
+    assert len(on_gpu[make_env.MODEL_KEY]) >= 32
+    assert make_env.main([*options, "--model", "llm"]) == 0
+    on_cpu = make_env.read_env(tmp_path / ".env")
+    changed = {name for name in on_cpu if on_cpu[name] != on_gpu.get(name)}
+    assert changed == {"COMPOSE_PROFILES", "NESTOR_PLANNER_SERVED_CONSTRAINT"}
+    text = (tmp_path / ".env").read_text("utf-8")
+    assert text.count("COMPOSE_PROFILES=") == 1
+    assert make_env.main([*options, "--model", "llm"]) == 0
+    assert make_env.main(options) == 0
+    assert (tmp_path / ".env").read_text("utf-8") == text, "nothing is left to write"
+
+
+def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
+    given = make_env.read_env(make_env.PROFILE) | make_env.chosen_model("llm")
+    del given["COMPOSE_PROFILES"]
+    fields = {name.removeprefix("NESTOR_PLANNER_SERVED_").lower(): value for name, value in given.items()}
+    assert ServedSettings.model_validate(fields).url == "http://model:8000/v1"
+    compose = yaml.safe_load((make_env.ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    assert given.keys() <= compose["planner_svc"]["environment"].keys(), "the planner's container is told each of them"
+    assert all("model" in compose[profile]["networks"]["back"]["aliases"] for profile in make_env.CONSTRAINTS)
+    assert all(compose[profile]["profiles"] == [profile] for profile in make_env.CONSTRAINTS)
