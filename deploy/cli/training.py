@@ -21,7 +21,6 @@ _NEEDED = ("torch", "sentence_transformers", "onnx", "onnxscript")
 _FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
 _TO_SERVE = ("gguf", "xllamacpp")
 _REGISTRY = Path("var/models")
-_KIND = "Q8_0"
 
 
 @trains.command("retriever")
@@ -196,7 +195,7 @@ def train_llm(
     registry: Annotated[
         Path, typer.Option(help="Folder of registry.json; the model is promoted there if it is better.")
     ] = _REGISTRY,
-    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
     gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Measure, and promote if better.")] = True,
 ) -> None:
     """Finetune a language model to plan, export it, measure it, and promote it where it is better.
@@ -221,7 +220,7 @@ def train_llm(
         with told():
             from deploy.llm.gate import export
 
-            export(out, served, place, _KIND)
+            export(out, served, place)
         typer.echo(f"for llama.cpp: {place}")
     if gate and served is not None:
         _gate(report.entry(out.name), out, served, data, registry, place, limit)
@@ -233,7 +232,7 @@ def gate_llm(
     gguf: Annotated[Path, typer.Option(help="The base it was trained on, as a GGUF file.", dir_okay=False)],
     data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
     registry: Annotated[Path, typer.Option(help="Folder of registry.json.")] = _REGISTRY,
-    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
 ) -> None:
     """Measure a finetuned model against the one that plans now, and promote it if it is better."""
     _require(_TO_SERVE)
@@ -245,7 +244,7 @@ def gate_llm(
     with told():
         from deploy.llm.gate import export
 
-        export(candidate, gguf, _beside(candidate), _KIND)
+        export(candidate, gguf, _beside(candidate))
     _gate(report.entry(candidate.name), candidate, gguf, data, registry, _beside(candidate), limit)
 
 
@@ -254,7 +253,9 @@ def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path,
     from deploy.llm.gate import judge, mean  # the engine and the encoders are loaded by those who measure only
     from evals.data import DataError
 
-    folders = sorted(place for place in (data / "held-out").iterdir() if place.is_dir())
+    folders = sorted(place for place in (data / "held-out").glob("*") if place.is_dir())
+    if not folders:
+        raise typer.BadParameter(f"{data / 'held-out'} holds no folder to measure by", param_hint="--data")
     try:
         with told():
             verdict = judge(candidate, entry, base, folders, registry, work, limit)

@@ -21,7 +21,7 @@ serve() {
 }
 
 echo "== the base model"
-base=${BASE:-$("$nestor" llm base --folder "$place/llm")}
+base=$("$nestor" llm base --folder "$place/llm")
 
 echo "== data: the catalogue, the demonstrations and what was solved, as conversations"
 serve
@@ -29,8 +29,9 @@ serve
 stop
 
 echo "== train, export, gate"
+echo '{"batch_tokens": 1280, "accumulate": 1}' >"$place/recipe.json" # small steps: in minutes there would be few others
 "$nestor" train llm --base "$base" --data "$place/data" --out "$place/sandbox-planner" --minutes "$minutes" \
-  --registry "$place/models" --limit "${LIMIT:-8}"
+  --recipe "$place/recipe.json" --registry "$place/models" --limit "${LIMIT:-8}"
 
 echo "== serve what was promoted, and solve"
 if [ -e "$place/models/registry.json" ]; then
@@ -41,5 +42,10 @@ else
 fi
 export NESTOR_LLM_MODEL=$place/llm/planner.gguf
 serve --llm
-"$nestor" solve --json "Convert 26.2 miles to kilometers" >"$place/solved.json"
-echo "solved; the run is in $place/solved.json"
+query="Convert 26.2 miles to kilometers"
+if "$nestor" solve --json "$query" >"$place/solved.json"; then
+  echo "solved: $query"
+else
+  echo "not solved, the budget was small: $query"
+fi
+echo "the run, with what the model was shown and wrote, is in $place/solved.json"

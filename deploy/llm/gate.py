@@ -29,6 +29,8 @@ LORA_NAME: Final = "lora.gguf"
 MERGED_NAME: Final = "planner.gguf"
 PARAMETER_F1: Final = "parameter F1"
 """What decides: parameters are right only where their calls are, and tell models apart sooner than whole plans."""
+_KIND: Final = "Q8_0"
+"""Type of the merged models' layers, the one that `nestor llm install` writes."""
 _KEPT: Final = (CONFIG, WEIGHTS, "report.json", "MODEL_CARD.md", "NOTICE", "LICENSE")
 
 Figures = dict[str, dict[str, float]]
@@ -51,7 +53,7 @@ class Verdict:
     better: bool
 
 
-def export(adapter: Path, base: Path, out: Path, kind: str) -> None:
+def export(adapter: Path, base: Path, out: Path) -> None:
     """Write an adapter as a LoRA for llama.cpp (``lora.gguf``) and merged into its base (``planner.gguf``).
 
     Raises:
@@ -59,7 +61,7 @@ def export(adapter: Path, base: Path, out: Path, kind: str) -> None:
     """
     read = read_adapter(adapter)
     write_lora(base, read, out / LORA_NAME)
-    write_merged(base, read, out / MERGED_NAME, kind)
+    write_merged(base, read, out / MERGED_NAME, _KIND)
 
 
 def judge(
@@ -87,7 +89,7 @@ def judge(
         before, others = base.stem, measured(base, folders, work, limit)
     else:
         before, other = now[1].name, work / "before"
-        export(now[0], base, other, "Q8_0")
+        export(now[0], base, other)
         others = measured(other / MERGED_NAME, folders, work, limit)
     verdict = Verdict(found, before, others, mean(found) > mean(others))
     if verdict.better:

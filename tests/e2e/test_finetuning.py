@@ -1,10 +1,10 @@
 """The road of docs/finetuning.md, on the sandbox's catalogue with a tiny budget: data, train, gate, serve, solve.
 
-Needs the train requirements, llama.cpp, and the package index for the base model, or ``BASE``, its GGUF file.
+Needs the train requirements, llama.cpp, and the package index for the base model, or its file in ``NESTOR_TEST_BASE``.
 """
 
-import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -34,11 +34,14 @@ def test_from_a_catalogue_to_a_request_solved_by_its_own_model(tmp_path: Path) -
     nestor.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from deploy.cli import main; main()" "$@"\n')
     nestor.chmod(0o755)
     place = tmp_path / "place"
+    if base := os.environ.get("NESTOR_TEST_BASE"):
+        (place / "llm").mkdir(parents=True)
+        shutil.copy(base, place / "llm")
     ports = {"PORT": str(free_port()), "SANDBOX_PORT": str(free_port())}
     path = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
     began = time.monotonic()
     done = subprocess.run(
-        [ROOT / "deploy/llm/finetune_sandbox.sh", place, "2"],
+        [ROOT / "deploy/llm/finetune_sandbox.sh", place, "3"],
         env=os.environ | ports | {"NESTOR": str(nestor), "LIMIT": "4", "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -53,7 +56,7 @@ def test_from_a_catalogue_to_a_request_solved_by_its_own_model(tmp_path: Path) -
     report = read_report(place / "sandbox-planner")
     assert report is not None
     assert report.data.sha256 == stats.sha256
-    assert report.training.losses[-1]["loss"] < report.training.losses[0]["loss"]
+    assert len(report.training.losses) == 1 or report.training.losses[-1]["loss"] < report.training.losses[0]["loss"]
     size = (place / "sandbox-planner/adapter_model.safetensors").stat().st_size
     assert 5e6 < size < 15e6
 
@@ -62,7 +65,9 @@ def test_from_a_catalogue_to_a_request_solved_by_its_own_model(tmp_path: Path) -
     assert (current is not None) == promoted
     assert current is None or current.base_sha256 == report.base.sha256
 
-    run = Run.model_validate_json(json.dumps(json.loads((place / "solved.json").read_text())))
-    assert run.status.value == "succeeded"
-    assert run.planners[0].backend == "served"  # it was asked first; with so little training its word need not stand
-    assert run.traces[0].attempts[0].output
+    run = Run.model_validate_json((place / "solved.json").read_bytes())
+    assert run.status.value in ("succeeded", "needs_input", "no_plan")  # after minutes of training a plan may be wrong
+    assert run.planners[0].backend == "served"
+    attempt = run.traces[0].attempts[0]
+    assert attempt.readable, attempt.output
+    assert attempt.constraint == "json_schema"

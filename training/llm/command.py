@@ -103,6 +103,7 @@ def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Pat
     model.save_pretrained(out)
     weights = {name: tensor.half().contiguous() for name, tensor in load_file(out / _ADAPTER).items()}
     save_file(weights, out / _ADAPTER, metadata={"format": "pt"})
+    (out / _ADAPTER).chmod(0o644)  # safetensors lets nobody else read it
     config = json.loads((out / _CONFIG).read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = base.name  # not the place where it lay
     (out / _CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

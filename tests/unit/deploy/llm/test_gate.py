@@ -32,7 +32,7 @@ def adapter(folder: Path, f1: float) -> Path:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Merging copies an adapter's weights, and a model is as good as its file says."""
 
-    def export(source: Path, base: Path, out: Path, kind: str) -> None:
+    def export(source: Path, base: Path, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "planner.gguf").write_text((source / "adapter_model.safetensors").read_text())
 
@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def tried(place: Path, name: str, f1: float, base: str = SHA) -> gate.Verdict:
     candidate, work = adapter(place / name, f1), place / f"{name}.work"
-    gate.export(candidate, place / "base.gguf", work, "Q8_0")
+    gate.export(candidate, place / "base.gguf", work)
     folders = [place / "held-out/a", place / "held-out/b"]
     return judge(candidate, entry(name, base), place / "base.gguf", folders, place / "models", work, 7)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.progress import Progress
 
+from evals.data import DataError
 from tests.unit.training.llm.data import ROWS, small
 from training.llm.builder import TRAIN, build
 from training.llm.recipe import DataRecipe, FolderRecipe
@@ -27,7 +28,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.unit.training.llm.models import save_tiny, tiny_tokenizer
-from training.llm.command import train_llm
+from training.llm.command import read_tuning, train_llm
 from training.llm.trainer import IGNORED, batches, encode
 
 pytestmark = pytest.mark.training
@@ -191,3 +192,13 @@ def test_other_data_another_base_and_spoilt_files_are_refused(
     (copied / TRAIN).write_bytes((data / TRAIN).read_bytes() + b"{}\n")
     assert train_llm(base, copied, out, tmp_path / "other", TUNING, "cpu") is None
     assert "make the data anew" in capsys.readouterr().err
+
+
+def test_the_command_line_counts_before_the_recipe_and_that_before_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text('{"batch_tokens": 1280, "minutes": 5, "rank": 8}')
+    found = read_tuning(tmp_path / "recipe.json", "full", 7, None)
+    assert found == Tuning(method="full", batch_tokens=1_280, minutes=7, rank=8)
+    assert read_tuning(None, "lora", None, None) == Tuning()
+    (tmp_path / "recipe.json").write_text('{"minutes": 0}')
+    with pytest.raises(DataError, match="minutes"):
+        read_tuning(tmp_path / "recipe.json", "lora", None, None)
