@@ -30,26 +30,42 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.llm.server", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--while-stdin", action="store_true", help="end where standard input ends")
     options = parser.parse_args(argv)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    signals = _signals()
     if options.while_stdin:
-        threading.Thread(target=_wait_for_end_of_input, args=(stop,), daemon=True).start()
+        threading.Thread(target=_leave_with_input, daemon=True).start()
     try:
-        serve(settings_from_environment(), stop)
+        serve(settings_from_environment(), signals)
     except LlmError as error:
         print(error, file=sys.stderr)
         return 1
 
 
-def _wait_for_end_of_input(stop: threading.Event) -> None:
+def _signals() -> int:
+    """A file descriptor that can be read once a signal came, whichever thread it came to, and however early."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return readable
+
+
+def _leave() -> NoReturn:
+    """End the process, with whatever it is computing.
+
+    llama.cpp's own way waits for that, and for ever where its server has only just started.
+    """
+    os._exit(0)
+
+
+def _leave_with_input() -> None:
     while os.read(sys.stdin.fileno(), 4_096):
         pass
-    stop.set()
+    _leave()
 
 
-def serve(settings: LlmSettings, stop: threading.Event) -> NoReturn:
-    """Serve the model until ``stop`` is set; the process ends then, with whatever it is computing.
+def serve(settings: LlmSettings, signals: int) -> NoReturn:
+    """Serve the model until something can be read from the file descriptor ``signals``.
 
     Raises:
         ModelFileError: the model is missing or damaged.
@@ -74,9 +90,8 @@ def serve(settings: LlmSettings, stop: threading.Event) -> NoReturn:
             f"llama.cpp does not start: is port {settings.port} taken, or does the LoRA belong to another model?"
         ) from None
     print(f"{settings.name} ({settings.model}) is served on {server.listening_address}", flush=True)
-    stop.wait()
-    # Its destructor waits for what is being computed, and for ever where the server has only just started.
-    os._exit(0)
+    os.read(signals, 1)
+    _leave()
 
 
 def _parameters(xllamacpp: Any, settings: LlmSettings) -> Any:

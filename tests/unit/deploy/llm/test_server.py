@@ -167,10 +167,13 @@ def test_a_signal_ends_the_server(base: Path, number: signal.Signals) -> None:
     line = [sys.executable, "-m", "deploy.llm.server"]
     with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        assert "is served on http://127.0.0.1:" in said
-        process.send_signal(number)
-        assert process.wait(30) == 0
+        try:
+            said = process.stdout.readline()
+            assert "is served on http://127.0.0.1:" in said
+            process.send_signal(number)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
