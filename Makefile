@@ -9,7 +9,7 @@ CHAOS_SECONDS ?= 600
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # dev, ci, thorough: how many examples Hypothesis makes.
 PROFILE ?= ci
-TESTS := NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -n $(WORKERS) --dist worksteal
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo run llm test coverage test-train check bench chaos compose-test docs lock clean
@@ -60,10 +60,10 @@ llm: $(VENV)/.llm ## install the language model and its server; then `nestor ser
 	@$(BIN)/nestor llm install
 
 test: $(VENV)/.dev ## run all tests (PostgreSQL and Redis included, both from pip)
-	@$(TESTS) -m "not training"
+	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/python $(PYTEST) -m "not training"
 
 coverage: $(VENV)/.dev ## run all tests and print which lines they reach
-	@$(TESTS) -m "not training" --cov --cov-report=term:skip-covered
+	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/python -m slipcover $(PYTEST) -m "not training"
 
 test-train: $(VENV)/.train ## run the tests of training, finetune a small model; installs torch (200 MB, CPU)
 	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -m training --no-skips -rs tests/unit tests/e2e/test_finetuning.py

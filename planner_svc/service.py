@@ -170,6 +170,9 @@ class PlannerService:
                     word = await self._choose(draft, request, name)
                 return word
         except TimeoutError as error:
+            if limit_s < self._backend_timeout_s:  # it is the caller's deadline, which clients report in these words
+                detail = f"planner_svc did not answer within {limit_s:g} s."
+                raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
     def _abstained(self, response: PlanResponse) -> PlanResponse:

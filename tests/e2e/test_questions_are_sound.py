@@ -66,16 +66,22 @@ def headers(sandbox: SandboxServer) -> dict[str, dict[str, str]]:
     return {"rooms": key, "bookings": key, "reminders": basic, "contacts": bearer, "customers": oauth, "orders": oauth}
 
 
+@pytest.fixture(scope="module")
+def http(sandbox: SandboxServer) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=sandbox.url) as client:
+        yield client
+
+
 @pytest.mark.parametrize("question", [q for q in QUESTIONS if q["id"] in SOLUTIONS], ids=lambda q: q["id"])
 def test_the_expected_answer_is_right(
-    question: dict[str, Any], sandbox: SandboxServer, headers: dict[str, dict[str, str]]
+    question: dict[str, Any], http: httpx2.Client, headers: dict[str, dict[str, str]]
 ) -> None:
     solution, outputs = SOLUTIONS[question["id"]], list[Any]()
     for call in solution["calls"]:
         path = call["path"].format(**resolve(call.get("path_parameters", {}), outputs))
-        response = httpx2.request(
+        response = http.request(
             call["method"],
-            sandbox.url + path,
+            path,
             params=resolve(call.get("query", {}), outputs),
             json=resolve(call["body"], outputs) if "body" in call else None,
             headers=headers.get(path.split("/")[1]),
