@@ -110,7 +110,7 @@ def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Pat
     (out / "README.md").unlink(missing_ok=True)  # peft's empty form of a card
 
 
-def _read(file: Path, stats: Stats) -> list[list[dict[str, str]]]:
+def _read(file: Path, stats: Stats) -> list[dict[str, Any]]:
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -119,7 +119,7 @@ def _read(file: Path, stats: Stats) -> list[list[dict[str, str]]]:
         raise DataError(f"{file} is not what its statistics were made of: make the data anew")
     if stats.prompt_version != PROMPT_VERSION:
         raise DataError(f"{file} was made with version {stats.prompt_version} of the prompt: make the data anew")
-    return [json.loads(line)["messages"] for line in content.splitlines()]
+    return [json.loads(line) for line in content.splitlines()]
 
 
 def _key(base: Base, stats: Stats, tuning: Tuning) -> dict[str, str]:

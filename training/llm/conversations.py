@@ -1,7 +1,9 @@
 """Puts several requests over one list of APIs into a conversation, with the properties of TPTU-v2's data (3.3).
 
 A prompt's APIs are most of its tokens. Asking several requests of one list costs each a fraction of that, and the
-later ones are asked with demonstrations before them, as the planner is. The properties can be switched off one by one:
+later ones are asked with demonstrations before them, as the planner is. In most conversations the requests are `apart`:
+each is learnt as if it were the first, so that none is told by the others which APIs are left. The properties can be
+switched off one by one:
 
 - *prompt diversity*: the APIs' order is shuffled, and APIs that nobody needs stand among them, like ones first;
 - *instruction diversity*: with one or many demonstrations before, or none; in a share, courtesies around the request
@@ -47,6 +49,9 @@ class Properties(BaseModel):
     apis: int = Field(default=10, ge=1, description="APIs in a conversation at most.")
     least_apis: int = Field(
         default=5, ge=1, description="APIs in a conversation at least, where the catalogue has so many."
+    )
+    apart: float = Field(
+        default=0.85, ge=0, le=1, description="Share of conversations whose requests do not see each other."
     )
     shuffle: bool = Field(default=True, description="Prompt diversity: the APIs' order says nothing.")
     siblings: bool = Field(default=True, description="Prompt diversity: APIs like the needed ones stand beside them.")
@@ -98,7 +103,8 @@ def conversations(
 ) -> Iterator[Conversation]:
     """Conversations over a folder's turns, each turn in ``rounds`` of them.
 
-    Each is ``{"source", "ids", "messages"}``, and ``"masked": true`` where its API names say nothing.
+    Each is ``{"source", "ids", "messages"}``, with ``"masked": true`` where its API names say nothing and
+    ``"apart": true`` where its requests do not see each other.
     The same turns, catalogue and properties give the same conversations.
     """
     rng = random.Random(properties.seed)  # noqa: S311 - repeatable on purpose
@@ -147,7 +153,8 @@ class _Builder:
             messages.append({"role": "user", "content": self._worded(turn.query)})
             messages.append({"role": "assistant", "content": prompt.answer_text(list(turn.calls), names)})
         told = {"source": taken[0].source, "ids": [turn.id for turn in asked], "messages": messages}
-        return told | {"masked": True} if masked else told
+        said = {"masked": masked, "apart": self._rng.random() < properties.apart}
+        return told | {name: True for name, holds in said.items() if holds}
 
     def _worded(self, query: str) -> str:
         """The request, word for word; in a share with a courtesy before it, or after its last full stop."""
@@ -168,7 +175,7 @@ class _Builder:
             together = apis | set(turn.apis)
             if len(taken) >= wanted or size + _size(turn) > properties.chars:
                 break
-            if turn.now == taken[0].now and len(together) <= properties.apis - 2:
+            if turn.now == taken[0].now and len(together) <= max(properties.apis * 2 // 3, 1):
                 taken.append(order.pop(place))
                 size, apis = size + _size(turn), together
         return taken

@@ -34,9 +34,9 @@ class Tuning(BaseModel):
     minutes: Annotated[float, Field(gt=0)] = 110.0
     epochs: Annotated[float, Field(gt=0)] = 3.0
     rank: Annotated[int, Field(ge=1, le=512)] = 16
-    rate: Annotated[float, Field(gt=0, lt=0.1)] = 8e-4
+    rate: Annotated[float, Field(gt=0, lt=0.1)] = 6e-4
     batch_tokens: Annotated[int, Field(ge=16)] | None = None
-    accumulate: Annotated[int, Field(ge=1)] = 2
+    accumulate: Annotated[int, Field(ge=1)] = 1
     longest: Annotated[int, Field(ge=16)] = 1_536
     save_steps: Annotated[int, Field(ge=1)] = 60
     seed: int = 7

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,16 +27,25 @@ from training.llm.settings import CPU_TOKENS, GPU_TOKENS, Tuning
 IGNORED: Final = -100
 _ELAPSED: Final = "elapsed.json"
 _WINDOW: Final = 96
+_PADDING: Final = -1
 _WARM_STEPS: Final = 20
 _LEAST_RATE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A conversation as tokens; ``labels`` are :data:`IGNORED` where nothing is learnt."""
+    """A conversation as tokens.
+
+    Attributes:
+        ids: the tokens.
+        labels: likewise, :data:`IGNORED` where nothing is learnt.
+        branches: for each token 0 where all that comes later sees it, else the number of the request that it belongs
+            to, which other requests do not see; its positions go on from the last of those with 0.
+    """
 
     ids: list[int]
     labels: list[int]
+    branches: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +75,41 @@ class Course:
     losses: tuple[dict[str, float], ...]
 
 
-def encode(tokenizer: Any, messages: Sequence[dict[str, str]], longest: int) -> Encoded | None:
+def encode(tokenizer: Any, messages: Sequence[dict[str, str]], longest: int, *, apart: bool = False) -> Encoded | None:
     """Render with the chat template, turn by turn; only what the assistant says is learnt, its end marker included.
 
-    None where it is longer than ``longest`` tokens.
+    Args:
+        tokenizer: with its chat template.
+        messages: a system's, then a user's and an assistant's by turns.
+        longest: tokens; None is returned for more.
+        apart: every request is asked as if it were the first. What is before them is computed once for all.
     """
-    ids: list[int] = []
-    labels: list[int] = []
+    found = Encoded([], [], [])
+    shown = ""
+    if apart:
+        shown = tokenizer.apply_chat_template(messages[:1], tokenize=False)
+        _add(found, tokenizer, shown, 0, learnt=False)
     for index, message in enumerate(messages):
         if message["role"] == "assistant":
-            prompt = tokenizer.apply_chat_template(messages[:index], tokenize=False, add_generation_prompt=True)
-            whole = tokenizer.apply_chat_template(messages[: index + 1], tokenize=False)
-            before = tokenizer(prompt, add_special_tokens=False)["input_ids"][len(ids) :]
-            answer = tokenizer(whole[len(prompt) :].rstrip("\n"), add_special_tokens=False)["input_ids"]
-            ids += before + answer
-            labels += [IGNORED] * len(before) + answer
-            tail = tokenizer(whole[len(whole.rstrip("\n")) :], add_special_tokens=False)["input_ids"]
-            ids += tail
-            labels += [IGNORED] * len(tail)
-    return Encoded(ids, labels) if len(ids) <= longest and any(one != IGNORED for one in labels) else None
+            asked = [*messages[:1], messages[index - 1]] if apart else messages[:index]
+            branch = index if apart else 0
+            prompt = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+            whole = tokenizer.apply_chat_template([*asked, message], tokenize=False)
+            answer = whole[len(prompt) :]
+            said = answer.rstrip("\n")
+            _add(found, tokenizer, prompt[len(shown) :], branch, learnt=False)
+            _add(found, tokenizer, said, branch, learnt=True)
+            if not apart:
+                _add(found, tokenizer, answer[len(said) :], branch, learnt=False)
+                shown = whole
+    return found if len(found.ids) <= longest and any(one != IGNORED for one in found.labels) else None
+
+
+def _add(to: Encoded, tokenizer: Any, text: str, branch: int, *, learnt: bool) -> None:
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+    to.ids.extend(ids)
+    to.labels.extend(ids if learnt else [IGNORED] * len(ids))
+    to.branches.extend([branch] * len(ids))
 
 
 def batches(encoded: Sequence[Encoded], tokens: int, pad: int) -> Dataset:
@@ -92,9 +117,14 @@ def batches(encoded: Sequence[Encoded], tokens: int, pad: int) -> Dataset:
     rows = []
     for batch in _batched(encoded, tokens):
         width = max(len(one.ids) for one in batch)
-        ids = [one.ids + [pad] * (width - len(one.ids)) for one in batch]
-        labels = [one.labels + [IGNORED] * (width - len(one.labels)) for one in batch]
-        rows.append({"input_ids": ids, "labels": labels})
+        rest = [width - len(one.ids) for one in batch]
+        rows.append(
+            {
+                "input_ids": [one.ids + [pad] * more for one, more in zip(batch, rest, strict=True)],
+                "labels": [one.labels + [IGNORED] * more for one, more in zip(batch, rest, strict=True)],
+                "branches": [one.branches + [_PADDING] * more for one, more in zip(batch, rest, strict=True)],
+            }
+        )
     return Dataset.from_list(rows)
 
 
@@ -108,6 +138,24 @@ def _batched(encoded: Sequence[Encoded], tokens: int) -> Iterator[list[Encoded]]
                 batch = []
             batch.append(one)
         yield batch
+
+
+def sight(branches: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """What each token sees, to be added to attention's scores, and each one's position.
+
+    Args:
+        branches: as in :class:`Encoded`; shape (batch, tokens).
+        kind: of the model's numbers.
+
+    Returns:
+        Shapes (batch, 1, tokens, tokens) and (batch, tokens).
+    """
+    width = branches.shape[1]
+    places = torch.arange(width, device=branches.device)
+    same = branches[:, :, None] == branches[:, None, :]
+    seen = (same | (branches[:, None, :] == 0)) & (places[None, :, None] >= places[None, None, :])
+    mask = torch.zeros(seen.shape, dtype=kind, device=branches.device).masked_fill(~seen, torch.finfo(kind).min)
+    return mask[:, None], seen.sum(-1) - 1
 
 
 class _Budget(TrainerCallback):
@@ -149,8 +197,10 @@ class _Trainer(SFTTrainer):
         self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        # Padding stands behind all that is real, and attention looks back only: no mask is needed.
-        hidden = base.base_model(input_ids=inputs["input_ids"], use_cache=False).last_hidden_state[:, :-1]
+        mask, positions = sight(inputs["branches"], base.dtype)
+        hidden = base.base_model(
+            input_ids=inputs["input_ids"], attention_mask=mask, position_ids=positions, use_cache=False
+        ).last_hidden_state[:, :-1]
         targets = inputs["labels"][:, 1:]
         learnt = targets != IGNORED
         logits = base.get_output_embeddings()(hidden[learnt]).float()
@@ -174,15 +224,25 @@ def _as_tensors(rows: list[dict[str, list[list[int]]]]) -> dict[str, torch.Tenso
 
 
 def finetune(
-    model: Any, tokenizer: Any, conversations: Sequence[Sequence[dict[str, str]]], work: Path, tuning: Tuning
+    model: Any, tokenizer: Any, conversations: Sequence[Mapping[str, Any]], work: Path, tuning: Tuning
 ) -> Course:
     """Train; checkpoints are kept in ``work``, and a run that was killed goes on from the last one.
+
+    Args:
+        model: a causal language model.
+        tokenizer: its own, with a chat template.
+        conversations: ``{"messages", "apart"}`` as :mod:`training.llm.conversations` makes them.
+        work: folder of checkpoints.
+        tuning: how.
 
     Raises:
         DataError: no conversation fits into ``tuning.longest`` tokens.
     """
     on_gpu = next(model.parameters()).device.type == "cuda"
-    encoded = [found for one in conversations if (found := encode(tokenizer, one, tuning.longest)) is not None]
+    all_encoded = (
+        encode(tokenizer, one["messages"], tuning.longest, apart=bool(one.get("apart"))) for one in conversations
+    )
+    encoded = [one for one in all_encoded if one is not None]
     if not encoded:
         raise DataError(f"no conversation has {tuning.longest} tokens or fewer")
     data = batches(encoded, tuning.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS), tokenizer.pad_token_id or 0)
