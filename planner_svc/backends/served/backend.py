@@ -76,8 +76,10 @@ class ServedBackend:
     def task(self, request: PlanRequest) -> Task:
         """What the model is asked, on the calling thread."""
         prompt = shown(request, self._settings)
-        told = self._model.constrained
-        return Task(request, prompt, constrain(prompt.apis, prompt.names) if told else Constraint({}, ""))
+        if not self._model.constrained:
+            return Task(request, prompt, Constraint({}, ""))
+        brief = self._settings.detail == "brief"
+        return Task(request, prompt, constrain(prompt.apis, prompt.names, calls_only=brief))
 
 
 def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:

@@ -54,33 +54,31 @@ class Constraint:
         return {"response_format": {"type": "json_object"}} if kind == "json_object" else {}
 
 
-def constrain(apis: Sequence[Api], names: Mapping[str, str]) -> Constraint:
+def constrain(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool = False) -> Constraint:
     """What plans of these APIs look like.
 
     Args:
         apis: those that the prompt shows.
         names: what each is called there, by its id.
+        calls_only: without ``foreach``, ``var_result`` and ``need``, of which the short instruction says nothing.
     """
-    return Constraint(_Writer().plan(apis, names), write_grammar(apis, names))
+    return Constraint(_Writer(calls_only).plan(apis, names), write_grammar(apis, names, calls_only=calls_only))
 
 
 class _Writer:
     """Writes one schema, within a budget: what lies beyond it may be anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls_only: bool) -> None:
         self._schemas = Schemas()
+        self._calls_only = calls_only
         self._left = MAX_NODES
 
     def plan(self, apis: Sequence[Api], names: Mapping[str, str]) -> JsonSchema:
-        calls: list[JsonValue] = [self._call(api, names[api.id]) for api in apis]
-        texts: JsonSchema = {"type": "array", "items": {"type": "string"}}
-        return _object(
-            {
-                "calls": {"type": "array", "items": {"anyOf": [*calls, _result()]}, "maxItems": _MAX_CALLS},
-                "need": texts,
-            },
-            required=["calls"],
-        )
+        forms: list[JsonValue] = [self._call(api, names[api.id]) for api in apis]
+        forms += [] if self._calls_only else [_result()]
+        calls: JsonSchema = {"type": "array", "items": {"anyOf": forms}, "maxItems": _MAX_CALLS}
+        need: JsonSchema = {"type": "array", "items": {"type": "string"}}
+        return _object({"calls": calls} if self._calls_only else {"calls": calls, "need": need}, required=["calls"])
 
     def _call(self, api: Api, name: str) -> JsonSchema:
         """No argument is required here: one that nobody says is left out, and the user asked for it."""
@@ -92,8 +90,9 @@ class _Writer:
             "name": {"const": name},
             "label": {"type": "string", "pattern": "^var[1-9][0-9]?$"},
             "arguments": arguments,
-            "foreach": _object({"items": _REFERENCE}, required=["items"]),
         }
+        if not self._calls_only:
+            members["foreach"] = _object({"items": _REFERENCE}, required=["items"])
         return _object(members, required=["name", "label", "arguments"])
 
     def _value(self, node: Node, depth: int) -> JsonSchema:

@@ -41,7 +41,6 @@ Field = tuple[JsonPath | None, frozenset[str] | None]
 _FIXED: Final = r"""
 ws ::= " "?
 label ::= "\"var" [1-9] [0-9]? "\""
-from ::= "@" | "var" [1-9] [0-9]?
 escape ::= "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])
 char ::= [^"\\\x00-\x1F] | escape
 string ::= "\"" char* "\""
@@ -55,31 +54,30 @@ value ::= object | array | string | number | boolean | "null"
 """
 
 
-def write_grammar(apis: Sequence[Api], names: Mapping[str, str]) -> str:
-    """The grammar of plans that call these APIs, by these names, ``root`` first."""
-    writer = _Writer(apis)
+def write_grammar(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool = False) -> str:
+    """The grammar of plans that call these APIs, by these names, ``root`` first; ``calls_only``: see `constrain`."""
+    writer = _Writer(apis, calls_only)
     placed = MAX_PLACES if sum(len(api.parameters) for api in apis) <= MAX_PLACED else 1
     calls, lines = '("," ws call)*', []
     for place in range(placed, -1, -1):
         writer.at(place + 1 if place < placed else None)
         forms = [writer.call(index, api, names[api.id]) for index, api in enumerate(apis)]
-        forms += [writer.result()] if place else []
+        forms += [writer.result()] if place and not calls_only else []
         name = f"call{place + 1}" if place < placed else "call"
         lines.append(f"{name} ::= {' | '.join(forms)}")
         if place < placed:
             calls = f'("," ws {name} {calls})?' if place else f"({name} {calls})?"
-    root = (
-        f'root ::= "{{" ws {_key("calls")} "[" ws {calls} "]" need? "}}"\n'
-        f'need ::= "," ws {_key("need")} "[" ws (string ("," ws string)*)? "]"'
-    )
+    need = "" if calls_only else f'("," ws {_key("need")} "[" ws (string ("," ws string)*)? "]")?'
+    root = f'root ::= "{{" ws {_key("calls")} "[" ws {calls} "]" {need} "}}"'
     return "\n".join([root, *lines, *writer.rules(), _FIXED.strip()]) + "\n"
 
 
 class _Writer:
     """Collects rules. Texts of rules are written once, however often they are wanted."""
 
-    def __init__(self, apis: Iterable[Api]) -> None:
+    def __init__(self, apis: Iterable[Api], calls_only: bool) -> None:
         self._schemas = Schemas()
+        self._calls_only = calls_only
         self._rules: dict[str, str] = {}
         self._known: dict[str, str] = {}
         self._place: int | None = None
@@ -98,7 +96,7 @@ class _Writer:
             for one in api.parameters[:MAX_MEMBERS]
         ]
         arguments = self._rule(f"a{index}", _members(given))
-        listed = self._reference({"array"})
+        listed = "" if self._calls_only else self._reference({"array"})
         loop = f'("," ws {_key("foreach")} "{{" ws {_key("items")} {listed} "}}")?' if listed else ""
         label = "label" if self._place is None else _literal(f"var{self._place}")
         return self._rule(
@@ -155,7 +153,8 @@ class _Writer:
         wanted = frozenset().union(*(_FITS.get(kind, frozenset()) for kind in kinds))
         paths = [_inside(path) for path, own in self._fields if own is None or own & wanted]
         path = self._rule("p", " | ".join(sorted(set(paths)))) if paths else '""'
-        label = "from" if self._place is None else f'("@" | "var" [1-{self._place - 1}])'
+        label = '"var" [1-9] [0-9]?' if self._place is None else f'"var" [1-{self._place - 1}]'
+        label = f"({label})" if self._calls_only else f'("@" | {label})'
         return self._rule("r", f'"\\"$" {label} {path} "$\\""')
 
     def _rule(self, stem: str, text: str) -> str:

@@ -1,6 +1,7 @@
 """What a server is told that plans look like: valid plans pass, others do not, and hostile schemas stay small."""
 
 import json
+import re
 import time
 from typing import Any
 
@@ -103,6 +104,32 @@ def test_the_first_calls_refer_to_earlier_ones_only(place: int) -> None:
         answer = calls(*before, call("find", f"var{place}", name=f"$var{named}.code$"))
         assert grammar.accepts(json.dumps(answer)) == (named < place)
     assert not grammar.accepts(json.dumps(calls(*before, call("find", f"var{place + 1}"))))
+
+
+UNTAUGHT = [
+    calls(call("find"), {"name": "var_result", "arguments": {"code": "$var1.code$"}}),
+    calls(call("find"), call("t.book", "var2", seats=2) | {"foreach": {"items": "$var1.tags$"}}),
+    calls(call("find"), call("find", "var2", name="$@.code$")),
+    {"calls": [], "need": ["finds a room"]},
+]
+"""What the short instruction says nothing of."""
+
+
+@pytest.mark.parametrize("answer", UNTAUGHT, ids=json.dumps)
+def test_what_a_small_model_was_not_taught_it_cannot_write(answer: Any) -> None:
+    constraint = constrain(APIS, NAMES, calls_only=True)
+    assert not Grammar(constraint.grammar).accepts(json.dumps(answer))
+    if "$@" not in str(answer):
+        assert not jsonschema_rs.is_valid(constraint.schema, answer)
+
+
+@pytest.mark.parametrize(
+    "answer", [one for one in GOOD if not {"var_result", "foreach", "need"} & {*str(one).split("'")}]
+)
+def test_plain_calls_pass_all_the_same(answer: Any) -> None:
+    constraint = constrain(APIS, NAMES, calls_only=True)
+    assert jsonschema_rs.is_valid(constraint.schema, answer)
+    assert Grammar(constraint.grammar).accepts(json.dumps(answer))
 
 
 def test_long_plans_and_wide_catalogues_pass() -> None:
