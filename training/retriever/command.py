@@ -127,7 +127,7 @@ def train_retriever(
             run = Run(out, work, recipe, choose_device(device), options, err, progress)
             reports = _train_and_measure(read, run)
     except (DataError, EncoderError, CheckpointError, NothingToTrain, DeviceError, BaseError) as error:
-        err.print(str(error), markup=False)
+        err.print(str(error), markup=False, soft_wrap=True)
         return 1
     print(write_card(out, recipe, [one.data for one in read], reports))
     return 0

@@ -76,7 +76,7 @@ def train_relevance(
         if not {True, False} <= {bool(one.wanted) for one in examples}:
             raise DataError("requests are needed that something fits, and some that nothing does: more data")
     except (DataError, EncoderError) as error:
-        err.print(str(error), markup=False)
+        err.print(str(error), markup=False, soft_wrap=True)
         return 1
     model, quality = fitted(examples, encoder.name)
     model.save(out)

@@ -123,9 +123,7 @@ def test_what_a_small_model_was_not_taught_it_cannot_write(answer: Any) -> None:
         assert not jsonschema_rs.is_valid(constraint.schema, answer)
 
 
-@pytest.mark.parametrize(
-    "answer", [one for one in GOOD if not {"var_result", "foreach", "need"} & {*str(one).split("'")}]
-)
+@pytest.mark.parametrize("answer", [one for one in GOOD if not re.search("'(var_result|foreach|need)'", str(one))])
 def test_plain_calls_pass_all_the_same(answer: Any) -> None:
     constraint = constrain(APIS, NAMES, calls_only=True)
     assert jsonschema_rs.is_valid(constraint.schema, answer)

@@ -137,7 +137,6 @@ def test_a_run_that_was_killed_goes_on_where_it_stood(data: Path, base: Path, tm
     assert report.training.steps > at >= 3
     before = [one["loss"] for one in kept if "loss" in one]
     assert [one["loss"] for one in report.training.losses][: len(before)] == before
-    assert report.training.losses[-1]["loss"] < before[0]
     spent = json.loads((work / "elapsed.json").read_text())
     assert 0.15 < spent / 60 <= report.training.minutes + 0.1
 
