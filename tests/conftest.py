@@ -26,6 +26,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped: all that it needs is there")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes a minute: begun last, it would keep one worker busy while the others wait."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail for want of what a skipped test needs."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

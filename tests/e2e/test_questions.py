@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from deploy.onebox import world
 from tests.e2e.harness import ask_all, questions, report
 
 REACH = 0.70
 
 
+@pytest.mark.long
 def test_at_least_seventy_percent_are_solved(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     asked = questions("all")
     assert len(asked) >= 60
