@@ -92,6 +92,11 @@ def test_off_topic_requests_are_answered_with_no_call_by_lists_that_do_not_serve
     assert empty > 10
 
 
+def test_a_share_of_the_conversations_is_apart(found: tuple[list[Turn], Catalogue]) -> None:
+    assert all(one["apart"] is True for one in made(found, Properties(apart=1)))
+    assert not any(one.get("apart") for one in made(found, Properties(apart=0)))
+
+
 def test_masked_names_say_nothing_and_answers_use_them(found: tuple[list[Turn], Catalogue]) -> None:
     _, catalogue = found
     rows = made(found, Properties(masked=1, off_topic=0))

@@ -27,9 +27,9 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.unit.training.llm.models import save_tiny, tiny_tokenizer
+from tests.unit.training.llm.models import save_tiny, tiny_model, tiny_tokenizer
 from training.llm.command import read_tuning, train_llm
-from training.llm.trainer import IGNORED, batches, encode
+from training.llm.trainer import IGNORED, Encoded, batches, encode, sight
 
 pytestmark = pytest.mark.training
 
@@ -75,6 +75,29 @@ def test_batches_hold_every_conversation_and_few_enough_tokens(rows: list[list[d
         sizes = {len(ids) for ids in (*batch["input_ids"], *batch["labels"])}
         assert len(sizes) == 1
         assert len(batch["input_ids"]) == 1 or len(batch["input_ids"]) * sizes.pop() <= 1_500
+
+
+def test_requests_that_are_apart_are_learnt_as_if_each_were_the_first(rows: list[list[dict[str, str]]]) -> None:
+    tokenizer = tiny_tokenizer([said["content"] for row in rows for said in row])
+    model = tiny_model(len(tokenizer)).eval()
+    row = next(one for one in rows if len(one) == 5)
+
+    def losses(*encoded: Encoded | None) -> torch.Tensor:
+        batch = {
+            name: torch.tensor(value) for name, value in batches([one for one in encoded if one], 9_999, 2)[0].items()
+        }
+        mask, positions = sight(batch["branches"], torch.float32)
+        with torch.no_grad():
+            told = model(input_ids=batch["input_ids"], attention_mask=mask, position_ids=positions).logits[:, :-1]
+        targets = batch["labels"][:, 1:]
+        learnt = targets != IGNORED
+        return torch.nn.functional.cross_entropy(told[learnt], targets[learnt], reduction="none")
+
+    apart = losses(encode(tokenizer, row, 4_000, apart=True))
+    each = [encode(tokenizer, [row[0], *row[at : at + 2]], 4_000) for at in (1, 3)]
+    assert torch.allclose(apart, torch.cat([losses(one) for one in each]), atol=1e-5)
+    assert torch.allclose(apart.sort().values, losses(*each).sort().values, atol=1e-5), "padding is not seen"
+    assert not torch.allclose(apart, losses(encode(tokenizer, row, 4_000)), atol=1e-3)
 
 
 def test_a_run_lowers_the_loss_and_writes_an_adapter_with_card(data: Path, base: Path, tmp_path: Path) -> None:
