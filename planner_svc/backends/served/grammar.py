@@ -199,7 +199,8 @@ def _members(members: Sequence[str]) -> str:
     if not members:
         return '"{" ws "}"'
     one = f"({' | '.join(members)})"
-    return f'"{{" ws ({one} ("," ws {one})*)? "}}"'
+    more = f'("," ws {one}){{0,{len(members) - 1}}}' if len(members) > 1 else ""
+    return f'"{{" ws ({one} {more})? "}}"'
 
 
 def _inside(path: JsonPath | None) -> str:

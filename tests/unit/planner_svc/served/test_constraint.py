@@ -151,6 +151,14 @@ def test_arguments_come_in_any_order() -> None:
     assert grammar.accepts(json.dumps(calls(call("t.book", code="x", flag=True))))
 
 
+def test_arguments_are_not_written_for_ever() -> None:
+    """A text's grammar cannot tell which were written; without a bound a small model repeats one until it is cut off."""
+    grammar = Grammar(constrain(APIS, NAMES).grammar)
+    assert not grammar.accepts(
+        '{"calls":[{"name":"find","label":"var1","arguments":{' + ",".join(['"name":"x"'] * 9) + "}}]}"
+    )
+
+
 def test_an_answer_that_no_schema_describes_may_be_referred_to() -> None:
     grammar = Grammar(constrain([api("find"), BOOK], {"t.find": "find", "t.book": "book"}).grammar)
     plan = calls(call("find"), call("book", "var2", seats="$var1.whatever[0].it is$"))
