@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue, ValidationError
 
 from retriever_svc.importers.keywords import typed_values
 from services.contracts.api import Api, ApiResponse, Location, Parameter
@@ -68,7 +68,8 @@ class Instance(BaseModel):
     """A request and the calls that solve it; none where nothing should be called.
 
     ``answer`` are the outputs asked for, as references (``$var_1.field$``), where the data says so. ``tools`` are the
-    ids of the APIs it is asked of, where the data gives each request its own.
+    ids of the APIs it is asked of, where the data gives each request its own. ``now`` is the clock that its relative
+    dates refer to.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -79,6 +80,7 @@ class Instance(BaseModel):
     calls: tuple[Call, ...] = ()
     answer: tuple[str, ...] | None = None
     tools: tuple[str, ...] | None = None
+    now: AwareDatetime | None = None
 
     @property
     def apis(self) -> frozenset[str]:

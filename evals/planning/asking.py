@@ -161,7 +161,12 @@ class Planner:
         await self._service.read(apis)
 
     async def ask(
-        self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...], look_up: LookUp | None = None
+        self,
+        query: str,
+        offer: Offer,
+        demos: tuple[SelectedDemo, ...],
+        look_up: LookUp | None = None,
+        now: datetime | None = None,
     ) -> Answer:
         """Plan a request as the gateway would have it planned.
 
@@ -170,12 +175,14 @@ class Planner:
             offer: its candidates.
             demos: its demonstrations.
             look_up: finds operations that the planner misses; it then plans once more.
+            now: the request's clock; by default one for all.
         """
+        context = Context(now=now or NOW)
         traces: tuple[PlannerTrace, ...] = ()
         looked_up: tuple[str, ...] = ()
         lookups = SolveOptions().lookups if look_up is not None else 0
         while True:
-            response = await self._asked(query, offer, demos, looked_up)
+            response = await self._asked(query, context, offer, demos, looked_up)
             told = self._listening.draft if isinstance(response, ServiceError) else response
             traces += (told.trace,) if told is not None and told.trace is not None else ()
             if isinstance(response, ServiceError):
@@ -190,11 +197,16 @@ class Planner:
                 return dataclasses.replace(self._answer(response), traces=traces, looked_up=looked_up)
 
     async def _asked(
-        self, query: str, offer: Offer, demos: tuple[SelectedDemo, ...], looked_up: tuple[str, ...]
+        self,
+        query: str,
+        context: Context,
+        offer: Offer,
+        demos: tuple[SelectedDemo, ...],
+        looked_up: tuple[str, ...],
     ) -> PlanResponse | ServiceError:
         request = PlanRequest(
             query=query,
-            context=Context(now=NOW),
+            context=context,
             clauses=offer.clauses,
             candidates=offer.candidates,
             demos=demos,

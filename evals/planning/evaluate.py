@@ -133,7 +133,7 @@ class Examiner:
         start = time.perf_counter()
         offer = self._offers.offer(instance)
         demos = await self._book.select(instance, offer.candidates) if self._book is not None else ()
-        answer = await self._planner.ask(instance.query, offer, demos, self._offers.look_up)
+        answer = await self._planner.ask(instance.query, offer, demos, self._offers.look_up, instance.now)
         seconds = time.perf_counter() - start
         problem = await self._world.run(answer.compiled) if answer.compiled is not None else "no proved plan"
         gold = graph_of_calls(instance.calls)

@@ -53,6 +53,10 @@ class Corpus:
         """All vendors and systems, by name."""
         return _vendors(self.folder / "vendors.json")
 
+    def file(self, vendor: Vendor) -> Path:
+        """Where a vendor's requests are."""
+        return self.folder / "requests" / f"{vendor.name}.jsonl"
+
     def apis(self, vendor: Vendor) -> tuple[Api, ...]:
         """A vendor's APIs.
 

@@ -15,12 +15,12 @@ from evals.data import DataError
 from planner_svc.backends.served.signatures import call_names
 from planner_svc.compile import compile_plan
 from services.codecs import nestful
-from services.codecs.calls import explain
+from services.codecs.calls import RESULT, explain
 from services.codecs.text import CodecError
 from services.contracts.api import Api
 from services.contracts.plan import Plan, Step, dependencies
 from services.contracts.planning import Decision, Policy
-from training.llm.leaks import Nearness
+from training.shared.leaks import Nearness
 
 Kind = Literal["single", "parallel", "chain", "each", "refused", "asks"]
 _WORDS: Final = (3, 120)
@@ -51,6 +51,11 @@ class Request(BaseModel):
     now: datetime | None = None
     asks: tuple[str, ...] = ()
     why: str | None = None
+
+    @property
+    def calls(self) -> tuple[dict[str, JsonValue], ...]:
+        """The plan without what it answers."""
+        return tuple(call for call in self.plan if call.get("name") != RESULT)
 
 
 @dataclass(frozen=True, slots=True)

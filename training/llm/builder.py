@@ -23,12 +23,12 @@ from evals.recording import tool_row, write_folder
 from planner_svc.backends.served.prompt import PROMPT_VERSION
 from services.contracts.api import Api
 from training.llm.conversations import Catalogue, Conversation, bare, conversations
-from training.llm.leaks import Nearness
 from training.llm.recipe import DataRecipe, FolderRecipe
 from training.llm.statistics import Counts, count
 from training.llm.turns import Turn, made_turns, recorded_turns
 from training.planner.data import CLOCKS, is_held_out
 from training.planner.synthesis import MADE, synthesise
+from training.shared.leaks import Nearness
 
 TRAIN: Final = "train.jsonl"
 STATS: Final = "stats.json"

@@ -31,10 +31,10 @@ class Tuning(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Method = "lora"
-    minutes: Annotated[float, Field(gt=0)] = 110.0
+    minutes: Annotated[float, Field(gt=0)] = 75.0
     epochs: Annotated[float, Field(gt=0)] = 3.0
-    rank: Annotated[int, Field(ge=1, le=512)] = 16
-    rate: Annotated[float, Field(gt=0, lt=0.1)] = 6e-4
+    rank: Annotated[int, Field(ge=1, le=512)] = 24
+    rate: Annotated[float, Field(gt=0, lt=0.1)] = 2.5e-3
     batch_tokens: Annotated[int, Field(ge=16)] | None = None
     accumulate: Annotated[int, Field(ge=1)] = 1
     longest: Annotated[int, Field(ge=16)] = 1_536

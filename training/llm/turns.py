@@ -58,7 +58,7 @@ def recorded_turns(
         calls = _recorded_calls(instance, apis, fields)
         if calls is not None:
             offered = tuple(one for one in instance.tools or () if one in apis)
-            yield Turn(instance.id, source, instance.query, tuple(calls), offered, now)
+            yield Turn(instance.id, source, instance.query, tuple(calls), offered, instance.now or now)
 
 
 def made_turns(examples: Iterable[Example], source: str) -> Iterator[Turn]:

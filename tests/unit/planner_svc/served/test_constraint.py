@@ -152,7 +152,7 @@ def test_arguments_come_in_any_order() -> None:
 
 
 def test_arguments_are_not_written_for_ever() -> None:
-    """A text's grammar cannot tell which were written; without a bound a small model repeats one until it is cut off."""
+    """A text's grammar cannot tell which were written; without a bound a small model repeats one until cut off."""
     grammar = Grammar(constrain(APIS, NAMES).grammar)
     assert not grammar.accepts(
         '{"calls":[{"name":"find","label":"var1","arguments":{' + ",".join(['"name":"x"'] * 9) + "}}]}"

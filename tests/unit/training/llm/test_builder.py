@@ -12,9 +12,9 @@ from evals.data import DataError, read_all, read_dataset
 from tests.unit.training.llm.data import CITIES, ROWS, nested, several, single, small
 from training.llm.builder import LeakError, Stats, build, check_leaks
 from training.llm.conversations import Properties, bare
-from training.llm.leaks import Nearness, grams
 from training.llm.recipe import DataRecipe, FolderRecipe, read_data_recipe
 from training.planner.data import is_held_out
+from training.shared.leaks import Nearness, grams
 
 RECIPE = DataRecipe(others=FolderRecipe(rounds=1, made=20))
 

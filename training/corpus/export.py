@@ -1,0 +1,53 @@
+"""A part of the corpus as a folder that `nestor train data` and `nestor eval plan` read.
+
+Plans that call an API for each item are left out: that form of data has no word for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import Any, Final
+
+from evals.recording import instance_row, tool_row, write_folder
+from planner_svc.backends.served.signatures import call_names, words_of
+from services.contracts.api import Api
+from training.corpus.catalogue import Corpus
+from training.corpus.requests import Request, decode_plan, read_requests
+
+_NEAR: Final = 8
+
+
+def export(corpus: Corpus, part: str, out: Path) -> int:
+    """Write ``tools.jsonl`` with the APIs of all the part's vendors, and ``instances.jsonl``; the number of requests.
+
+    A refused request names the APIs that are likest to it as its own.
+
+    Raises:
+        DataError: a document or a file of requests cannot be read.
+    """
+    tools: dict[str, Api] = {}
+    rows: list[dict[str, Any]] = []
+    for vendor in corpus.vendors:
+        if vendor.part == part and corpus.file(vendor).exists():
+            apis = corpus.apis(vendor)
+            tools |= {api.id: api for api in apis}
+            rows += _rows(read_requests(corpus.file(vendor)), apis)
+    write_folder(out, map(tool_row, tools.values()), rows)
+    return len(rows)
+
+
+def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...]) -> Iterator[dict[str, Any]]:
+    names = {name: api for api, name in call_names(apis).items()}
+    words = {api.id: words_of(f"{api.name} {api.summary} {api.description[:200]}") for api in apis}
+    for request in requests:
+        told: dict[str, Any] = {"split": "train"}
+        if request.now is not None:  # most are written without a zone
+            told["now"] = (request.now if request.now.tzinfo else request.now.replace(tzinfo=UTC)).isoformat()
+        if request.kind == "refused":
+            asked = words_of(request.query)
+            near = sorted(words, key=lambda api: (-len(words[api] & asked), api))[:_NEAR]
+            yield {"id": request.id, "query": request.query, "calls": [], "tools": near} | told
+        elif request.kind != "each":
+            yield instance_row(request.id, request.query, decode_plan(request, names)) | told
