@@ -51,7 +51,7 @@ def test_the_model_answers_nestor_solve(nestor: World, monkeypatch: pytest.Monke
 def test_eight_at_once_are_all_answered(nestor: World) -> None:
     async def ask() -> list[Run]:
         gateway = GatewayClient(open_http(nestor.gateway_url))
-        request = {"query": QUESTION, "options": {"deadline_ms": 240_000}}
+        request = {"query": QUESTION, "options": {"deadline_ms": 240_000, "backend": "served"}}
         try:
             return await asyncio.gather(*(gateway.solve(SolveRequest.model_validate(request)) for _ in range(8)))
         finally:

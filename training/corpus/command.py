@@ -12,6 +12,7 @@ from typing import Final, get_args
 from rich.console import Console
 
 from evals.data import DataError, read_all
+from training.corpus.agreement import SECOND, compare
 from training.corpus.catalogue import Corpus, Vendor, shipped, told
 from training.corpus.export import export
 from training.corpus.requests import Kind, Request, check_requests, read_requests
@@ -67,6 +68,14 @@ def check_corpus(documents: Path, vendors: Sequence[str], against: Sequence[Path
             print(problem)
         wrong += len(problems)
     print(_statistics(parts))
+    second = corpus.folder / SECOND
+    if second.exists():
+        try:
+            found = compare((one for part in parts.values() for one in part.requests), second)
+        except DataError as error:
+            err.print(str(error), markup=False, soft_wrap=True)
+            return 1
+        print(f"solved twice: {found.solved}; same calls: {found.calls}; the same as a whole: {found.whole}")
     print(f"{wrong} problems")
     return 1 if wrong else 0
 

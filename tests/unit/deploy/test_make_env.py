@@ -9,7 +9,7 @@ import yaml
 
 from deploy.compose import make_env
 from executor_svc.secret_store import SecretStore
-from planner_svc.settings import ServedSettings
+from planner_svc.settings import PlannerSettings, ServedSettings
 
 EXAMPLE = Path(make_env.__file__).parents[2] / ".env.example"
 
@@ -91,7 +91,9 @@ def test_a_model_is_chosen_and_changed_and_its_key_is_drawn_once(tmp_path: Path)
 def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     given = make_env.read_env(make_env.PROFILE) | make_env.chosen_model("llm")
     del given["COMPOSE_PROFILES"]
-    fields = {name.removeprefix("NESTOR_PLANNER_SERVED_").lower(): value for name, value in given.items()}
+    assert PlannerSettings.model_validate({"cascade": given["NESTOR_PLANNER_CASCADE"]}).cascade == "compact_first"
+    served = "NESTOR_PLANNER_SERVED_"
+    fields = {name.removeprefix(served).lower(): text for name, text in given.items() if name.startswith(served)}
     assert ServedSettings.model_validate(fields).url == "http://model:8000/v1"
     compose = yaml.safe_load((make_env.ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     assert given.keys() <= compose["planner_svc"]["environment"].keys(), "the planner's container is told each of them"

@@ -179,3 +179,20 @@ def test_the_command_line(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(app, ["train", "corpus", "list", "xkcd", "--documents", str(tmp_path)])
     assert (wrong.exit_code, "xkcd.com__main__1.0.0.openapi.json" in wrong.stderr) == (1, True)
     assert ran.exit_code in (0, 1)
+
+
+def test_second_solutions_are_held_against_the_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = corpus(tmp_path / "c", GOOD)
+    bill = {**BILL, "arguments": {"id": "$var1.guests[1].id$"}}
+    solved = [
+        {"id": "desk-001", "plan": [{**FIND, "arguments": {"name": "amina  diallo"}}, bill]},
+        {"id": "desk-002", "plan": [{"name": "getBill", "label": "var1", "arguments": {"id": 7}}]},
+        {"id": "desk-003", "plan": [FIND], "doubt": "?"},
+        {"id": "other-001", "plan": []},
+    ]
+    (place / "second.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in solved))
+    assert check_corpus(tmp_path, [], [], place) == 0
+    assert "solved twice: 3; same calls: 2; the same as a whole: 1" in capsys.readouterr().out
+    (place / "second.jsonl").write_text('{"id": "desk-001"}\n')
+    assert check_corpus(tmp_path, [], [], place) == 1
+    assert "second.jsonl, line 1: it has no plan" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""Whether people agree on what is right: a sample was solved again by writers who saw the request and the APIs only."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from evals.data import DataError
+from services.codecs.calls import RESULT
+from services.codecs.text import CodecError, read_json
+from training.corpus.requests import Request
+
+SECOND = "second.jsonl"
+_INDEX = re.compile(r"\[\d+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Requests that were solved twice; for how many the calls are of the same APIs, and for how many all is the same."""
+
+    solved: int
+    calls: int
+    whole: int
+
+
+def compare(requests: Iterable[Request], file: Path) -> Agreement:
+    """Hold second solutions against the corpus' plans.
+
+    The order of calls and of arguments does not count, nor capitals, nor which item of a list a reference names.
+
+    Args:
+        requests: of the corpus.
+        file: ``{"id", "plan"}`` a line.
+
+    Raises:
+        DataError: a line is no solution.
+    """
+    known = {request.id: request for request in requests}
+    solved = calls = whole = 0
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            told = read_json(line)
+        except CodecError as error:
+            raise DataError(f"{file.name}, line {number}: {error}") from None
+        plan = told.get("plan") if isinstance(told, dict) else None
+        if not isinstance(told, dict) or not isinstance(plan, list):
+            raise DataError(f"{file.name}, line {number}: it has no plan")
+        request = known.get(str(told.get("id")))
+        if request is not None:
+            ours, theirs = _calls(request.plan), _calls(plan)
+            solved += 1
+            calls += Counter(name for name, _ in ours) == Counter(name for name, _ in theirs)
+            whole += Counter(ours) == Counter(theirs)
+    return Agreement(solved, calls, whole)
+
+
+def _calls(plan: Iterable[JsonValue | Mapping[str, JsonValue]]) -> list[tuple[str, str]]:
+    listed = [call for call in plan if isinstance(call, Mapping) and call.get("name") != RESULT]
+    return [(str(call.get("name")), repr(_plain(call.get("arguments")))) for call in listed]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return sorted((str(name), _plain(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, str):
+        return _INDEX.sub("", value) if value.startswith("$") else " ".join(value.lower().split())
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
