@@ -21,7 +21,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Requests that were solved twice; for how many the calls are of the same APIs, and for how many all is the same."""
+    """Requests solved twice; for how many the calls are of the same APIs; for how many all is the same."""
 
     solved: int
     calls: int
