@@ -44,6 +44,13 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/sandbox", "train", "own", "rules", "sandbox"),
 )
 """Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
+SAMPLES = (
+    ("seal_tools", "test_in_domain", "own", 50),
+    ("seal_tools", "test_in_domain", "gold", 40),
+    ("nestful_v1", "glaive", "own", 40),
+    ("held-out/sandbox", "train", "own", 63),
+)
+"""Likewise, with the size of the sample, of the language model that ships: on a CPU it takes seconds for a request."""
 _ORDER = {name: place for place, name in enumerate(("own", "given", "gold"))}
 _NONE = "-"
 _HEADS = {
@@ -95,6 +102,12 @@ def commands(data: str) -> Iterator[str]:
         yield (
             f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates} --planner {planner}"
             f"{demos} --cache vectors.npz --json > {FOLDER}/{name}.json"
+        )
+    for folder, split, candidates, limit in SAMPLES:
+        name = f"{folder.replace('/', '-')}-{split}-{candidates}-served"
+        yield (
+            f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates} --planner served"
+            f" --limit {limit} --cache vectors.npz --json > {FOLDER}/{name}.json"
         )
 
 

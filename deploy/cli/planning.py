@@ -1,5 +1,8 @@
 """``nestor eval plan``."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +10,7 @@ from typing import Annotated
 import typer
 
 from deploy.cli.gateway import Json
+from deploy.cli.llm import told
 
 
 class Candidates(StrEnum):
@@ -67,6 +71,8 @@ def eval_plan(
 
     With REQUESTS_OUT the prompts for a language model are written to a file; once a batch of any server has answered
     them, RESPONSES_IN measures the answers. With both, what they leave open (a turn to repair a plan) is written.
+
+    `--planner served` asks the model that is configured (NESTOR_PLANNER_SERVED_URL), or starts the one of `make llm`.
     """
     from evals.planning.command import Measurement, measure_planning  # services are loaded by those who measure only
     from evals.planning.offers import Source
@@ -87,4 +93,19 @@ def eval_plan(
         requests_out=requests_out,
         responses_in=tuple(responses_in or ()),
     )
-    raise typer.Exit(measure_planning(wanted, as_json=json))
+    with _shipped_model() if _needs_model(wanted.offline, planner) else nullcontext():
+        status = measure_planning(wanted, as_json=json)
+    raise typer.Exit(status)
+
+
+def _needs_model(offline: bool, planner: str | None) -> bool:
+    return planner == "served" and not offline and not os.environ.get("NESTOR_PLANNER_SERVED_URL")
+
+
+@contextmanager
+def _shipped_model() -> Iterator[None]:
+    """Serves the model that ships, where no other is configured."""
+    from deploy.llm.keeper import planning_model
+
+    with told(), planning_model():
+        yield

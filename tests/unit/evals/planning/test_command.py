@@ -103,7 +103,6 @@ def test_for_people(tmp_path: Path) -> None:
     [
         (["--split", "train"], "no split 'train'"),
         (["--planner", "oracle"], "there is no planner 'oracle'; there is compact"),
-        (["--planner", "served"], "'served' is there where NESTOR_PLANNER_SERVED_URL is set"),
         (["--k", "5", "--candidates", "gold"], "can have a `k`"),
         (["--distractors", "5"], "distractors stand beside the candidates `gold`"),
         (["--shots", "3"], "none can be shown"),
@@ -118,6 +117,16 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, options: list[str], say
     assert result.exit_code == 1
     assert says in result.output
     assert "Traceback" not in result.output
+
+
+def test_without_a_model_served_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NESTOR_LLM_MODEL", str(tmp_path / "none.gguf"))
+    result = call(folder(tmp_path, TOOLS, ROWS[:1]), "--planner", "served")
+    assert result.exit_code == 1
+    assert "the model's server ended with status 1" in result.output
+    assert "make llm" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
