@@ -5,6 +5,7 @@ Plans that call an API for each item are left out: that form of data has no word
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
@@ -17,6 +18,7 @@ from training.corpus.catalogue import Corpus
 from training.corpus.requests import Request, decode_plan, read_requests
 
 _NEAR: Final = 8
+_INFO: Final = {"licence": "Apache-2.0", "repo": "Nestor's own corpus", "commit": "this one"}
 
 
 def export(corpus: Corpus, part: str, out: Path) -> int:
@@ -35,6 +37,7 @@ def export(corpus: Corpus, part: str, out: Path) -> int:
             tools |= {api.id: api for api in apis}
             rows += _rows(read_requests(corpus.file(vendor)), apis)
     write_folder(out, map(tool_row, tools.values()), rows)
+    (out / "info.json").write_text(json.dumps(_INFO) + "\n", encoding="utf-8")
     return len(rows)
 
 

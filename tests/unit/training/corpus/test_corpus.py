@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli import app
-from evals.data import read_all
+from evals.data import licence, read_all
 from training.corpus.catalogue import Corpus, shipped
 from training.corpus.command import check_corpus, export_corpus
 from training.corpus.requests import check_requests, read_requests
@@ -153,6 +153,7 @@ def test_an_exported_part_is_read_as_data(tmp_path: Path) -> None:
     assert found["desk-003"].calls == ()
     assert found["desk-003"].tools is not None
     assert set(found["desk-003"].tools) == {"desk.searchGuests", "desk.getBill"}
+    assert licence(tmp_path / "out").startswith("Apache-2.0")
     assert found["desk-005"].now is not None
     assert found["desk-005"].now.isoformat() == "2026-03-02T09:00:00+00:00"
 
