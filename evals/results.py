@@ -46,7 +46,6 @@ RUNS: tuple[tuple[str, ...], ...] = (
 """Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
 SAMPLES = (
     ("seal_tools", "test_in_domain", "own", 50),
-    ("seal_tools", "test_in_domain", "gold", 40),
     ("nestful_v1", "glaive", "own", 40),
     ("held-out/sandbox", "train", "own", 63),
 )

@@ -74,7 +74,9 @@ class Word:
 
     def replaces(self, other: Word | None) -> bool:
         """Whether it is the better answer of the two, the other having come first and not standing."""
-        return other is None or self.outcome == "planned" or other.outcome != "planned"
+        if other is None or other.outcome != "planned":
+            return True
+        return self.outcome == "planned" and self.response.confidence >= other.response.confidence
 
 
 class TimeLeft:
