@@ -198,6 +198,13 @@ async def test_an_unsure_answer_gives_way_to_the_plan_of_another_backend(pool: C
     assert (sure.backend, sure.plan) == ("scripted", GOOD)
 
 
+async def test_of_two_plans_the_surer_one_stands(pool: ComputePool) -> None:
+    others = {"other": Scripted(PlanDraft(OTHER, confidence=0.3))}
+    response = await service(pool, PlanDraft(GOOD, confidence=0.4), others=others, policy=UNSURE).plan(REQUEST)
+    assert (response.backend, response.plan, response.confidence) == ("scripted", GOOD, 0.4)
+    assert [(one.backend, one.stood) for one in response.asked] == [("scripted", True), ("other", False)]
+
+
 @pytest.mark.parametrize("draft", [PlanDraft(None), ServiceUnavailable("down", service="llm"), Overloaded("busy")])
 async def test_an_unsure_answer_stands_where_the_other_backend_has_none(
     pool: ComputePool, draft: PlanDraft | Exception
