@@ -53,19 +53,29 @@ DESK: dict[str, Any] = {
         },
     },
 }
-FIND = {"name": "searchGuests", "label": "var1", "arguments": {"name": "Amina Diallo"}}
-BILL = {"name": "getBill", "label": "var2", "arguments": {"id": "$var1.guests[0].id$"}}
-OWED = {"name": "var_result", "arguments": {"bill": "$var2$"}}
-CHAIN = {"id": "desk-001", "query": "What does Amina Diallo owe us?", "kind": "chain", "plan": [FIND, BILL, OWED]}
-ASKS = {
+FIND: dict[str, Any] = {"name": "searchGuests", "label": "var1", "arguments": {"name": "Amina Diallo"}}
+BILL: dict[str, Any] = {"name": "getBill", "label": "var2", "arguments": {"id": "$var1.guests[0].id$"}}
+OWED: dict[str, Any] = {"name": "var_result", "arguments": {"bill": "$var2$"}}
+CHAIN: dict[str, Any] = {
+    "id": "desk-001",
+    "query": "What does Amina Diallo owe us?",
+    "kind": "chain",
+    "plan": [FIND, BILL, OWED],
+}
+ASKS: dict[str, Any] = {
     "id": "desk-002",
     "query": "How high is the bill?",
     "kind": "asks",
     "plan": [{"name": "getBill", "label": "var1", "arguments": {}}],
     "asks": ["id"],
 }
-REFUSED = {"id": "desk-003", "query": "Check out Amina Diallo today", "kind": "refused", "why": "no check-out"}
-EACH = {
+REFUSED: dict[str, Any] = {
+    "id": "desk-003",
+    "query": "Check out Amina Diallo today",
+    "kind": "refused",
+    "why": "no check-out",
+}
+EACH: dict[str, Any] = {
     "id": "desk-004",
     "query": "All bills of everybody called Diallo",
     "kind": "each",
@@ -75,7 +85,7 @@ EACH = {
         OWED,
     ],
 }
-GOOD = [CHAIN, ASKS, REFUSED, EACH]
+GOOD: list[dict[str, Any]] = [CHAIN, ASKS, REFUSED, EACH]
 
 
 def corpus(folder: Path, rows: list[dict[str, Any]]) -> Path:
