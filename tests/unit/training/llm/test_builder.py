@@ -138,7 +138,7 @@ def test_short_requests_are_compared_whole() -> None:
 
 def test_the_recipe_that_ships_is_read_and_others_are_explained(tmp_path: Path) -> None:
     general = read_data_recipe("general")
-    assert next(iter(general.folders)) == "seal_tools"
+    assert next(iter(general.folders)) == "corpus"
     assert general.properties.reworded == 0
     with pytest.raises(DataError, match="no recipe that ships"):
         read_data_recipe("specific")
@@ -157,7 +157,7 @@ def test_the_command_builds_prints_and_refuses(tmp_path: Path) -> None:
     assert cli.invoke(app, ["train", "data", "--out", str(out)]).exit_code == 1
     absent = cli.invoke(app, ["train", "data", "--recipe", "general", "--root", str(tmp_path), "--out", str(out)])
     assert absent.exit_code == 1
-    assert "there is no folder seal_tools" in absent.output
+    assert "there is no folder corpus, seal_tools" in absent.output
 
 
 def test_a_catalogue_that_nothing_can_be_asked_of_is_said(tmp_path: Path) -> None:
