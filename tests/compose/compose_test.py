@@ -36,9 +36,7 @@ from tests.compose.stack import (
 )
 
 SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc", "sandbox")
-MODEL_SHIPS = (ROOT / "services" / "models" / "registry.json").is_file()
-"""Whether there is an adapter to build the language model's image with."""
-IMAGES = tuple(f"nestor-{name}:{TAG}" for name in ("service", "sandbox", *(["llm"] if MODEL_SHIPS else [])))
+IMAGES = tuple(f"nestor-{name}:{TAG}" for name in ("service", "sandbox", "llm"))
 VICTIM = "planner_svc"
 NESTED = "Which public holidays does Portugal have in 2027?"
 SINGLE = "Convert 26.2 miles to kilometers."
@@ -95,8 +93,7 @@ def check_no_secrets(stack: Stack) -> None:
         "the kept runs": "".join(json.dumps(stack.call("GET", f"/runs/{run['id']}").body) for run in runs(stack)),
     }
     secrets = stack.secrets()
-    wanted = 7 + MODEL_SHIPS
-    expect(len(secrets) == wanted, f"the env file must hold {wanted} random values", len(secrets))
+    expect(len(secrets) == 8, "the env file must hold 8 random values", len(secrets))
     for place, content in places.items():
         expect(content != "" and not any(secret in content for secret in secrets), f"{place} must hold no secret", "")
 
@@ -231,11 +228,8 @@ def road(stack: Stack) -> None:
     expect((stack.container("gateway"), _started(stack)) == gateway, "the gateway must not have restarted", gateway)
     with step("restart the gateway: runs are kept"):
         check_kept(stack, first)
-    if MODEL_SHIPS:
-        with step("plan with the language model, served by llama.cpp on the CPU"):
-            check_model(stack)
-    else:
-        print("    no adapter ships: the profile `llm` is NOT tried", flush=True)
+    with step("plan with the language model, served by llama.cpp on the CPU"):
+        check_model(stack)
     with step("no secret in file, images, logs or runs"):
         check_no_secrets(stack)
 

@@ -19,7 +19,7 @@ from services.codecs.calls import RESULT, explain
 from services.codecs.text import CodecError
 from services.contracts.api import Api
 from services.contracts.plan import Plan, Step, dependencies
-from services.contracts.planning import Decision, Policy
+from services.contracts.planning import Decision, DiagnosticCode, Policy
 from training.shared.leaks import Nearness
 
 Kind = Literal["single", "parallel", "chain", "each", "refused", "asks"]
@@ -135,15 +135,14 @@ def _problems(request: Request, apis: tuple[Api, ...], names: Mapping[str, str])
     if problem := _misfit(request, plan):
         yield problem
     compiled = compile_plan(plan, [api for api in apis if api.id in {step.api for step in plan.steps}], _ALLOWED)
-    errors = [one.message for one in compiled.diagnostics if one.severity == "error"]
     asked = {question.argument for question in compiled.questions}
-    if request.kind == "asks":
-        if not request.asks or not asked <= set(request.asks):
-            yield f"`asks` names {sorted(request.asks)}, and the plan lacks {sorted(asked)}"
-        return
-    yield from errors
-    if asked:
-        yield f"the plan lacks {sorted(asked)}"
+    if asked != set(request.asks) or bool(asked) != (request.kind == "asks"):
+        yield f"{request.kind}: `asks` names {sorted(request.asks)}, and the plan lacks {sorted(asked)}"
+    yield from (
+        one.message
+        for one in compiled.diagnostics
+        if one.severity == "error" and one.code is not DiagnosticCode.MISSING_ARGUMENT
+    )
     if compiled.compiled is not None and len(compiled.compiled.plan.steps) != len(plan.steps):
         yield "the compiler adds calls to the plan"
 
