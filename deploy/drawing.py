@@ -4,15 +4,17 @@ import json
 from collections.abc import Iterable, Sequence
 
 from pydantic import JsonValue
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from services.contracts.evidence import Attempt, written_call
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
 from services.contracts.planning import DiagnosticCode
 from services.contracts.run import (
     DoubtfulCall,
+    EvidenceRound,
     Failed,
     InDoubt,
     RequestPreview,
@@ -36,6 +38,14 @@ _STATUS_STYLE = {
 }
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they make a line read as another one: Unicode TR 36
 _STEERING = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"}
+_EVIDENCE = {
+    "replanned": "so it was planned anew:",
+    "no_plan": "and there is no other plan.",
+    "needs_input": "and another plan would have to ask.",
+    "same_plan": "and the planner knows no other plan.",
+    "other_changes": "and another plan would change something else.",
+    "unasked": "and there was no time for another plan.",
+}
 _MAX_ITEMS = 5
 _MAX_BODY_CHARS = 2_000
 
@@ -162,11 +172,36 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def run_drawing(run: Run, records: dict[str, StepRecord], running: set[str]) -> Group:
+    """The run's plan with what its calls did, below the plans that it follows and what those brought to light."""
+    parts: list[RenderableType] = []
+    for earlier in run.evidence:
+        if earlier.plan is not None:
+            parts.append(plan_table(earlier.plan, (), {record.step: record for record in earlier.steps}, set()))
+            parts += _evidence_lines(earlier)
+    if run.plan is not None:
+        parts.append(plan_table(run.plan, run.proof.stages if run.proof else (), records, running))
+    stood = [earlier for earlier in run.evidence if earlier.plan is None]
+    return Group(*parts, *(line for earlier in stood for line in _evidence_lines(earlier)))
+
+
+def _evidence_lines(what: EvidenceRound) -> list[Text]:
+    """What calls brought to light, and what came of it."""
+    lines = [plain(f"↺ {attempt_text(attempt)}", "yellow") for attempt in what.attempts]
+    return [*lines, Text(f"  {_EVIDENCE[what.outcome]}", "yellow")]
+
+
+def attempt_text(attempt: Attempt) -> str:
+    """A call that did not help, in a line."""
+    said = f": {attempt.reason}" if attempt.reason else ""
+    outcome = attempt.outcome.replace("_", " ")
+    return _cut(f"{written_call(attempt.api, attempt.arguments)} {outcome}{said}", 160)
+
+
 def draw_run(console: Console, run: Run) -> None:
     """The whole run: plan with outcomes, then the answer or what stands in its way."""
     if run.plan is not None:
-        stages = run.proof.stages if run.proof else ()
-        console.print(plan_table(run.plan, stages, {record.step: record for record in run.steps}, set()))
+        console.print(run_drawing(run, {record.step: record for record in run.steps}, set()))
     draw_conclusion(console, run)
 
 

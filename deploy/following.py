@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from deploy.drawing import draw_conclusion, draw_run, outcome_line, plain, plan_table
+from deploy.drawing import attempt_text, draw_conclusion, draw_run, outcome_line, plain, run_drawing
 from services.contracts.run import Run, RunPlanned, SolveEvent, StepFinished, StepRecord, StepStarted
 
 
@@ -19,7 +19,7 @@ class RunDrawing:
         self._running: set[str] = set()
 
     def show(self, event: SolveEvent) -> None:
-        """Take one event. A run that goes on after it had stopped is planned a second time."""
+        """Take one event. A run that goes on after it had stopped, or with another plan, is planned once more."""
         if isinstance(event, RunPlanned):
             self._run = event.run
             self._records, self._running = {record.step: record for record in event.run.steps}, set()
@@ -33,16 +33,15 @@ class RunDrawing:
         self._draw()
 
     def _draw(self) -> None:
-        if self._live is not None and self._run is not None and self._run.plan is not None:
-            stages = self._run.proof.stages if self._run.proof else ()
-            self._live.update(plan_table(self._run.plan, stages, self._records, self._running))
+        if self._live is not None and self._run is not None:
+            self._live.update(run_drawing(self._run, self._records, self._running))
 
     def finish(self, run: Run) -> None:
         """Draw how it ended, or what it waits for."""
         if self._live is None:
             draw_run(self._console, run)
             return
-        self._records = {record.step: record for record in run.steps}
+        self._run, self._records, self._running = run, {record.step: record for record in run.steps}, set()
         self._draw()
         self.stop()
         draw_conclusion(self._console, run)
@@ -58,7 +57,11 @@ def event_line(event: SolveEvent) -> Text:
     """An event as one line."""
     if isinstance(event, RunPlanned):
         steps = len(event.run.plan.steps) if event.run.plan else 0
-        return Text(f"planned: {steps} {'step' if steps == 1 else 'steps'}")
+        counted = f"{steps} {'step' if steps == 1 else 'steps'}"
+        if not event.run.evidence:
+            return Text(f"planned: {counted}")
+        why = "; ".join(attempt_text(attempt) for attempt in event.run.evidence[-1].attempts)
+        return plain(f"planned anew: {counted}, since {why}")
     if isinstance(event, StepStarted):
         return plain(f"{event.step} {event.api} …")
     if isinstance(event, StepFinished):

@@ -68,7 +68,7 @@ async def _insist(executor: Executor, live: Live, compiled: CompiledPlan) -> Exe
     for pause in pauses():
         try:
             unwanted = live.cancelled or (live.clock.remaining_s() <= 0 and not told.anything)
-            if live.durable and unwanted and not await _stopped(executor, live.run.id):
+            if live.durable and unwanted and not await _stopped(executor, live.run.execution_id):
                 break
             return await execute(executor, _ask(live, compiled), told)
         except ServiceError as error:
@@ -88,7 +88,7 @@ async def _insist(executor: Executor, live: Live, compiled: CompiledPlan) -> Exe
 def _ask(live: Live, compiled: CompiledPlan) -> ExecuteRequest:
     left_ms = int(live.clock.remaining_s() * 1000)
     return ExecuteRequest(
-        run_id=live.run.id,
+        run_id=live.run.execution_id,
         compiled=compiled,
         approved=live.run.approval.plan_id if live.run.approval else None,
         deadline_ms=left_ms if left_ms > 0 else _FOLLOW_MS,
@@ -116,7 +116,7 @@ async def _call_off(executor: Executor, live: Live) -> None:
     await live.calling_off.wait()
     for pause in pauses():
         try:
-            await executor.cancel(live.run.id)
+            await executor.cancel(live.run.execution_id)
             return
         except ServiceError as error:
             _log.info("cancelling", run_id=live.run.id, why=error.detail)

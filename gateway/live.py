@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from gateway.solve import Clock
 from gateway.storage import Ticket
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Run, RunEvent, RunFinished, SolveEvent, SolveRequest, StepFinished, StepRecord
+from services.contracts.run import (
+    Run,
+    RunEvent,
+    RunFinished,
+    RunPlanned,
+    SolveEvent,
+    SolveRequest,
+    StepFinished,
+    StepRecord,
+)
 from services.errors import ServiceError
 
 HEARTBEAT_S = 15.0
@@ -67,8 +76,13 @@ class Live:
 
     @property
     def records(self) -> tuple[StepRecord, ...]:
-        """What the steps did that are known to have finished."""
-        found = {e.event.record.step: e.event.record for e in self._events if isinstance(e.event, StepFinished)}
+        """What the steps of the present plan did that are known to have finished."""
+        found: dict[str, StepRecord] = {}
+        for one in self._events:
+            if isinstance(one.event, RunPlanned):
+                found.clear()
+            elif isinstance(one.event, StepFinished):
+                found[one.event.record.step] = one.event.record
         return tuple(found.values())
 
     def next_event(self, event: SolveEvent) -> RunEvent:

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from services.contracts.run import Run
+from services.contracts.run import EvidenceRound, Run
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
@@ -22,6 +22,19 @@ class GatewayMetrics:
             ["outcome"],
             registry=registry,
         )
+        self._rounds = Counter(
+            "nestor_evidence_rounds",
+            "Plans whose calls found nothing, by what the planner made of it: replanned, no_plan, needs_input, "
+            "same_plan, other_changes or unasked.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._attempts = Counter(
+            "nestor_evidence_attempts",
+            "Calls that did not bring what was needed: empty, not_found or rejected.",
+            ["outcome"],
+            registry=registry,
+        )
         self._runs = Counter("nestor_runs_total", "Runs by final status.", ["status"], registry=registry)
         self._parts = Histogram(
             "nestor_solve_part_seconds",
@@ -30,6 +43,12 @@ class GatewayMetrics:
             buckets=_BUCKETS,
             registry=registry,
         )
+
+    def learnt(self, what: EvidenceRound) -> None:
+        """Count what calls brought to light."""
+        self._rounds.labels(what.outcome).inc()
+        for attempt in what.attempts:
+            self._attempts.labels(attempt.outcome).inc()
 
     def ended(self, run: Run) -> None:
         """Count a run that has reached a final state."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from gateway.evidence import attempts_of, same_changes
 from gateway.execution import CalledOff, carry_out, is_durable, pauses
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
@@ -13,8 +14,18 @@ from gateway.sentences import wording
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan, preview
 from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
-from services.contracts.planning import CompiledPlan, Decision, Policy
-from services.contracts.run import Run, RunFinished, RunPlanned, RunProblem, RunStatus, SolveRequest
+from services.contracts.evidence import Attempt
+from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy
+from services.contracts.run import (
+    EvidenceRound,
+    ExecutionFinished,
+    Run,
+    RunFinished,
+    RunPlanned,
+    RunProblem,
+    RunStatus,
+    SolveRequest,
+)
 from services.errors import Conflict, InternalError, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 from services.telemetry import get_logger
 
@@ -182,20 +193,70 @@ class Runs:
     async def _plan(self, live: Live) -> Run:
         if live.cancelled:
             raise CalledOff
-        policy = self.policy(live.run.tenant, live.request.options.mutations)
-        live.run, planned = await plan(self._peers, live.request, live.run, policy, live.clock)
+        live.run, planned = await self._planned(live, live.run)
         live.worded = planned.sentences
-        if planned.compiled is None:
+        if planned.compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
             return live.run
+        return await self._carry_on(live, planned.compiled)
+
+    async def _planned(self, live: Live, run: Run) -> tuple[Run, PlanResponse]:
+        policy = self.policy(run.tenant, live.request.options.mutations)
+        return await plan(self._peers, live.request, run, policy, live.clock)
+
+    async def _carry_on(self, live: Live, compiled: CompiledPlan) -> Run:
+        """Have a new plan approved, or execute it."""
         if live.run.status is RunStatus.NEEDS_APPROVAL:
-            return await preview(self._peers, live.run, planned.compiled, live.clock)
-        if live.request.options.dry_run:
-            return live.run
+            return await preview(self._peers, live.run, compiled, live.clock)
         live.run = live.run.model_copy(update={"status": RunStatus.RUNNING})
-        await self._store.begin(live.ticket, live.run, planned.compiled)
-        return await self._execute(live, planned.compiled)
+        await self._store.begin(live.ticket, live.run, compiled)
+        return await self._execute(live, compiled)
 
     async def _execute(self, live: Live, compiled: CompiledPlan) -> Run:
+        """Execute a plan; where its calls found nothing, another one in its place, as often as is allowed."""
+        ended, finished = await self._executed(live, compiled)
+        budget = self._settings.evidence_attempts if live.request.options.evidence else 0
+        may_go_on = len(ended.evidence) < budget and not live.cancelled
+        attempts = attempts_of(compiled, finished) if may_go_on else ()
+        if not attempts:
+            return ended
+        live.durable = False  # nothing is under way at the executor
+        again = await self._planned_again(live, compiled, ended, attempts)
+        self._metrics.learnt(live.run.evidence[-1])
+        if again is None:
+            return ended.model_copy(update={"evidence": live.run.evidence, "timings": live.clock.timings()})
+        return await self._carry_on(live, again)
+
+    async def _planned_again(
+        self, live: Live, compiled: CompiledPlan, ended: Run, attempts: tuple[Attempt, ...]
+    ) -> CompiledPlan | None:
+        """Another plan in view of what came back; None where the one that there is stands. The run says which."""
+        gave_way = EvidenceRound(
+            outcome="replanned", attempts=attempts, plan=compiled.plan, steps=ended.steps, approval=ended.approval
+        )
+        tried = {compiled.plan.id} | {one.plan.id for one in ended.evidence if one.plan is not None}
+        asking = live.run.model_copy(
+            update={"evidence": (*live.run.evidence, gave_way), "approval": None, "previews": ()}
+        )
+        try:
+            planned_run, planned = await self._planned(live, asking)
+        except ServiceError as error:
+            _log.info("not planned again", run_id=live.run.id, why=error.detail)
+            outcome = "unasked"
+        else:
+            if planned.compiled is None:
+                outcome = planned.status
+            elif planned.compiled.plan.id in tried:
+                outcome = "same_plan"
+            elif not same_changes(compiled, planned.compiled):
+                outcome = "other_changes"
+            else:
+                live.run, live.worded = planned_run, planned.sentences
+                return planned.compiled
+        stood = EvidenceRound.model_validate({"outcome": outcome, "attempts": attempts})
+        live.run = live.run.model_copy(update={"evidence": (*live.run.evidence, stood)})
+        return None
+
+    async def _executed(self, live: Live, compiled: CompiledPlan) -> tuple[Run, ExecutionFinished]:
         mark = live.clock.elapsed_ms()
         live.publish(RunPlanned(run=live.run))
         words = wording(self._peers.planner, live, compiled, self._settings.sentence_wait_s, self._metrics)
@@ -205,7 +266,7 @@ class Runs:
             mark = live.clock.elapsed_ms()
             told = await sentence.told(finished)
             live.clock.lap("sentence_ms", mark)
-        return answer(live.run, finished, told, live.clock)
+        return answer(live.run, finished, told, live.clock), finished
 
     async def _conclude(self, live: Live, run: Run, problem: ServiceError | None) -> None:
         """Store how the run ended, however long the database is away, and tell everybody."""

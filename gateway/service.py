@@ -211,7 +211,7 @@ class GatewayService:
     async def _settle(self, stored: StoredRun, step: str, request: ResolveRequest) -> ExecutionState | None:
         """Tell the executor. None: it had been told before, and the run goes on there already."""
         try:
-            return await self.peers.executor.resolve(stored.run.id, step, request)
+            return await self.peers.executor.resolve(stored.run.execution_id, step, request)
         except Conflict:
             if any(doubt.step == step and doubt.item == request.item for doubt in stored.run.doubts):
                 return None
@@ -262,8 +262,9 @@ def _fingerprint(request: SolveRequest) -> str:
 
 def stored_values(run: Run) -> set[str]:
     """The ids of the large values of a run."""
-    outcomes = [record.outcome for record in run.steps]
-    outcomes += [item.outcome for record in run.steps for item in record.items]
+    records = [*run.steps, *(record for earlier in run.evidence for record in earlier.steps)]
+    outcomes = [record.outcome for record in records]
+    outcomes += [item.outcome for record in records for item in record.items]
     stored = [outcome.stored for outcome in outcomes if isinstance(outcome, Succeeded)]
     stored += [value.stored for value in run.answer.values]
     return {value.id for value in stored if value is not None}

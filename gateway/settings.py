@@ -76,6 +76,13 @@ class GatewaySettings(ServiceSettings):
         description="How long an answer that is there waits for its sentence, within its deadline; 0: only one that "
         "is written already is taken.",
     )
+    evidence_attempts: int = Field(
+        default=2,
+        ge=0,
+        le=10,
+        description="How often a run is planned again with what came back, where calls that read found nothing; "
+        "0: never.",
+    )
     max_takeovers: int = Field(
         default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
     )

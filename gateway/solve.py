@@ -14,6 +14,7 @@ from gateway.rendering import render
 from services.clients import CREDENTIALS_TIMEOUT_S, Executor
 from services.contracts.api import RetrieveRequest, RetrieveResponse
 from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
+from services.contracts.evidence import MAX_ATTEMPTS
 from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Policy
 from services.contracts.run import (
     Answer,
@@ -62,8 +63,8 @@ class Clock:
         return left
 
     def lap(self, part: str, since_ms: float) -> None:
-        """Note how long a part took."""
-        self.parts[part] = round(self.elapsed_ms() - since_ms, 3)
+        """Note how long a part took; one that is done again adds up."""
+        self.parts[part] = round(self.parts.get(part, 0.0) + self.elapsed_ms() - since_ms, 3)
 
     def timings(self) -> Timings:
         """All parts and the total."""
@@ -71,7 +72,7 @@ class Clock:
 
 
 async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, clock: Clock) -> tuple[Run, PlanResponse]:
-    """From words to a proved plan. Nothing is sent to any API."""
+    """From words to a proved plan, in view of what was tried before. Nothing is sent to any API."""
     options = request.options
     mark = clock.elapsed_ms()
     ask = _asked(request, run.tenant)
@@ -97,6 +98,7 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
         cascade=options.cascade,
         policy=policy,
         credentials=credentials.secrets,
+        evidence=tuple(attempt for one in run.evidence for attempt in one.attempts)[-MAX_ATTEMPTS:],
     )
     planning = await _planned(peers, first, ask, Planning(retrieved), options.lookups, clock)
     clock.lap("plan_ms", mark)
@@ -212,9 +214,9 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
             ),
             "confidence": planned.confidence,
             "backend": planned.backend,
-            "planners": planned.asked,
-            "lookups": planning.lookups,
-            "traces": planning.traces,
+            "planners": (*run.planners, *planned.asked),
+            "lookups": (*run.lookups, *planning.lookups),
+            "traces": (*run.traces, *planning.traces),
             "catalogue_version": retrieved.catalogue_version,
             "timings": clock.timings(),
         }

@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from planner_svc.backends.base import PlannerBackend
-from planner_svc.cascade import CascadePolicy, TimeLeft, Word
+from planner_svc.cascade import MODEL, CascadePolicy, TimeLeft, Word
 from planner_svc.compile import compile_plan
+from planner_svc.evidence import Tried
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.repair import repair
@@ -200,7 +201,7 @@ class PlannerService:
             plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
             if plan is None:
                 break
-            result = await self._prove(plan, apis, request)
+            result = await self._prove(plan, apis, request, backend)
             first = first or result
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
                 return _refused(draft, backend, "denied", result.diagnostics, denied)
@@ -234,14 +235,14 @@ class PlannerService:
         others = await self._pool.run(tuple, draft.alternatives)
         return others[index] if index < len(others) else None
 
-    async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest) -> CompileResponse:
+    async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)
-        if result.compiled is not None:
+        if result.compiled is None and (repaired := repair(plan, result.diagnostics)) is not None:
+            result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)
+        if result.compiled is None or not request.evidence:
             return result
-        repaired = repair(plan, result.diagnostics)
-        if repaired is None:
-            return result
-        return await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)
+        found = Tried(request.evidence).findings(result.compiled.plan, same_words=backend != MODEL)
+        return CompileResponse(diagnostics=found) if found else result
 
 
 def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:

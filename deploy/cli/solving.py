@@ -43,6 +43,9 @@ def solve(
     lookups: Annotated[
         int, typer.Option(min=0, max=3, help="How often the planner may ask for operations that it misses.")
     ] = 1,
+    evidence: Annotated[
+        bool, typer.Option(help="Plan again with what came back, where calls that read found nothing.")
+    ] = True,
     explain: Annotated[
         bool, typer.Option("--explain", help="Then show who planned it, the language model's prompt and its answers.")
     ] = False,
@@ -69,6 +72,7 @@ def solve(
         "backend": backend,
         "cascade": cascade,
         "lookups": lookups,
+        "evidence": evidence,
         "deadline_ms": int(deadline * 1000),
         "mutations": mutations,
         "providers": tuple(provider or ()),

@@ -10,6 +10,7 @@ from services.contracts.api import Api, Candidate, Clause
 from services.contracts.base import ApiId, Contract, JsonSchema, Query
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
+from services.contracts.evidence import MAX_ATTEMPTS, Attempt
 from services.contracts.plan import Plan
 from services.contracts.trace import PlannerAsked, PlannerTrace
 
@@ -69,7 +70,7 @@ class Policy(Contract):
 
 
 class DiagnosticCode(StrEnum):
-    """Everything the compiler can find wrong with a plan."""
+    """Everything that can be found wrong with a plan."""
 
     UNKNOWN_API = "unknown_api"
     UNKNOWN_ARGUMENT = "unknown_argument"
@@ -90,6 +91,7 @@ class DiagnosticCode(StrEnum):
     DEPRECATED_API = "deprecated_api"
     MISSING_ANSWER = "missing_answer"
     TOO_LARGE = "too_large"
+    ALREADY_TRIED = "already_tried"
 
 
 class Fix(Contract):
@@ -198,6 +200,11 @@ class PlanRequest(Contract):
     )
     looked_up: tuple[ApiId, ...] = Field(
         default=(), max_length=200, description="The candidates that were looked up for a planner that asked for them."
+    )
+    evidence: tuple[Attempt, ...] = Field(
+        default=(),
+        max_length=MAX_ATTEMPTS,
+        description="Calls that were made for this request already and did not help: no plan makes one of them again.",
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field, JsonValue
 from services.contracts.api import Clause, FoundBy, Label, Method, Signals
 from services.contracts.base import ApiId, Contract, Query
 from services.contracts.context import Context
+from services.contracts.evidence import Attempt
 from services.contracts.plan import Plan
 from services.contracts.planning import Cascade, CompiledPlan, Decision, Diagnostic, Proof, Question
 from services.contracts.trace import LookUp, PlannerAsked, PlannerTrace
@@ -287,6 +288,11 @@ class SolveOptions(Contract):
         le=3,
         description="How often the planner may ask for operations that it misses and was not offered.",
     )
+    evidence: bool = Field(
+        default=True,
+        description="Whether the planner is asked again, with what came back, where a call that reads found nothing, "
+        "as often as the gateway's settings allow.",
+    )
     deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only APIs of these providers.")
     tags: tuple[Label, ...] = Field(default=(), max_length=20, description="Only APIs with one of these tags.")
@@ -366,6 +372,21 @@ class Approval(Contract):
     at: AwareDatetime
 
 
+class EvidenceRound(Contract):
+    """What a plan's calls brought to light, and what the planner made of it when it was asked again.
+
+    ``replanned``: another plan was made, and this one gave way to it. Otherwise this one stood: the planner had none
+    (``no_plan``), would ask the user (``needs_input``), made the ``same_plan``, one that makes ``other_changes``, or
+    could not be asked in time (``unasked``).
+    """
+
+    outcome: Literal["replanned", "no_plan", "needs_input", "same_plan", "other_changes", "unasked"]
+    attempts: tuple[Attempt, ...] = Field(description="The calls that did not bring what was needed.")
+    plan: Plan | None = Field(default=None, description="The plan that gave way.")
+    steps: tuple[StepRecord, ...] = Field(default=(), description="What its calls did.")
+    approval: Approval | None = Field(default=None, description="Who had approved it; the next one needs its own.")
+
+
 class Run(Contract):
     """One request from words to answer: what `POST /solve` returns and `GET /runs/{id}` keeps."""
 
@@ -397,14 +418,23 @@ class Run(Contract):
     traces: tuple[PlannerTrace, ...] = Field(
         default=(), description="What a language model was shown and answered, each time it was asked for a plan."
     )
+    evidence: tuple[EvidenceRound, ...] = Field(
+        default=(), description="Plans whose calls found nothing, and what the planner made of that; in order."
+    )
     reason: str = Field(default="", description="Why there is no answer, in a sentence.")
     problem: RunProblem | None = None
     catalogue_version: int = 0
     timings: Timings = Timings()
 
+    @property
+    def execution_id(self) -> str:
+        """The id under which the executor knows this plan of the run: it runs one plan for each id."""
+        earlier = sum(one.outcome == "replanned" for one in self.evidence)
+        return f"{self.id}.{earlier}" if earlier else self.id
+
 
 class RunPlanned(Contract):
-    """The plan is ready (sent on a stream before the first call goes out)."""
+    """A plan is ready, and none of its calls has gone out yet. One that follows another takes its place."""
 
     kind: Literal["planned"] = "planned"
     run: Run

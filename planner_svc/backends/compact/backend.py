@@ -18,6 +18,7 @@ from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.shown import shown_by
+from planner_svc.evidence import Tried
 from planner_svc.models import Lazily, PlanDraft
 from planner_svc.reading.context import given_values, read_clock
 from planner_svc.reading.loops import looped
@@ -58,7 +59,19 @@ class CompactBackend:
         return await self._pool.run(self.draft, request)
 
     def draft(self, request: PlanRequest) -> PlanDraft:
-        """Draft a plan, on the calling thread."""
+        """Draft a plan, on the calling thread; without the APIs whose calls were tried already and did not help."""
+        tried = Tried(request.evidence)
+        drafted = self._draft(request)
+        for _ in request.evidence:
+            without = tried.culprits(drafted.plan) if drafted.plan is not None else set()
+            if not without:
+                break
+            left = tuple(one for one in request.candidates if one.api.id not in without)
+            request = request.model_copy(update={"candidates": left})
+            drafted = self._draft(request)
+        return drafted
+
+    def _draft(self, request: PlanRequest) -> PlanDraft:
         seen = [one for one in request.candidates if not one.api.deprecated][:MAX_CANDIDATES]
         if not seen or not re.search(r"\w", request.query):
             return PlanDraft(None, 0.9, reason=NOTHING)

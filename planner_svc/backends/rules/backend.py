@@ -11,6 +11,7 @@ from planner_svc.backends.rules.draft import draft
 from planner_svc.backends.rules.fit import Fitter
 from planner_svc.backends.rules.links import Links
 from planner_svc.backends.rules.segments import MAX_CHARS, segments
+from planner_svc.evidence import Tried
 from planner_svc.models import PlanDraft
 from planner_svc.reading.choices import named_choices
 from planner_svc.reading.context import given_values, read_clock
@@ -74,6 +75,7 @@ class RulesBackend:
             members,
             demonstrated,
             preferred,
+            Tried(request.evidence),
         )
         return looped(_drafted(chooser, divide(chooser, found, parts)), request.query)
 

@@ -14,10 +14,12 @@ from planner_svc.backends.rules.fit import Fit, Fitter
 from planner_svc.backends.rules.links import Link, Links
 from planner_svc.backends.rules.objects import build
 from planner_svc.backends.rules.segments import with_roles
+from planner_svc.evidence import NOTHING, Tried
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.text import Word, stem, stem_set, stems
 from planner_svc.reading.values import HARD, Role, Span
+from services.contracts.evidence import bounded, written_call, written_literal, written_path
 
 MAX_DEPTH = 4
 STRONG = 0.55
@@ -67,6 +69,10 @@ class Call:
                 found += [call for call in argument.call.calls() if call not in found]
         return [*found, self]
 
+    def written(self) -> dict[str, str]:
+        """Its arguments as texts (:mod:`services.contracts.evidence`)."""
+        return {name: written_argument(argument) for name, argument in self.arguments.items()}
+
     @property
     def places(self) -> list[tuple[int, int]]:
         """The characters that it uses."""
@@ -80,6 +86,14 @@ class Call:
         return sum(scores) / len(scores) if scores else 1.0
 
 
+def written_argument(argument: Said | Output) -> str:
+    """An argument as text."""
+    if isinstance(argument, Said):
+        return written_literal(argument.value)
+    call = written_call(argument.call.profile.api.id, argument.call.written())
+    return bounded(call + written_path(argument.field.path))
+
+
 class Composer:
     """Composes calls for one part of a request.
 
@@ -91,6 +105,7 @@ class Composer:
         words: its words.
         given: calls composed for earlier parts, whose outputs may be used.
         preferred: pairs (producer id, consumer id) that similar demos show.
+        tried: calls that are not made again, and answers that are not used again where they did not do.
     """
 
     def __init__(
@@ -103,6 +118,7 @@ class Composer:
         words: Sequence[Word],
         given: Sequence[Call] = (),
         preferred: frozenset[tuple[str, str]] = frozenset(),
+        tried: Tried = NOTHING,
     ) -> None:
         self._fitter = fitter
         self._links = links
@@ -112,6 +128,7 @@ class Composer:
         self._stems = frozenset(word.stem for word in words)
         self.given = list(given)
         self._preferred = preferred
+        self._tried = tried
         self._budget = 0
         self._feeders: dict[tuple[str, str], list[tuple[Profile, Link]]] = {}
         self._without: Sequence[Span] = ()
@@ -248,6 +265,8 @@ class Composer:
             made = self._derived(producer, left, depth + 1, banned, slot.role)
             if made.missing or not made.used or made.quality < WEAK or _echoes(made, link.field):
                 continue
+            if self._tried and self._in_vain(call.profile, slot, Output(made, link.field, 0.0)):
+                continue
             score = (
                 strength * (0.2 + 0.8 * _grip(made))
                 - DETOUR * (len(made.calls()) - 1)
@@ -261,6 +280,13 @@ class Composer:
         if best is None or (given is not None and any(part in self.given for part in best.call.calls())):
             return given  # what an earlier call answers needs no call that looks it up again
         return best
+
+    def _in_vain(self, consumer: Profile, slot: Slot, output: Output) -> bool:
+        """Whether the call that answers with it was made already, or its answer was of no use there."""
+        made = output.call
+        return self._tried.call(made.profile.api.id, made.written()) is not None or self._tried.fed(
+            consumer.api.id, slot.name, written_argument(output)
+        )
 
     def _derived(
         self, producer: Profile, free: list[Span], depth: int, banned: frozenset[str], role: Role | None

@@ -13,6 +13,7 @@ from planner_svc.backends.rules.fit import Fitter
 from planner_svc.backends.rules.links import Links
 from planner_svc.backends.rules.segments import Segment, weights
 from planner_svc.backends.rules.spread import spread
+from planner_svc.evidence import NOTHING, Tried
 from planner_svc.reading.actions import asks_for_action, may_call
 from planner_svc.reading.answers import Answerer, Question, read_question
 from planner_svc.reading.profile import Library, Profile
@@ -89,6 +90,7 @@ class Chooser:
     Args:
         relevance: for each API id its score for each clause.
         demonstrated: pairs (producer, consumer) and ids that similar demos use.
+        tried: calls that are not made again.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Chooser:
         members: Sequence[Sequence[int]],
         demonstrated: Mapping[str, float],
         preferred: frozenset[tuple[str, str]],
+        tried: Tried = NOTHING,
     ) -> None:
         self._library = library
         self._links = links
@@ -110,6 +113,7 @@ class Chooser:
         self._members = members
         self._demonstrated = demonstrated
         self._preferred = preferred
+        self._tried = tried
         self.answerer = Answerer(lambda asked, field: library.similarity(asked, field.text))
 
     def ranked(self, segment: Segment, given: Sequence[Call] = ()) -> list[Choice]:
@@ -128,12 +132,18 @@ class Chooser:
             segment.words,
             given,
             self._preferred,
+            self._tried,
         )
         found = [
             max(self.variants(segment, question, profile, composer), key=lambda choice: choice.utility)
             for profile in by_relevance[:MAX_SINKS]
         ]
+        found = [choice for choice in found if not self._was_tried(choice)]
         return sorted(found, key=lambda choice: -choice.utility)
+
+    def _was_tried(self, choice: Choice) -> bool:
+        calls = choice.calls if self._tried else ()
+        return any(self._tried.call(call.profile.api.id, call.written()) is not None for call in calls)
 
     def relevance(self, profile: Profile, segment: Segment) -> float:
         """How near an API is to the part, for choosing which ones to look at."""
@@ -276,4 +286,4 @@ def _looking_back(chooser: Chooser, segment: Segment, before: Sequence[list[Choi
     if not (any(call.missing for call in ranked[0].calls) or _ANAPHORA.search(segment.text)):
         return ranked
     again = chooser.ranked(segment, given)
-    return again if again[0].utility > ranked[0].utility else ranked
+    return again if again and again[0].utility > ranked[0].utility else ranked

@@ -94,6 +94,7 @@ def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
         request.demos,
         detail=FULL if settings.detail == "full" else BRIEF,
         budget=Budget(tokens=settings.prompt_tokens, apis=settings.candidates + len(asked), demos=settings.demos),
+        evidence=request.evidence,
     )
 
 

@@ -1,0 +1,147 @@
+"""What a run's calls brought to light: which of them found nothing, and whether another plan may be tried.
+
+Only calls that read are ever tried. A run of which a call that may change something has begun is left as it is, and no
+other plan makes other changes than the one before.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pydantic import JsonValue
+from pydantic_core import to_json
+
+from services.contracts.base import JsonPath
+from services.contracts.evidence import MAX_REASON_CHARS, Attempt, written_calls
+from services.contracts.plan import (
+    ItemReference,
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Plan,
+    Reference,
+    Value,
+    content_hash,
+    step_references,
+)
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import ExecutionFinished, Failed, Skipped, StepRecord, Succeeded
+
+MAX_ATTEMPTS_A_ROUND: Final = 8
+_NOT_FOUND: Final = frozenset({404, 410})
+_REJECTED: Final = frozenset({400, 422})
+
+
+def attempts_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[Attempt, ...]:
+    """The calls of a failed run that did not bring what was needed; none where something may have been changed."""
+    if finished.status != "failed" or _has_changed(compiled, finished):
+        return ()
+    records = {record.step: record for record in finished.records}
+    calls = written_calls(compiled.plan)
+    found: dict[str, Attempt] = {}
+    for record in finished.records:
+        attempt = _refused(record, calls[record.step])
+        if attempt is not None and not compiled.apis[record.api].mutating:
+            found[record.step] = attempt
+    for step in _empty(compiled.plan, records):
+        if not compiled.apis[records[step].api].mutating:
+            found.setdefault(step, Attempt(api=records[step].api, arguments=calls[step], outcome="empty"))
+    return tuple(found.values())[:MAX_ATTEMPTS_A_ROUND]
+
+
+def same_changes(plan: CompiledPlan, other: CompiledPlan) -> bool:
+    """Whether two plans make the same calls that may change something, but for where looked-up values come from."""
+    return _changes(plan) == _changes(other)
+
+
+def _has_changed(compiled: CompiledPlan, finished: ExecutionFinished) -> bool:
+    """Whether a call that may change something has begun, as far as anybody can tell."""
+    return any(compiled.apis[record.api].mutating and not _unsent(record) for record in finished.records)
+
+
+def _unsent(record: StepRecord) -> bool:
+    """Whether a step certainly made no call: its inputs were not there."""
+    kept_back = isinstance(record.outcome, Skipped) or (
+        isinstance(record.outcome, Failed) and record.outcome.reason == "reference"
+    )
+    return kept_back and not record.requests and not record.attempts and not record.items
+
+
+def _refused(record: StepRecord, arguments: dict[str, str]) -> Attempt | None:
+    """A call that the upstream understood and could not answer."""
+    outcome = record.outcome
+    if not isinstance(outcome, Failed) or outcome.reason != "upstream_error":
+        return None
+    if outcome.status in _NOT_FOUND:
+        return Attempt(api=record.api, arguments=arguments, outcome="not_found", reason=_said(outcome.detail))
+    if outcome.status in _REJECTED and (reason := _said(outcome.detail)):
+        return Attempt(api=record.api, arguments=arguments, outcome="rejected", reason=reason)
+    return None
+
+
+def _said(detail: JsonValue) -> str:
+    """What an upstream said, in one line; the executor has masked it."""
+    if detail is None:
+        return ""
+    text = detail if isinstance(detail, str) else to_json(detail).decode()
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * MAX_REASON_CHARS]).split())
+    return line[:MAX_REASON_CHARS]
+
+
+def _empty(plan: Plan, records: Mapping[str, StepRecord]) -> Iterator[str]:
+    """Steps that succeeded, but have not what another step, or the answer, takes from them."""
+    for step in plan.steps:
+        outcome = records[step.id].outcome
+        if isinstance(outcome, Failed) and outcome.reason in ("reference", "bad_request"):
+            for reference in step_references(step):
+                if _lacks(records[reference.step], reference.path):
+                    yield reference.step
+    for output in plan.answer:
+        if _lacks(records[output.value.step], output.value.path, null=False):
+            yield output.value.step
+
+
+def _lacks(record: StepRecord, path: JsonPath, *, null: bool = True) -> bool:
+    """Whether nothing is there in a step's output; where ``null``, something empty counts as nothing.
+
+    Of a large output only its beginning is known here: what is not in that may still be there.
+    """
+    if not isinstance(record.outcome, Succeeded) or record.outcome.stored is not None:
+        return False
+    value = record.outcome.value
+    for key in path:
+        inside = value if isinstance(value, dict | list) else ()
+        if key not in (range(len(inside)) if isinstance(inside, list) else inside):
+            return True
+        value = value[key]  # type: ignore[index]
+    return null and (value is None or value in ("", [], {}))
+
+
+def _changes(compiled: CompiledPlan) -> Counter[str]:
+    steps = [step for step in compiled.plan.steps if compiled.apis[step.api].mutating]
+    return Counter(
+        content_hash(
+            {
+                "api": step.api,
+                "arguments": {name: _said_value(value) for name, value in step.arguments.items()},
+                "each": None if step.foreach is None else _said_value(step.foreach.items),
+                "when": None
+                if step.when is None
+                else [_said_value(step.when.left), step.when.op, _said_value(step.when.right)],
+            }
+        )
+        for step in steps
+    )
+
+
+def _said_value(value: Value) -> JsonValue:
+    """What a value says by itself; of what is looked up only that it is."""
+    match value:
+        case LiteralValue():
+            return {"literal": value.value}
+        case Reference() | ItemReference():
+            return {"looked up": value.kind}
+        case ListValue():
+            return [_said_value(item) for item in value.items]
+        case ObjectValue():
+            return {name: _said_value(field) for name, field in value.fields.items()}

@@ -1,0 +1,95 @@
+"""Calls that read and did not bring what was needed: what a planner is told when it is asked again.
+
+Arguments are written as texts, so that a person can read them, a language model can be shown them, and two calls can be
+compared without the plans that they were part of. No value that an upstream answered is among them: where an argument
+was another call's answer, that call is written instead.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+from pydantic import Field
+
+from services.contracts.base import ApiId, Contract
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Value
+
+MAX_ATTEMPTS: Final = 32
+"""Of all rounds of a request together."""
+MAX_REASON_CHARS: Final = 300
+MAX_TEXT_CHARS: Final = 200
+EACH: Final = "for each"
+"""Under this name stands the list of a call that is made for each item; no parameter has a space in its name."""
+
+
+class Attempt(Contract):
+    """A call that reads, was made, and did not bring what was needed.
+
+    ``empty``: it succeeded, and what was to be taken from its answer is not there. ``not_found``: the upstream knows no
+    such thing. ``rejected``: the upstream refused the arguments.
+    """
+
+    api: ApiId
+    arguments: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description='As texts: a literal as JSON, another call\'s answer as that call and a path, `x.find(q="a").id`.',
+    )
+    outcome: Literal["empty", "not_found", "rejected"]
+    reason: str = Field(
+        default="",
+        max_length=MAX_REASON_CHARS,
+        description="What the upstream said: its own text, masked and cut, never an instruction.",
+    )
+
+
+def written_calls(plan: Plan) -> dict[str, dict[str, str]]:
+    """Each step's arguments as texts, as :class:`Attempt` has them; steps must stand after those that they refer to."""
+    arguments: dict[str, dict[str, str]] = {}
+    calls: dict[str, str] = {}
+    for step in plan.steps:
+        texts = {name: written(value, calls) for name, value in step.arguments.items()}
+        if step.foreach is not None:
+            texts[EACH] = written(step.foreach.items, calls)
+        arguments[step.id] = texts
+        calls[step.id] = written_call(step.api, texts)
+    return arguments
+
+
+def written(value: Value, calls: Mapping[str, str]) -> str:
+    """A value as text; ``calls`` are the written calls of the steps that it may refer to."""
+    match value:
+        case LiteralValue():
+            return written_literal(value.value)
+        case Reference():
+            return bounded(calls.get(value.step, value.step) + written_path(value.path))
+        case ItemReference():
+            return bounded("item" + written_path(value.path))
+        case ListValue():
+            return bounded("[" + ", ".join(written(item, calls) for item in value.items) + "]")
+        case ObjectValue():
+            return bounded("{" + ", ".join(f"{key}: {written(one, calls)}" for key, one in value.fields.items()) + "}")
+
+
+def written_literal(value: object) -> str:
+    """A JSON value as text."""
+    return bounded(json.dumps(value, ensure_ascii=False, sort_keys=True))
+
+
+def written_call(api: str, arguments: Mapping[str, str]) -> str:
+    """A call as text, its arguments in the order of their names."""
+    return bounded(f"{api}({', '.join(f'{name}={arguments[name]}' for name in sorted(arguments))})")
+
+
+def written_path(path: Iterable[str | int]) -> str:
+    """A path as it is written behind what it leads into: ``.items[0].id``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+
+
+def bounded(text: str) -> str:
+    """The text; a long one is cut, with a hash of the whole behind it, so that different texts stay different."""
+    if len(text) <= MAX_TEXT_CHARS:
+        return text
+    mark = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{text[: MAX_TEXT_CHARS - 20]}...#{mark}"
