@@ -32,7 +32,8 @@ class FakePlanner(Fake):
     """:class:`~services.clients.Planner` by script.
 
     ``plans`` holds the plan for a query, which is then proved as :func:`prove` says; ``answers`` holds whole answers,
-    which win; ``needs`` operations that are asked for until some were looked up. For any other query there is no plan.
+    which win; ``needs`` operations that are asked for until some were looked up; ``again`` the plans for a query that
+    was tried before, in turn, and before those of ``plans``. For any other query there is no plan.
     ``requests`` keeps what was asked, ``known`` what was read. ``sentences`` holds the words for the answer to a query,
     or the error that is raised; ``wording`` keeps the requests for them, and is answered once ``words_gate`` opens
     where that is set.
@@ -45,6 +46,7 @@ class FakePlanner(Fake):
         self.plans: dict[str, Plan] = {}
         self.answers: dict[str, PlanResponse | Exception] = {}
         self.needs: dict[str, tuple[str, ...]] = {}
+        self.again: dict[str, list[Plan]] = {}
         self.requests: list[PlanRequest] = []
         self.known: list[str] = []
         self.sentences: dict[str, Sentence | Exception] = {}
@@ -73,7 +75,8 @@ class FakePlanner(Fake):
             trace = PlannerTrace(model="scripted", prompt_version="0")
             reason = f"It would take operations that were not found: {'; '.join(needs)}."
             return PlanResponse(status="no_plan", backend=_BACKEND, reason=reason, needs=needs, trace=trace)
-        plan = self.plans.get(request.query)
+        again = self.again.get(request.query, []) if request.evidence else []
+        plan = again.pop(0) if again else self.plans.get(request.query)
         if plan is None:
             return PlanResponse(
                 status="no_plan", backend=_BACKEND, reason="Nothing in the catalogue fits this request."
