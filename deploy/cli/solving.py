@@ -94,7 +94,7 @@ def solve(
         typer.echo(solved.model_dump_json(indent=2))
     elif explain:
         draw_explanation(Console(), solved)
-    if not json and _wants_approval(solved) and solved.plan is not None:
+    while not json and _wants_approval(solved) and solved.plan is not None:
         solved = run(approve(solved.id, solved.plan.id))
     raise leave(solved.status)
 
