@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from services.contracts.evidence import Attempt, written_call
+from services.contracts.evidence import Attempt, written_call, written_path
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
 from services.contracts.planning import DiagnosticCode
 from services.contracts.run import (
@@ -65,17 +65,13 @@ def show_value(value: Value) -> str:
     if isinstance(value, LiteralValue):
         return _cut(json.dumps(value.value, ensure_ascii=False), 60)
     if isinstance(value, Reference):
-        return value.step + _show_path(value.path)
+        return value.step + written_path(value.path, value.match)
     if isinstance(value, ItemReference):
-        return "item" + _show_path(value.path)
+        return "item" + written_path(value.path)
     if isinstance(value, ListValue):
         return "[" + ", ".join(show_value(item) for item in value.items) + "]"
     assert isinstance(value, ObjectValue)
     return "{" + ", ".join(f"{key}: {show_value(item)}" for key, item in value.fields.items()) + "}"
-
-
-def _show_path(path: Sequence[str | int]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 
 def show_call(step: Step) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from executor_svc.models import Call, Previewer, Unpreviewable
-from executor_svc.references import render
-from services.contracts.base import JsonPath
+from services.contracts.evidence import written_path
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Step, Value
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import PreviewResponse, RequestPreview, RequestRecord
@@ -59,9 +58,9 @@ class _Words:
             case LiteralValue():
                 return value.value
             case Reference():
-                return self._word(_spelling(value.step, value.path))
+                return self._word(_spelling(value.step, written_path(value.path, value.match)))
             case ItemReference():
-                return self._word(_spelling("item", value.path))
+                return self._word(_spelling("item", written_path(value.path)))
             case ListValue():
                 return [self.stand_in(item) for item in value.items]
             case ObjectValue():
@@ -97,9 +96,8 @@ class _Words:
         return value
 
 
-def _spelling(root: str, path: JsonPath) -> str:
-    rest = render(path)
-    return "{" + root + ("." if rest and not rest.startswith("[") else "") + rest + "}"
+def _spelling(root: str, path: str) -> str:
+    return "{" + root + path + "}"
 
 
 def _list(items: Value) -> str:

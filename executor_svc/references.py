@@ -9,12 +9,21 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from executor_svc.choosing import best, label
 from services.contracts.base import JsonPath
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Value, When
 
 
 class Unresolved(Exception):
     """A reference points at nothing. The message names the step and the path."""
+
+
+class Several(Unresolved):
+    """Items with different values match alike. ``choices`` are the values, each with what its item says."""
+
+    def __init__(self, message: str, choices: list[tuple[JsonValue, str]]) -> None:
+        super().__init__(message)
+        self.choices = choices
 
 
 class Incomparable(Exception):
@@ -28,6 +37,7 @@ class Item:
     value: JsonValue
 
 
+MAX_CHOICES: Final = 10
 _ORDERINGS: Final = {
     "lt": lambda left, right: left < right,
     "le": lambda left, right: left <= right,
@@ -41,6 +51,7 @@ def resolve(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = 
 
     Raises:
         Unresolved: a step gave no output, a path leads nowhere, or there is no current item.
+        Several: it is one of several items that match alike.
     """
     match value:
         case LiteralValue():
@@ -48,7 +59,8 @@ def resolve(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = 
         case Reference():
             if value.step not in outputs:
                 raise Unresolved(f"step {value.step} gave no output")
-            return walk(outputs[value.step], value.path, f"the output of {value.step}")
+            output, what = outputs[value.step], f"the output of {value.step}"
+            return walk(output, value.path if value.match is None else chosen(output, value), what)
         case ItemReference():
             if item is None:
                 raise Unresolved("there is no current item outside a foreach")
@@ -57,6 +69,38 @@ def resolve(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = 
             return [resolve(element, outputs, item) for element in value.items]
         case ObjectValue():
             return {name: resolve(field, outputs, item) for name, field in value.fields.items()}
+
+
+def chosen(output: JsonValue, reference: Reference, *, sure: bool = True) -> JsonPath:
+    """The path to the item that the reference's match means; as it is written where no item matches.
+
+    Args:
+        output: the step's.
+        reference: with a match.
+        sure: whether the item must be the only one; otherwise the first of those that match alike is taken.
+
+    Raises:
+        Several: it must, and is not, and its value differs from another's.
+    """
+    path, match = reference.path, reference.match
+    at = next(at for at, part in enumerate(path) if isinstance(part, int))
+    try:
+        items = walk(output, path[:at], reference.step)
+    except Unresolved:
+        return path  # whoever follows it says where it ends
+    if match is None or not isinstance(items, list) or not (alike := best(items, match)):
+        return path
+    paths: list[JsonPath] = [(*path[:at], index, *path[at + 1 :]) for index in alike]
+    if sure and len(alike) > 1:
+        found: list[tuple[JsonValue, str]] = []
+        for index, one in zip(alike, paths, strict=True):
+            value = walk(output, one, f"the output of {reference.step}")
+            if not any(equal(value, other) for other, _ in found):
+                found.append((value, label(items[index])))
+        if len(found) > 1:
+            where = render(path[:at]) or "the answer"
+            raise Several(f"several items of {where} of {reference.step} match alike", found[:MAX_CHOICES])
+    return paths[0]
 
 
 def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:

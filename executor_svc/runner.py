@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
-from executor_svc.references import Unresolved, resolve
+from executor_svc.references import Unresolved, chosen, walk
 from executor_svc.steps import CANCELLED, Prepared, StepResult, Stop, perform, prepare
 from executor_svc.values import Shelf, preview
 from services.contracts.plan import Step
@@ -203,8 +203,11 @@ class Run:
             reference = output.value
             if reference.step not in self._outputs:
                 continue  # its step's own record says why
+            found, path = self._outputs[reference.step], reference.path
+            if reference.match is not None:
+                path = chosen(found, reference, sure=False)
             try:
-                value = resolve(reference, self._outputs)
+                value = walk(found, path, f"the output of {reference.step}")
             except Unresolved as error:
                 missing.append(f"answer {output.name!r}: {error}")
             else:
@@ -212,7 +215,7 @@ class Run:
                 shown = value if stored is None else preview(value)
                 values.append(
                     AnswerValue.model_construct(
-                        name=output.name, value=shown, step=reference.step, path=reference.path, stored=stored
+                        name=output.name, value=shown, step=reference.step, path=path, stored=stored
                     )
                 )
         return tuple(values), "; ".join(missing)

@@ -7,10 +7,19 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from executor_svc.models import Adapter, Call, CallResult, Limits
-from executor_svc.references import Incomparable, Item, Unresolved, holds, resolve, type_name
+from executor_svc.references import Incomparable, Item, Several, Unresolved, holds, resolve, type_name
 from services.contracts.api import Api
 from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
-from services.contracts.run import Failed, InDoubt, ItemRecord, RequestRecord, Skipped, StepOutcome, Succeeded
+from services.contracts.run import (
+    Failed,
+    InDoubt,
+    ItemChoice,
+    ItemRecord,
+    RequestRecord,
+    Skipped,
+    StepOutcome,
+    Succeeded,
+)
 
 CONDITION = "when"
 """What a step skipped by its own condition is skipped because of."""
@@ -99,6 +108,8 @@ def prepare(
         if len(items) > limits.items:
             return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
         return Prepared(step, api, tuple(_arguments(step, outputs, item) for item in items), mapped=True, items=wanted)
+    except _Ambiguous as error:
+        return error.failed(step.id)
     except Unresolved as error:
         return Failed(reason="reference", message=f"{step.id}: {error}")
     except Incomparable as error:
@@ -204,8 +215,27 @@ def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
     return ItemRecord.model_construct(index=index, outcome=result.outcome, request=result.request)
 
 
+class _Ambiguous(Unresolved):
+    """An argument is one of several values."""
+
+    def __init__(self, argument: str, several: Several) -> None:
+        super().__init__(str(several))
+        self._argument, self._several = argument, several
+
+    def failed(self, step: str) -> Failed:
+        """What became of the step: nothing, until somebody says which."""
+        choices = tuple(ItemChoice(argument=self._argument, value=v, label=label) for v, label in self._several.choices)
+        return Failed(reason="ambiguous", message=f"{step}: {self._argument}: {self._several}", choices=choices)
+
+
 def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None) -> dict[str, JsonValue]:
-    return {name: resolve(value, outputs, item) for name, value in step.arguments.items()}
+    arguments = {}
+    for name, value in step.arguments.items():
+        try:
+            arguments[name] = resolve(value, outputs, item)
+        except Several as error:
+            raise _Ambiguous(name, error) from None
+    return arguments
 
 
 def _of_item(*values: Value) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from services.contracts.api import Api
 from services.contracts.base import JsonPath
 from services.contracts.evidence import MAX_REASON_CHARS, Attempt, written_calls
 from services.contracts.plan import (
@@ -24,8 +25,8 @@ from services.contracts.plan import (
     content_hash,
     step_references,
 )
-from services.contracts.planning import CompiledPlan
-from services.contracts.run import ExecutionFinished, Failed, Skipped, StepRecord, Succeeded
+from services.contracts.planning import CompiledPlan, Question
+from services.contracts.run import ExecutionFinished, Failed, ItemChoice, Skipped, StepRecord, Succeeded
 
 MAX_ATTEMPTS_A_ROUND: Final = 8
 _NOT_FOUND: Final = frozenset({404, 410})
@@ -49,6 +50,33 @@ def attempts_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[At
     return tuple(found.values())[:MAX_ATTEMPTS_A_ROUND]
 
 
+def questions_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[Question, ...]:
+    """What the user must say before the run can go on: which of several items that match alike is meant.
+
+    None where something may have been changed already: who answers would have it changed a second time.
+    """
+    if finished.status != "failed" or _has_changed(compiled, finished):
+        return ()
+    return tuple(_question(record, compiled.apis[record.api]) for record in finished.records if _choices(record))
+
+
+def _choices(record: StepRecord) -> tuple[ItemChoice, ...]:
+    return record.outcome.choices if isinstance(record.outcome, Failed) else ()
+
+
+def _question(record: StepRecord, api: Api) -> Question:
+    choices = _choices(record)
+    argument = choices[0].argument
+    listed = "; ".join(f"{_said(choice.value)} ({_said(choice.label)})" for choice in choices)
+    return Question(
+        step=record.step,
+        api=record.api,
+        argument=argument,
+        text=f"Which {argument} is meant for “{(api.summary or api.name).rstrip('.')}”? {listed}",
+        json_schema={"enum": [choice.value for choice in choices]},
+    )
+
+
 def same_changes(plan: CompiledPlan, other: CompiledPlan) -> bool:
     """Whether two plans make the same calls that may change something, but for where looked-up values come from."""
     return _changes(plan) == _changes(other)
@@ -62,7 +90,7 @@ def _has_changed(compiled: CompiledPlan, finished: ExecutionFinished) -> bool:
 def _unsent(record: StepRecord) -> bool:
     """Whether a step certainly made no call: its inputs were not there."""
     kept_back = isinstance(record.outcome, Skipped) or (
-        isinstance(record.outcome, Failed) and record.outcome.reason == "reference"
+        isinstance(record.outcome, Failed) and record.outcome.reason in ("reference", "ambiguous")
     )
     return kept_back and not record.requests and not record.attempts and not record.items
 

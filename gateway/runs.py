@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from gateway.evidence import attempts_of, same_changes
+from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import CalledOff, carry_out, is_durable, pauses
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
@@ -15,7 +15,7 @@ from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan, preview
 from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
 from services.contracts.evidence import Attempt
-from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy
+from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy, Question
 from services.contracts.run import (
     EvidenceRound,
     ExecutionFinished,
@@ -218,7 +218,7 @@ class Runs:
         may_go_on = len(ended.evidence) < budget and not live.cancelled
         attempts = attempts_of(compiled, finished) if may_go_on else ()
         if not attempts:
-            return ended
+            return _asking(ended, questions_of(compiled, finished))
         live.durable = False  # nothing is under way at the executor
         again = await self._planned_again(live, compiled, ended, attempts)
         self._metrics.learnt(live.run.evidence[-1])
@@ -296,6 +296,14 @@ class Runs:
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
+
+
+def _asking(ended: Run, questions: tuple[Question, ...]) -> Run:
+    """The run, waiting for the user where there are questions."""
+    if not questions:
+        return ended
+    reason = "Several things match the request equally well."
+    return ended.model_copy(update={"status": RunStatus.NEEDS_INPUT, "questions": questions, "reason": reason})
 
 
 def _verdict(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError | None]:

@@ -98,6 +98,7 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
         cascade=options.cascade,
         policy=policy,
         credentials=credentials.secrets,
+        choose_items=options.evidence,
         evidence=tuple(attempt for one in run.evidence for attempt in one.attempts)[-MAX_ATTEMPTS:],
     )
     planning = await _planned(peers, first, ask, Planning(retrieved), options.lookups, clock)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.cascade import MODEL, CascadePolicy, TimeLeft, Word
+from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
 from planner_svc.metrics import PlannerMetrics
@@ -236,6 +237,7 @@ class PlannerService:
         return others[index] if index < len(others) else None
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
+        plan = with_matches(plan, request.query) if request.choose_items else plan
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)
         if result.compiled is None and (repaired := repair(plan, result.diagnostics)) is not None:
             result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)

@@ -7,13 +7,13 @@ was another call's answer, that call is written instead.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from pydantic import Field
 
 from services.contracts.base import ApiId, Contract
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Value
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, Match, ObjectValue, Plan, Reference, Value
 
 MAX_ATTEMPTS: Final = 32
 """Of all rounds of a request together."""
@@ -82,9 +82,12 @@ def written_call(api: str, arguments: Mapping[str, str]) -> str:
     return bounded(f"{api}({', '.join(f'{name}={arguments[name]}' for name in sorted(arguments))})")
 
 
-def written_path(path: Iterable[str | int]) -> str:
-    """A path as it is written behind what it leads into: ``.items[0].id``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+def written_path(path: Sequence[str | int], match: Match | None = None) -> str:
+    """A path as it is written behind what it leads into: ``.items[0].id``, or ``.items["Ada"].id`` with a match."""
+    at = next((at for at, part in enumerate(path) if isinstance(part, int)), None) if match is not None else None
+    said = written_literal(match.said[0]) if match is not None else ""
+    parts = (f"[{said if n == at else part}]" if isinstance(part, int) else f".{part}" for n, part in enumerate(path))
+    return "".join(parts)
 
 
 def bounded(text: str) -> str:

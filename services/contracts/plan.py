@@ -11,12 +11,13 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from services.contracts.base import ApiId, Contract, JsonPath, StepId
 
 MAX_STEPS = 10_000
 MAX_PATH = 32
+Said = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class LiteralValue(Contract):
@@ -26,12 +27,34 @@ class LiteralValue(Contract):
     value: JsonValue
 
 
+class Match(Contract):
+    """Which item of a list is meant: the one that speaks of what was looked up."""
+
+    said: tuple[Said, ...] = Field(
+        min_length=1, max_length=8, description="What was looked up, as the request says it."
+    )
+    words: tuple[Said, ...] = Field(
+        default=(), max_length=32, description="The request's other words: they decide between items that match alike."
+    )
+
+
 class Reference(Contract):
-    """A value inside the output of an earlier step. An empty path is the whole output."""
+    """A value inside the output of an earlier step. An empty path is the whole output.
+
+    With a `match`, the first index of the path gives way to that of the item that matches best, if any does.
+    """
 
     kind: Literal["reference"] = "reference"
     step: StepId
     path: JsonPath = Field(default=(), max_length=MAX_PATH)
+    match: Match | None = Field(default=None, exclude_if=lambda match: match is None)
+    """Left out where there is none, so that such a plan has the id that it had before there were any."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.match is not None and not any(isinstance(part, int) for part in self.path):
+            raise ValueError("a match needs a list to choose from: a path with an index")
+        return self
 
 
 class ItemReference(Contract):

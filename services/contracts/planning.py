@@ -201,6 +201,10 @@ class PlanRequest(Contract):
     looked_up: tuple[ApiId, ...] = Field(
         default=(), max_length=200, description="The candidates that were looked up for a planner that asked for them."
     )
+    choose_items: bool = Field(
+        default=False,
+        description="Of what a look-up finds, take the item that matches the request's words, rather than the first.",
+    )
     evidence: tuple[Attempt, ...] = Field(
         default=(),
         max_length=MAX_ATTEMPTS,

@@ -52,6 +52,14 @@ class Succeeded(Contract):
     stored: StoredValue | None = None
 
 
+class ItemChoice(Contract):
+    """An item of those that match alike: the argument it is chosen for, that argument's value, and what it says."""
+
+    argument: str
+    value: JsonValue
+    label: str = Field(max_length=200)
+
+
 class Failed(Contract):
     """The call failed, or its request could not be built. The upstream's own body is kept as `detail`."""
 
@@ -65,12 +73,16 @@ class Failed(Contract):
         "refused",
         "credential",
         "reference",
+        "ambiguous",
         "circuit_open",
         "ledger",
     ]
     message: str
     status: int | None = None
     detail: JsonValue = None
+    choices: tuple[ItemChoice, ...] = Field(
+        default=(), description="Where it is `ambiguous`: items that match the request's words equally well."
+    )
 
 
 class Skipped(Contract):
@@ -290,8 +302,9 @@ class SolveOptions(Contract):
     )
     evidence: bool = Field(
         default=True,
-        description="Whether the planner is asked again, with what came back, where a call that reads found nothing, "
-        "as often as the gateway's settings allow.",
+        description="Whether what calls answer is made use of: where a call that reads found nothing the planner is "
+        "asked again, as often as the gateway's settings allow, and of several items the one that matches the request "
+        "is taken, rather than the first.",
     )
     deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only APIs of these providers.")

@@ -36,6 +36,13 @@ def test_a_plan_survives_the_wire(plan: Plan) -> None:
     assert Plan.model_validate(plan.model_dump()) == plan
 
 
+def test_a_plan_without_a_match_has_the_id_it_always_had() -> None:
+    steps = (CALL, Step(id="var2", api="shop.get", arguments={"id": Reference(step="var1", path=("items", 0, "id"))}))
+    plan = Plan(steps=steps, answer=(AnswerOutput(name="price", value=Reference(step="var2", path=("price",))),))
+    assert plan.id == "8757dfc2da3ef880a01fa557b4d81c7db8ee64fb42a26e7f239af5d9a875147e"
+    assert "match" not in plan.model_dump_json()
+
+
 @given(st.integers())
 @example(2**64)
 @example(-(10**30))

@@ -151,13 +151,38 @@ def test_another_plan_with_a_change_needs_its_own_approval(world: tuple[str, Dir
         assert again.approval is None
         assert again.evidence[-1].approval is not None
         assert [preview.request.body for preview in again.previews] == [
-            {"text": "likes ships", "person_id": "{var1.items[0].person_id}"}
+            {"text": "likes ships", "person_id": '{var1.items["Grace Hopper"].person_id}'}
         ]
         approved.add(again.plan.id)
         again = approve(world, again)
     assert len(approved) >= 2
     assert again.status is RunStatus.SUCCEEDED
     assert world[1].notes == [("per_7", "likes ships")]
+
+
+@pytest.mark.usefixtures("directory")
+def test_of_several_people_the_one_who_is_named_is_taken(world: tuple[str, Directory]) -> None:
+    for kind in KINDS:
+        world[1].people[kind] |= {"Grace Hopper-Murray": "per_1", "Grace Hopper": "per_7"}
+    world[1].agendas.update(per_1="Tuesday", per_7="Monday")
+    run = solve(world, AGENDA)
+    assert [value.value for value in run.answer.values] == ["Monday"]
+    first = solve(world, AGENDA, evidence=False)
+    assert [value.value for value in first.answer.values] == ["Tuesday"]
+
+
+@pytest.mark.usefixtures("directory")
+def test_where_several_match_alike_the_user_is_asked_and_nothing_is_changed(world: tuple[str, Directory]) -> None:
+    query = 'Add a note "likes ships" about "Grace".'
+    for kind in KINDS:
+        world[1].people[kind] |= {"Grace Kelly": "per_1", "Grace Hopper": "per_7"}
+    run = solve(world, query, mutations="allow")
+    assert run.status is RunStatus.NEEDS_INPUT
+    (question,) = run.questions
+    assert (question.argument, question.json_schema) == ("person_id", {"enum": ["per_1", "per_7"]})
+    assert "Grace Kelly" in question.text
+    assert "Grace Hopper" in question.text
+    assert world[1].notes == []
 
 
 @pytest.mark.usefixtures("directory")

@@ -73,8 +73,9 @@ class Directory:
 
     def reset(self) -> None:
         """Forget everybody, and what was called."""
-        for kept in (*self.people.values(), self.agendas, self.calls):
-            kept.clear()
+        for known in (*self.people.values(), self.agendas):
+            known.clear()
+        self.calls.clear()
         self.notes.clear()
         self.refusing = ""
 

@@ -151,7 +151,7 @@ async def test_a_search_without_what_is_needed_is_empty(
 ) -> None:
     fakes.planner.plans[QUERY] = holidays("findCountry")
     fakes.executor.outcomes |= {
-        FIND.id: Succeeded(value=value),  # type: ignore[arg-type]
+        FIND.id: Succeeded(value=value),
         HOLIDAYS.id: Failed(reason="reference", message="var2: nothing there"),
     }
     run = await gateway.client.solve(ask(QUERY))

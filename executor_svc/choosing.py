@@ -1,0 +1,72 @@
+"""Which item of a list a request speaks of: by words, never by position or by anything learnt."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from pydantic import JsonValue
+
+from services.contracts.plan import Match
+
+MAX_ITEMS: Final = 200
+"""Items that are compared; a search puts what fits first."""
+_MAX_LEAVES: Final = 40
+_MAX_DEPTH: Final = 3
+_MAX_CHARS: Final = 200
+_LABEL_LEAVES: Final = 4
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+def best(items: Sequence[JsonValue], match: Match) -> list[int]:
+    """The indices of the items that match best, in order; none where no item speaks of what was looked up.
+
+    An item whose field is what was looked up is before one whose field only has all of its words; among equals, the one
+    with more of the request's other words.
+    """
+    scores = [_score(item, match) for item in items[:MAX_ITEMS]]
+    top = max(scores, default=(0, 0))
+    return [index for index, score in enumerate(scores) if score == top] if top[0] else []
+
+
+def label(item: JsonValue) -> str:
+    """An item in a few words: its first values."""
+    values = [str(leaf) for _, leaf in zip(range(_LABEL_LEAVES), _leaves(item), strict=False)]
+    return " ".join(", ".join(values).split())[:_MAX_CHARS]
+
+
+def _score(item: JsonValue, match: Match) -> tuple[int, int]:
+    fields = [_words(str(leaf)[:_MAX_CHARS]) for leaf in _leaves(item)]
+    sets = [frozenset(field) for field in fields]
+    said = 0
+    for text in match.said:
+        words = _words(text)
+        if words in fields:
+            said += 2
+        elif words and any(one.issuperset(words) for one in sets):
+            said += 1
+    spoken = frozenset().union(*sets)
+    return said, sum(1 for word in match.words if spoken.issuperset(_words(word)))
+
+
+def _leaves(item: JsonValue) -> Iterator[str | int | float]:
+    """Texts and numbers inside an item, from the outside inwards, bounded."""
+    level: list[JsonValue] = [item]
+    left = _MAX_LEAVES
+    for _ in range(_MAX_DEPTH):
+        below: list[JsonValue] = []
+        for value in level:
+            if isinstance(value, dict | list):
+                below += list(value.values() if isinstance(value, dict) else value)[:_MAX_LEAVES]
+            elif value is not None and not isinstance(value, bool) and left:
+                left -= 1
+                yield value
+        level = below[:_MAX_LEAVES]
+
+
+@lru_cache(maxsize=4_096)
+def _words(text: str) -> tuple[str, ...]:
+    """Words without case and accents."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return tuple(_WORD.findall("".join(char for char in plain if not unicodedata.combining(char))))

@@ -1,0 +1,83 @@
+"""Which item of a found list a plan means: the words for it stand in the plan, and the executor goes by them."""
+
+import re
+from typing import Final
+
+from planner_svc.reading.text import STOP, words_of
+from services.contracts.plan import (
+    ListValue,
+    LiteralValue,
+    Match,
+    ObjectValue,
+    Plan,
+    Reference,
+    Step,
+    Value,
+)
+
+_ANY: Final = re.compile(
+    r"\b(?:any|first|random|whichever|whatever|cheapest|nearest|closest|best|latest|newest|oldest|earliest|largest"
+    r"|biggest|smallest|highest|lowest|longest|shortest|fastest|top|most|least)\b",
+    re.IGNORECASE,
+)
+"""Whoever says so does not mean the one that is called so."""
+_MAX_SAID: Final = 8
+_MAX_WORDS: Final = 32
+_MAX_CHARS: Final = 200
+_MAX_READ: Final = 4_000
+
+
+def with_matches(plan: Plan, query: str) -> Plan:
+    """The plan with a match wherever it takes the first item of what was looked up by words of the request.
+
+    Another index than the first, or words such as "any" and "cheapest", say already which one is meant.
+    """
+    if _ANY.search(query[:_MAX_READ]) is not None:
+        return plan
+    matches = {step.id: match for step in plan.steps if (match := _match(step, query[:_MAX_READ])) is not None}
+    if not matches:
+        return plan
+    steps = tuple(
+        step.model_copy(update={"arguments": {name: _matched(v, matches) for name, v in step.arguments.items()}})
+        for step in plan.steps
+    )
+    answer = tuple(one.model_copy(update={"value": _of(one.value, matches)}) for one in plan.answer)
+    return Plan(steps=steps, answer=answer)
+
+
+def _match(step: Step, query: str) -> Match | None:
+    """What was looked up by this step; None where it was nothing that the request says."""
+    texts = [value.value for value in step.arguments.values() if isinstance(value, LiteralValue)]
+    folded = query.casefold()
+    said = [
+        text
+        for text in texts
+        if isinstance(text, str)
+        and len(text) <= _MAX_CHARS
+        and any(char.isalpha() for char in text)
+        and text.casefold() in folded
+    ][:_MAX_SAID]
+    if not said or step.foreach is not None:
+        return None
+    known = {word.text.casefold() for text in said for word in words_of(text)}
+    others = (word.text.casefold() for word in words_of(query))
+    words = [word for word in dict.fromkeys(others) if 2 < len(word) <= _MAX_CHARS and word not in known | STOP]
+    return Match(said=tuple(said), words=tuple(words[:_MAX_WORDS]))
+
+
+def _matched(value: Value, matches: dict[str, Match]) -> Value:
+    match value:
+        case Reference():
+            return _of(value, matches)
+        case ListValue():
+            return ListValue(items=tuple(_matched(item, matches) for item in value.items))
+        case ObjectValue():
+            return ObjectValue(fields={name: _matched(field, matches) for name, field in value.fields.items()})
+    return value
+
+
+def _of(reference: Reference, matches: dict[str, Match]) -> Reference:
+    index = next((part for part in reference.path if isinstance(part, int)), None)
+    if index != 0 or reference.match is not None or reference.step not in matches:
+        return reference
+    return reference.model_copy(update={"match": matches[reference.step]})

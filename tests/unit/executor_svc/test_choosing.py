@@ -1,0 +1,109 @@
+"""Of several items the one that matches the request's words is taken; where several match alike, it is said."""
+
+from typing import Any
+
+import pytest
+
+from executor_svc.choosing import MAX_ITEMS, best
+from executor_svc.models import Limits
+from executor_svc.references import Several, Unresolved, chosen, resolve
+from executor_svc.steps import prepare
+from services.contracts.plan import Match, Reference
+from services.contracts.run import Failed, ItemChoice
+from tests.support.executing import api, step
+
+GRACE = {"id": "p1", "name": "Grace Hopper", "city": "Arlington"}
+KELLY = {"id": "p2", "name": "Grace Kelly", "city": "Monaco"}
+TWIN = {"id": "p3", "name": "Grace Hopper", "city": "New York"}
+
+
+def to(*path: str | int, said: str = "Grace Hopper", words: tuple[str, ...] = ()) -> Reference:
+    return Reference(step="var1", path=path, match=Match(said=(said,), words=words))
+
+
+def found(reference: Reference, *items: Any) -> Any:
+    return resolve(reference, {"var1": {"items": list(items)}})
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "items", "best_ones"),
+    [
+        ("Grace Hopper", (), (KELLY, GRACE), [1]),
+        ("grace HOPPER", (), (KELLY, GRACE), [1]),
+        ("Grace", (), (KELLY, {"name": "Grace"}), [1]),  # its very name is before a name that has the word
+        ("Hopper", (), (KELLY, GRACE), [1]),
+        ("Köln", (), ({"name": "Bonn"}, {"name": "Koln"}), [1]),
+        ("Grace", (), (KELLY, GRACE), [0, 1]),
+        ("Grace", ("monaco",), (GRACE, KELLY), [1]),
+        ("Grace Hopper", ("york",), (GRACE, TWIN), [1]),
+        ("Grace Hopper", (), (GRACE, TWIN), [0, 1]),
+        ("Nobody", ("monaco",), (GRACE, KELLY), []),  # other words alone do not say who is meant
+        ("7", (), ({"n": 6}, {"n": 7}), [1]),
+        ("x", (), ([], None, True, {}, "x"), [4]),
+        ("x", (), (), []),
+    ],
+)
+def test_the_best_match(said: str, words: tuple[str, ...], items: tuple[Any, ...], best_ones: list[int]) -> None:
+    assert best(items, Match(said=(said,), words=words)) == best_ones
+
+
+def test_its_value_is_taken() -> None:
+    assert found(to("items", 0, "id"), KELLY, GRACE) == "p1"
+    assert found(to("items", 0, "city"), KELLY, GRACE) == "Arlington"
+
+
+def test_where_nothing_matches_the_first_is_taken() -> None:
+    assert found(to("items", 0, "id", said="Nobody"), KELLY, GRACE) == "p2"
+
+
+def test_those_that_match_alike_with_one_value_are_one() -> None:
+    assert found(to("items", 0, "name"), KELLY, GRACE, TWIN) == "Grace Hopper"
+
+
+def test_those_that_match_alike_with_several_values_are_told() -> None:
+    with pytest.raises(Several) as error:
+        found(to("items", 0, "id"), KELLY, GRACE, TWIN)
+    assert error.value.choices == [("p1", "p1, Grace Hopper, Arlington"), ("p3", "p3, Grace Hopper, New York")]
+
+
+def test_what_is_only_told_takes_the_first_of_them() -> None:
+    output = {"items": [KELLY, GRACE, TWIN]}
+    assert chosen(output, to("items", 0, "id"), sure=False) == ("items", 1, "id")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("output", [{"items": []}, {"items": None}, {}, None, {"items": {"0": GRACE}}])
+def test_no_list_no_choice(output: Any) -> None:
+    with pytest.raises(Unresolved, match=r"has no items\[0\].id"):
+        resolve(to("items", 0, "id"), {"var1": output})
+
+
+def test_a_step_says_between_what_it_cannot_choose() -> None:
+    asking = step("var2", api("http://x.example", "/a", name="getAgenda"), {"person": to("items", 0, "id")})
+    outputs: Any = {"var1": {"items": [GRACE, TWIN]}}
+    failed = prepare(asking, api("http://x.example", "/a"), outputs, Limits(run_s=1, step_s=1, items=10))
+    assert isinstance(failed, Failed)
+    assert failed.reason == "ambiguous"
+    assert failed.choices == (
+        ItemChoice(argument="person", value="p1", label="p1, Grace Hopper, Arlington"),
+        ItemChoice(argument="person", value="p3", label="p3, Grace Hopper, New York"),
+    )
+
+
+def test_choices_are_few_and_short() -> None:
+    items = [{"id": n, "name": "Grace Hopper", "more": "x" * 10_000} for n in range(5_000)]
+    with pytest.raises(Several) as error:
+        found(to("items", 0, "id"), *items)
+    assert len(error.value.choices) == 10
+    assert all(len(label) <= 200 for _, label in error.value.choices)
+
+
+def test_only_the_beginning_of_an_answer_is_compared() -> None:
+    match = Match(said=("Grace Hopper",))
+    many: list[Any] = [{"name": "x"}] * MAX_ITEMS
+    wide: Any = {f"k{n}": "x" for n in range(1_000)} | GRACE
+    assert best([*many, GRACE], match) == []
+    assert best([wide], match) == []
+    deep: Any = "Grace Hopper"
+    for _ in range(90):
+        deep = [deep]
+    assert best([deep, "x" * 1_000 + " Grace Hopper"], match) == []

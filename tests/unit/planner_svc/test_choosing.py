@@ -1,0 +1,77 @@
+"""Which item is meant stands in the plan, where the request says it."""
+
+import pytest
+from pydantic import ValidationError
+
+from planner_svc.choosing import with_matches
+from services.contracts.plan import AnswerOutput, ListValue, Match, Plan, Reference
+from tests.unit.planner_svc.building import plan, step, value
+
+QUERY = "When does Grace Hopper, the admiral, meet us next?"
+SAID = Match(said=("Grace Hopper",), words=("admiral", "meet", "next"))
+
+
+def looking_up(name: str = "Grace Hopper", path: str = "items.0.id") -> Plan:
+    return plan(step("a", "findPerson", name=name, limit=5), step("b", "getAgenda", person=f"$a.{path}$"))
+
+
+def match_of(found: Plan) -> Match | None:
+    reference = found.steps[-1].arguments["person"]
+    assert isinstance(reference, Reference)
+    return reference.match
+
+
+def test_what_was_looked_up_and_the_other_words_say_which() -> None:
+    found = with_matches(looking_up(), QUERY)
+    assert match_of(found) == SAID
+    assert found.id != looking_up().id  # what is approved is the choice, too
+
+
+@pytest.mark.parametrize(
+    "query", ["Any agenda of Grace Hopper", "the first Grace Hopper", "Grace Hopper's nearest office"]
+)
+def test_whoever_says_any_means_any(query: str) -> None:
+    assert with_matches(looking_up(), query) == looking_up()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        looking_up("somebody else"),  # the request does not say that
+        looking_up("7"),
+        looking_up(path="items.1.id"),  # the second one is meant
+        looking_up(path="id"),
+    ],
+)
+def test_otherwise_the_plan_stays_as_it_is(found: Plan) -> None:
+    assert with_matches(found, QUERY) == found
+
+
+def test_it_is_said_wherever_the_item_is_used() -> None:
+    listed = step("b", "invite", people=ListValue(items=(value("$a.items.0.id$"),)))
+    made = Plan(
+        steps=(looking_up().steps[0], listed),
+        answer=(AnswerOutput(name="name", value=Reference(step="a", path=("items", 0, "name"))),),
+    )
+    found = with_matches(made, QUERY)
+    people = found.steps[1].arguments["people"]
+    assert isinstance(people, ListValue)
+    assert isinstance(people.items[0], Reference)
+    assert people.items[0].match == found.answer[0].value.match == SAID
+
+
+def test_of_a_call_for_each_item_nothing_is_chosen() -> None:
+    each = step("a", "findPerson", name="Grace Hopper", foreach="$z.items$")
+    made = plan(step("z", "teams"), each, step("b", "getAgenda", person="$a.0.id$"))
+    assert with_matches(made, QUERY) == made
+
+
+def test_a_match_needs_a_list_to_choose_from() -> None:
+    with pytest.raises(ValidationError, match="a list to choose from"):
+        Reference(step="a", path=("id",), match=SAID)
+
+
+def test_long_requests_make_short_matches() -> None:
+    match = match_of(with_matches(looking_up(), QUERY + " word" * 100 + " ".join(f"w{n}" for n in range(5_000))))
+    assert match is not None
+    assert len(match.words) <= 32
