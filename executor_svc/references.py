@@ -38,6 +38,7 @@ class Item:
 
 
 MAX_CHOICES: Final = 10
+_MAX_CHOICE_CHARS: Final = 200
 _ORDERINGS: Final = {
     "lt": lambda left, right: left < right,
     "le": lambda left, right: left <= right,
@@ -95,12 +96,17 @@ def chosen(output: JsonValue, reference: Reference, *, sure: bool = True) -> Jso
         found: list[tuple[JsonValue, str]] = []
         for index, one in zip(alike, paths, strict=True):
             value = walk(output, one, f"the output of {reference.step}")
-            if not any(equal(value, other) for other, _ in found):
+            if len(found) < MAX_CHOICES and not any(equal(value, other) for other, _ in found):
                 found.append((value, label(items[index])))
         if len(found) > 1:
             where = render(path[:at]) or "the answer"
-            raise Several(f"several items of {where} of {reference.step} match alike", found[:MAX_CHOICES])
+            choices = [(value if _is_small(value) else None, text) for value, text in found]
+            raise Several(f"several items of {where} of {reference.step} match alike", choices)
     return paths[0]
+
+
+def _is_small(value: JsonValue) -> bool:
+    return isinstance(value, str | int | float) and len(str(value)) <= _MAX_CHOICE_CHARS
 
 
 def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:

@@ -67,13 +67,14 @@ def _choices(record: StepRecord) -> tuple[ItemChoice, ...]:
 def _question(record: StepRecord, api: Api) -> Question:
     choices = _choices(record)
     argument = choices[0].argument
-    listed = "; ".join(f"{_said(choice.value)} ({_said(choice.label)})" for choice in choices)
+    values = [choice.value for choice in choices]
+    listed = "; ".join(_said(choice.label) for choice in choices)
     return Question(
         step=record.step,
         api=record.api,
         argument=argument,
         text=f"Which {argument} is meant for “{(api.summary or api.name).rstrip('.')}”? {listed}",
-        json_schema={"enum": [choice.value for choice in choices]},
+        json_schema={} if None in values else {"enum": values},
     )
 
 

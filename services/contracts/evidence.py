@@ -33,7 +33,6 @@ class Attempt(Contract):
     api: ApiId
     arguments: dict[str, str] = Field(
         default_factory=dict,
-        max_length=1_000,
         description='As texts: a literal as JSON, another call\'s answer as that call and a path, `x.find(q="a").id`.',
     )
     outcome: Literal["empty", "not_found", "rejected"]

@@ -56,7 +56,7 @@ class ItemChoice(Contract):
     """An item of those that match alike: the argument it is chosen for, that argument's value, and what it says."""
 
     argument: str
-    value: JsonValue
+    value: JsonValue = Field(description="Null where it is large, or no text and no number.")
     label: str = Field(max_length=200)
 
 

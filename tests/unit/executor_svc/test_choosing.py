@@ -12,7 +12,7 @@ from services.contracts.plan import Match, Reference
 from services.contracts.run import Failed, ItemChoice
 from tests.support.executing import api, step
 
-GRACE = {"id": "p1", "name": "Grace Hopper", "city": "Arlington"}
+GRACE: dict[str, Any] = {"id": "p1", "name": "Grace Hopper", "city": "Arlington"}
 KELLY = {"id": "p2", "name": "Grace Kelly", "city": "Monaco"}
 TWIN = {"id": "p3", "name": "Grace Hopper", "city": "New York"}
 
