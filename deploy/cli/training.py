@@ -182,10 +182,14 @@ def train_llm(
     method: Annotated[
         Method, typer.Option(help="`lora`; `qlora`, over weights in 4 bits, on a GPU; `full`, all weights.")
     ] = Method.LORA,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="Of training, over all sittings. [110]")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Of training, over all sittings. [75]")] = None,
     epochs: Annotated[float | None, typer.Option(min=0.01, help="Passes over the data, at most. [3]")] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="JSON of what differs from the defaults: docs/finetuning.md.", exists=True)
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Adapter to go on from, such as the one that ships: services/models.", file_okay=False),
     ] = None,
     work: Annotated[Path | None, typer.Option(help="Folder of checkpoints. [OUT.work]", file_okay=False)] = None,
     device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
@@ -212,7 +216,7 @@ def train_llm(
     from training.llm.command import train_llm as train
 
     place = work or _beside(out)
-    report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device)
+    report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device, start)
     if report is None:
         raise typer.Exit(1)
     typer.echo(f"{out}: loss {report.training.losses[-1]['loss']:.3f} after {report.training.minutes:g} minutes")
