@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from services.contracts.demo import Demo
+from services.contracts.planning import PlanResponse, Question
 from services.contracts.run import (
     Failed,
     FeedbackRequest,
@@ -91,6 +92,10 @@ async def outcome(gateway: Gateway, status: RunStatus) -> Run:
             options = {"dry_run": True}
         case RunStatus.FAILED:
             gateway.fakes.executor.outcomes[FIND.id] = Failed(reason="timeout", message="too slow")
+        case RunStatus.NEEDS_INPUT:
+            question = Question(step="var1", api=FIND.id, argument="name", text="Which country?")
+            asking = PlanResponse(status="needs_input", questions=(question,), backend="scripted")
+            gateway.fakes.planner.answers[ASK_HOLIDAYS] = asking
         case RunStatus.NO_PLAN:
             query = "Make me a sandwich"
         case RunStatus.NEEDS_APPROVAL | RunStatus.CANCELLED:
@@ -112,6 +117,7 @@ async def outcome(gateway: Gateway, status: RunStatus) -> Run:
         (RunStatus.PLANNED, (Verdict.CONFIRMED, Verdict.REJECTED)),
         (RunStatus.FAILED, (Verdict.REJECTED,)),
         (RunStatus.NO_PLAN, (Verdict.REJECTED,)),
+        (RunStatus.NEEDS_INPUT, (Verdict.REJECTED,)),
         (RunStatus.CANCELLED, (Verdict.REJECTED,)),
         (RunStatus.NEEDS_APPROVAL, ()),
         (RunStatus.IN_DOUBT, ()),
@@ -129,6 +135,14 @@ async def test_what_may_be_said_of_a_run(gateway: Gateway, status: RunStatus, ve
             assert status.value in response.json()["detail"]
     said = (await gateway.client.run(run.id)).feedback
     assert (said and said.verdict) == (verdicts[-1] if verdicts else None)
+
+
+async def test_what_was_said_stays_when_the_run_is_cancelled(gateway: Gateway) -> None:
+    run = await outcome(gateway, RunStatus.NEEDS_INPUT)
+    said = (await gateway.client.judge(run.id, REJECT)).feedback
+    cancelled = await gateway.client.cancel(run.id)
+    assert (cancelled.status, cancelled.feedback) == (RunStatus.CANCELLED, said)
+    assert await gateway.client.run(run.id) == cancelled
 
 
 async def test_a_run_under_way_is_not_judged(gateway: Gateway) -> None:
