@@ -115,9 +115,9 @@ def train_relevance(
 def record_own(
     out: Annotated[Path, typer.Option(help="Folder to write tools.jsonl and instances.jsonl to.", file_okay=False)],
 ) -> None:
-    """Write the running Nestor's catalogue, the requests it solved and its demonstrations as a folder to train on.
+    """Write the running Nestor's catalogue, its confirmed runs and its demonstrations as a folder to train on.
 
-    Solved requests only: what they were planned with counts as right. Look through instances.jsonl before training.
+    What a confirmed run was planned with counts as right: `nestor runs confirm RUN` confirms one.
     """
     _require(())
     apis, requests = record(out, Console(stderr=True))
