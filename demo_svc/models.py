@@ -8,15 +8,9 @@ from typing import Literal, Self
 import numpy as np
 
 from services.contracts.demo import Demo
-from services.contracts.plan import content_hash
 from services.encoder import Vectors
 
 Level = Literal["task", "api"]
-
-
-def demo_id(demo: Demo) -> str:
-    """SHA-256, in hex, of the demo's query and plan: equal demos have equal ids, whoever added them."""
-    return content_hash({"query": demo.query, "plan": demo.plan.id})
 
 
 def text_hash(text: str) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from demo_svc.models import Listing, Match, Page, Snapshot, demo_id, text_hash
+from demo_svc.models import Listing, Match, Page, Snapshot, text_hash
 from demo_svc.selector import select
 from demo_svc.storage import DemoStorage
 from services.compute import ComputePool
-from services.contracts.demo import Demo
+from services.contracts.demo import Demo, demo_id
 from services.encoder import Encoder, Vectors
 from services.errors import NotFound, NotReady, ValidationFailed
 

@@ -230,6 +230,9 @@ def draw_conclusion(console: Console, run: Run) -> None:
 
 
 def _draw_state(console: Console, run: Run) -> None:
+    if run.feedback is not None:
+        said = f"{run.feedback.verdict.value} by {run.feedback.principal} at {run.feedback.at:%Y-%m-%d %H:%M} UTC"
+        console.print(plain(f"{said}: {run.feedback.reason}" if run.feedback.reason else said, "dim"))
     timings = run.timings
     parts = (
         f"retrieve {timings.retrieve_ms:.0f}, demos {timings.demos_ms:.0f}, plan {timings.plan_ms:.0f}, "

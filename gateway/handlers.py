@@ -15,7 +15,16 @@ from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
-from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunPage, RunStatus, SolveRequest
+from services.contracts.run import (
+    ApproveRequest,
+    FeedbackRequest,
+    Judged,
+    ResolveRequest,
+    Run,
+    RunPage,
+    RunStatus,
+    SolveRequest,
+)
 from services.errors import ServiceUnavailable
 from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
 
@@ -131,9 +140,10 @@ async def list_runs(
     q: Annotated[
         str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE, description="Text in the request.")
     ] = None,
+    feedback: Annotated[Judged | None, Query(description="What was said of it; `none`: nothing yet.")] = None,
 ) -> RunPage:
     """A page of runs; `next` of one page is the `cursor` of the following."""
-    which = Filter(caller.tenant, tuple(status or ()), after, before, q)
+    which = Filter(caller.tenant, tuple(status or ()), after, before, q, feedback)
     return await service.page(which, limit=limit, cursor=cursor)
 
 
@@ -187,6 +197,24 @@ async def approve_run(
 async def cancel_run(run_id: Id, service: Service, caller: Caller, request: Request, response: Response) -> Run:
     """No further call is begun. 202 while calls in flight are waited for; 409 where the run had ended already."""
     return _answered(await service.cancel(run_id, caller), request, response)
+
+
+@runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome")
+async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller: Caller) -> Run:
+    """Whether the outcome is what was wanted. Only confirmed runs are learnt from. The last word counts.
+
+    409 where the run is not over, and where one that neither `succeeded` nor is `planned` is to be confirmed.
+    """
+    return await service.judge(run_id, body, caller)
+
+
+@runs.post("/runs/{run_id}:demo", summary="Make a confirmed run a demonstration", status_code=status.HTTP_201_CREATED)
+async def demonstrate_run(run_id: Id, service: Service, caller: Caller) -> Demo:
+    """Planners are shown its request and plan, every tenant's too. 409 where the run is not confirmed.
+
+    It is removed again when the run is rejected.
+    """
+    return await service.demonstrate(run_id, caller)
 
 
 @runs.post("/runs/{run_id}/steps/{step}:resolve", summary="Settle a call in doubt", responses=UNDER_WAY_ANSWER)

@@ -35,6 +35,12 @@ class GatewayMetrics:
             ["outcome"],
             registry=registry,
         )
+        self.feedback = Counter(
+            "nestor_run_feedback",
+            "Verdicts on runs; each change of mind counts.",
+            ["verdict"],
+            registry=registry,
+        )
         self._runs = Counter("nestor_runs_total", "Runs by final status.", ["status"], registry=registry)
         self._parts = Histogram(
             "nestor_solve_part_seconds",

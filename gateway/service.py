@@ -18,11 +18,14 @@ from gateway.runs import Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
+from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import content_hash
 from services.contracts.run import (
     Approval,
     ApproveRequest,
     ExecutionState,
+    Feedback,
+    FeedbackRequest,
     ResolveRequest,
     Run,
     RunEvent,
@@ -31,6 +34,7 @@ from services.contracts.run import (
     SolveEvent,
     SolveRequest,
     Succeeded,
+    Verdict,
 )
 from services.errors import Conflict, NotFound, Overloaded
 from services.telemetry import get_logger
@@ -38,6 +42,8 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
+_NOT_OVER: Final = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
+_CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
 
@@ -217,6 +223,50 @@ class GatewayService:
                 return None
             raise
 
+    async def judge(self, run_id: str, request: FeedbackRequest, principal: Principal) -> Run:
+        """Keep who says what of a run's outcome, and when. The last word counts; saying the same again changes nothing.
+
+        A demonstration that was made of a run goes when the run is rejected.
+
+        Raises:
+            NotFound: no such run.
+            Conflict: it is not over; or it is to be confirmed and has neither succeeded nor ended as a dry run does.
+        """
+        run = await self._store.get(run_id, principal.tenant)
+        if run.status in _NOT_OVER:
+            raise Conflict(f"Run {run_id} is {run.status.value}; it can be confirmed or rejected once it is over.")
+        if request.verdict is Verdict.CONFIRMED and run.status not in _CONFIRMABLE:
+            raise Conflict(f"Run {run_id} is {run.status.value}; it can only be rejected.")
+        said = Feedback(verdict=request.verdict, reason=request.reason, principal=principal.name, at=datetime.now(UTC))
+        before = run.feedback
+        if before is not None and before == said.model_copy(update={"at": before.at}):
+            return run
+        if said.verdict is Verdict.REJECTED and before is not None and before.verdict is Verdict.CONFIRMED:
+            await self._forget_demo(run)
+        await self._store.judge(run_id, said)
+        self._metrics.feedback.labels(said.verdict.value).inc()
+        _log.info("judged", run_id=run_id, verdict=said.verdict.value, by=principal.name)
+        return run.model_copy(update={"feedback": said})
+
+    async def demonstrate(self, run_id: str, principal: Principal) -> Demo:
+        """Make a confirmed run a demonstration, which every tenant's requests are planned with.
+
+        Raises:
+            NotFound: no such run.
+            Conflict: nobody has confirmed it, or somebody has rejected it.
+        """
+        run = await self._store.get(run_id, principal.tenant)
+        if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
+            raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
+        return await self.peers.demos.add(_demo(run))
+
+    async def _forget_demo(self, run: Run) -> None:
+        """Remove the demonstration that was made of a run. An equal one that came from elsewhere stays."""
+        with suppress(NotFound):
+            demo = await self.peers.demos.get(demo_id(_demo(run)))
+            if demo.source == run.id:
+                await self.peers.demos.delete(demo.id)
+
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
         """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""
         run = await self._store.get(run_id, principal.tenant)
@@ -258,6 +308,11 @@ class GatewayService:
 def _fingerprint(request: SolveRequest) -> str:
     """What was asked for; how the answer is to be delivered does not belong to it."""
     return content_hash(request.model_dump(mode="json", exclude={"wait"}))
+
+
+def _demo(run: Run) -> Demo:
+    assert run.plan is not None, "a run that can be confirmed has a plan"
+    return Demo(query=run.query, plan=run.plan, source=run.id)
 
 
 def stored_values(run: Run) -> set[str]:

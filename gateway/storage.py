@@ -25,13 +25,15 @@ from gateway.tables import (
     aware,
     event_row,
     event_rows,
+    feedback_row,
     run_event,
+    run_of,
     run_row,
     stored_run,
     taken_run,
 )
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Run, RunEvent, RunPage, RunStatus, RunSummary, SolveRequest
+from services.contracts.run import Feedback, Judged, Run, RunEvent, RunPage, RunStatus, RunSummary, SolveRequest
 from services.errors import NotFound
 from services.storage.engine import Transactions, read, try_lock, write
 from services.storage.members import Membership
@@ -77,6 +79,7 @@ class Filter:
     after: datetime | None = None
     before: datetime | None = None
     text: str | None = None
+    judged: Judged | None = None
 
 
 class RunStore:
@@ -222,6 +225,14 @@ class RunStore:
 
         return await self._transactions.run(note)
 
+    async def judge(self, run_id: str, feedback: Feedback) -> None:
+        """Keep what somebody says of a run, in place of what was said before."""
+
+        def note(connection: sa.Connection) -> None:
+            connection.execute(RUNS.update().where(RUNS.c.id == run_id).values(feedback_row(feedback)))
+
+        await self._transactions.run(note)
+
     async def cancelled(self, owner: str) -> list[str]:
         """The runs of an owner that are under way and that somebody wants cancelled."""
         wanted = RUNS.c.status.in_(UNDER_WAY) & (RUNS.c.owner == owner) & RUNS.c.cancel_requested
@@ -232,10 +243,10 @@ class RunStore:
         """One run. Raises NotFound."""
         mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
         async with read(self._engine) as connection:
-            document = await connection.scalar(sa.select(RUNS.c.document).where(mine))
-        if document is None:
+            row = (await connection.execute(sa.select(RUNS.c.document, RUNS.c.feedback).where(mine))).first()
+        if row is None:
             raise NotFound(f"There is no run {run_id}.")
-        return Run.model_validate_json(document)
+        return run_of(row.document, row.feedback)
 
     async def stored(self, run_id: str, tenant: str) -> StoredRun:
         """One run with all that is kept beside it. Raises NotFound."""
@@ -257,13 +268,21 @@ class RunStore:
     async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
         """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before)."""
         c = RUNS.c
-        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms).where(*_conditions(which))
+        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms, c.verdict)
+        statement = statement.where(*_conditions(which))
         if cursor is not None:
             statement = statement.where(c.id < cursor)
         async with read(self._engine) as connection:
             rows = (await connection.execute(statement.order_by(c.id.desc()).limit(limit + 1))).all()
         runs = tuple(
-            RunSummary(id=r.id, status=r.status, query=r.query, created_at=aware(r.created_at), total_ms=r.total_ms)
+            RunSummary(
+                id=r.id,
+                status=r.status,
+                query=r.query,
+                created_at=aware(r.created_at),
+                total_ms=r.total_ms,
+                verdict=r.verdict,
+            )
             for r in rows[:limit]
         )
         return RunPage(runs=runs, next=runs[-1].id if len(rows) > limit else None)
@@ -279,4 +298,7 @@ def _conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
         found.append(RUNS.c.created_at < which.before)
     if which.text is not None:
         found.append(RUNS.c.query.icontains(which.text, autoescape=True))
+    if which.judged is not None:
+        verdict = None if which.judged is Judged.NONE else which.judged.value
+        found.append(RUNS.c.verdict == verdict)
     return found

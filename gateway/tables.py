@@ -10,12 +10,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from services.contracts.base import Contract
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Run, RunEvent, RunFinished, SolveEvent, SolveRequest
+from services.contracts.run import Feedback, Run, RunEvent, RunFinished, SolveEvent, SolveRequest
 from services.storage.members import members_table
 from services.telemetry import get_logger
 
 METADATA = sa.MetaData()
 MEMBERS = members_table(METADATA)
+_JUDGED = sa.text("verdict IS NOT NULL")
 RUNS = sa.Table(
     "runs",
     METADATA,
@@ -34,8 +35,11 @@ RUNS = sa.Table(
     sa.Column("fingerprint", sa.String(64)),
     sa.Column("request", sa.Text),
     sa.Column("compiled", sa.Text),
+    sa.Column("verdict", sa.String(20)),
+    sa.Column("feedback", sa.Text),
     sa.Index("ix_runs_tenant_id", "tenant", "id"),
     sa.Index("uq_runs_tenant_idempotency_key", "tenant", "idempotency_key", unique=True),
+    sa.Index("ix_runs_tenant_verdict_id", "tenant", "verdict", "id", sqlite_where=_JUDGED, postgresql_where=_JUDGED),
 )
 RUN_EVENTS = sa.Table(
     "run_events",
@@ -63,15 +67,26 @@ class StoredRun:
 
 
 def run_row(run: Run) -> dict[str, object]:
-    """What a run says of itself."""
+    """What a run says of itself; what somebody says of it has a column of its own, which no owner of the run writes."""
     return {
         "id": run.id,
         "status": run.status.value,
         "query": run.query.replace("\x00", "\ufffd"),  # PostgreSQL stores no NUL in text; the document escapes it
         "created_at": run.created_at,
         "total_ms": run.timings.total_ms,
-        "document": run.model_dump_json(),
+        "document": run.model_dump_json(exclude={"feedback"}),
     }
+
+
+def feedback_row(feedback: Feedback) -> dict[str, object]:
+    """What somebody says of a run."""
+    return {"verdict": feedback.verdict.value, "feedback": feedback.model_dump_json()}
+
+
+def run_of(document: str, feedback: str | None) -> Run:
+    """A run, and what was said of it."""
+    run = Run.model_validate_json(document)
+    return run if feedback is None else run.model_copy(update={"feedback": _readable(Feedback, feedback)})
 
 
 def event_rows(events: Sequence[RunEvent], run: Run, document: str) -> list[dict[str, object]]:
@@ -96,7 +111,7 @@ def event_row(run_id: str, event: RunEvent, data: str) -> dict[str, object]:
 def stored_run(row: sa.Row[tuple[object, ...]]) -> StoredRun:
     """A row of `runs`."""
     return StoredRun(
-        run=Run.model_validate_json(row.document),
+        run=run_of(row.document, row.feedback),
         epoch=row.epoch,
         takeovers=row.takeovers,
         cancel_requested=row.cancel_requested,

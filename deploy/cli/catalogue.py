@@ -102,6 +102,13 @@ def list_demos(
     typer.echo(f"{len(page.demos)} of {page.total}")
 
 
+@demos.command("add")
+def add_demo(run_id: Annotated[str, typer.Argument(help="A run that was confirmed.", metavar="RUN")]) -> None:
+    """Make a confirmed run a demonstration, common to all tenants. Rejecting the run removes it again."""
+    demo = ask(lambda g: g.demonstrate(run_id))
+    typer.echo(f"{demo.id} added")
+
+
 @demos.command("import")
 def import_demos(
     file: Annotated[Path, typer.Argument(help="JSON lines, a demo each.", exists=True, dir_okay=False)],

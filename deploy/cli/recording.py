@@ -1,4 +1,4 @@
-"""Reads what a running Nestor knows, as a folder to train on: its catalogue, what it solved, its demonstrations."""
+"""Reads what a running Nestor knows, as a folder to train on: its catalogue, confirmed runs, its demonstrations."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from deploy.cli.gateway import gateway, run
 from services.contracts.api import Api
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan
-from services.contracts.run import Run, RunStatus
+from services.contracts.run import Judged, Run
 
 _PAGE = 100
+_NONE_CONFIRMED = """\
+No run is confirmed, and only confirmed runs are exported.
+  nestor runs list --status succeeded --feedback none    lists those that nobody has judged yet
+  nestor runs show RUN                                   shows what one did
+  nestor runs confirm RUN                                says that it did what was wanted"""
 
 
 def record(out: Path, console: Console) -> tuple[int, int]:
     """Write ``tools.jsonl`` and ``instances.jsonl``; returns how many APIs and requests.
 
-    The requests are the runs that solved theirs with a plan, of one asked often the last, then the task-level
-    demonstrations that are not among them.
+    The requests are those of confirmed runs, of one asked often the last, then the task-level demonstrations that are
+    not among them. Where no run is confirmed, ``console`` is told how to confirm one.
     """
     from evals.recording import instance_row, tool_row, write_folder  # evals stay out of the services' images
 
-    apis, solved, demos = run(_collect(console))
+    apis, confirmed, demos = run(_collect(console))
+    if not confirmed:
+        console.print(_NONE_CONFIRMED, markup=False, highlight=False, soft_wrap=True)
     known: dict[str, tuple[str, Plan]] = {one.query: (one.id, one.plan) for one in demos if one.level == "task"}
-    known |= {one.query: (one.id, one.plan) for one in solved if one.plan is not None}
+    known |= {one.query: (one.id, one.plan) for one in reversed(confirmed) if one.plan is not None}
     instances = [instance_row(identifier, query, plan) for query, (identifier, plan) in known.items()]
     write_folder(out, [tool_row(api) for api in apis], instances)
     return len(apis), len(instances)
@@ -34,7 +41,7 @@ def record(out: Path, console: Console) -> tuple[int, int]:
 
 async def _collect(console: Console) -> tuple[list[Api], list[Run], list[Demo]]:
     tools: list[Api] = []
-    solved: list[Run] = []
+    confirmed: list[Run] = []
     demos: list[Demo] = []
     async with gateway() as client:
         with Progress(console=console, transient=True) as progress:
@@ -44,10 +51,10 @@ async def _collect(console: Console) -> tuple[list[Api], list[Run], list[Demo]]:
                 progress.update(task, completed=len(tools), total=found.total)
             cursor: str | None = None
             while True:
-                runs = await client.runs(status=RunStatus.SUCCEEDED.value, limit=_PAGE, cursor=cursor)
-                solved += [await client.run(line.id) for line in runs.runs]
+                runs = await client.runs(feedback=Judged.CONFIRMED.value, limit=_PAGE, cursor=cursor)
+                confirmed += [await client.run(line.id) for line in runs.runs]
                 if (cursor := runs.next) is None:
                     break
             while more := (await client.demos(limit=_PAGE, offset=len(demos))).demos:
                 demos += more
-    return tools, solved, demos
+    return tools, confirmed, demos

@@ -1,4 +1,4 @@
-"""``nestor runs``: what was asked and what became of it; approving, cancelling, settling."""
+"""``nestor runs``: what was asked and what became of it; approving, cancelling, settling, confirming."""
 
 import sys
 from datetime import UTC, datetime
@@ -17,11 +17,21 @@ from deploy.drawing import candidate_table, draw_doubt, draw_previews, draw_run,
 from deploy.explaining import draw_explanation
 from deploy.following import event_line
 from services.clients import GatewayClient
-from services.contracts.run import DoubtfulCall, ResolveRequest, Run, RunEvent, RunStatus
+from services.contracts.run import (
+    DoubtfulCall,
+    FeedbackRequest,
+    Judged,
+    ResolveRequest,
+    Run,
+    RunEvent,
+    RunStatus,
+    Verdict,
+)
 
 runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of it.")
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
+Reason = Annotated[str, typer.Option(help="Why; kept with the run.")]
 Step = Annotated[str, typer.Argument(help="The step, e.g. `var2`.", metavar="STEP")]
 
 
@@ -39,6 +49,9 @@ def list_runs(
     after: Annotated[datetime | None, typer.Option(help="Created after this moment, local time.")] = None,
     before: Annotated[datetime | None, typer.Option(help="Created before this moment, local time.")] = None,
     contains: Annotated[str | None, typer.Option(help="Only requests with this text in them.")] = None,
+    feedback: Annotated[
+        Judged | None, typer.Option(help="Only runs that were confirmed, rejected, or neither.")
+    ] = None,
     cursor: Annotated[str | None, typer.Option(help="Go on where a page ended.")] = None,
     limit: Limit = 20,
     json: Json = False,
@@ -47,16 +60,23 @@ def list_runs(
     states = [state.value for state in status or ()]
     page = ask(
         lambda g: g.runs(
-            limit=limit, cursor=cursor, status=states or None, after=_utc(after), before=_utc(before), q=contains
+            limit=limit,
+            cursor=cursor,
+            status=states or None,
+            after=_utc(after),
+            before=_utc(before),
+            q=contains,
+            feedback=feedback.value if feedback else None,
         )
     )
     if json:
         typer.echo(page.model_dump_json(indent=2))
         return
-    table = Table(Column("id", no_wrap=True, min_width=36), "status", "when", "ms", "request", box=None)
+    table = Table(Column("id", no_wrap=True, min_width=36), "status", "feedback", "when", "ms", "request", box=None)
     for line in page.runs:
         when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(line.id, line.status.value, when, f"{line.total_ms:.0f}", plain(line.query[:80]))
+        said = line.verdict.value if line.verdict else ""
+        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", plain(line.query[:80]))
     Console().print(table)
     if page.next:
         typer.echo(f"There are more: --cursor {page.next}")
@@ -147,6 +167,30 @@ def cancel_run(run_id: RunId, json: Json = False) -> None:
     """End a run. Nothing further is sent; calls in flight are waited for."""
     done = ask(lambda g: g.cancel(run_id))
     typer.echo(done.model_dump_json(indent=2) if json else f"{run_id} is {done.status.value}")
+
+
+@runs.command("confirm")
+def confirm_run(run_id: RunId, reason: Reason = "", json: Json = False) -> None:
+    """Say that a run's outcome is what was wanted: it may be learnt from.
+
+    `nestor train record` and `nestor train data --runs` take confirmed runs only, and so does `nestor demos add`.
+    """
+    _judge(run_id, Verdict.CONFIRMED, reason, json=json)
+
+
+@runs.command("reject")
+def reject_run(run_id: RunId, reason: Reason = "", json: Json = False) -> None:
+    """Say that a run's outcome is not what was wanted. The last word on a run counts."""
+    _judge(run_id, Verdict.REJECTED, reason, json=json)
+
+
+def _judge(run_id: str, verdict: Verdict, reason: str, *, json: bool) -> None:
+    try:
+        request = FeedbackRequest(verdict=verdict, reason=reason)
+    except ValidationError as error:
+        raise typer.BadParameter(error.errors()[0]["msg"], param_hint="--reason") from None
+    done = ask(lambda g: g.judge(run_id, request))
+    typer.echo(done.model_dump_json(indent=2) if json else f"{run_id} is {verdict.value}")
 
 
 @runs.command("doubts")

@@ -23,7 +23,7 @@ serve() {
 echo "== the base model"
 base=$("$nestor" llm base --folder "$place/llm")
 
-echo "== data: the catalogue, the demonstrations and what was solved, as conversations"
+echo "== data: the catalogue, the demonstrations and the runs that were confirmed, as conversations"
 serve
 "$nestor" train data --runs --made 240 --out "$place/data"
 stop

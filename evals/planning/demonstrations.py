@@ -19,7 +19,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from demo_svc.models import demo_id
 from demo_svc.service import DemoService
 from demo_svc.settings import DemoSettings
 from demo_svc.storage import DemoStorage
@@ -27,7 +26,7 @@ from evals.data import DataError, Instance, read_all, read_lines, training_split
 from evals.planning.calls import graph_of_calls, links_of, step_id
 from services.compute import ComputePool
 from services.contracts.api import Candidate
-from services.contracts.demo import Demo, SelectedDemo
+from services.contracts.demo import Demo, SelectedDemo, demo_id
 from services.contracts.plan import MAX_STEPS, AnswerOutput, Plan, Reference, Step
 from services.contracts.run import SolveOptions
 from services.encoder import Encoder

@@ -10,7 +10,16 @@ from pydantic import JsonValue, TypeAdapter
 from services.clients.base import ServiceClient, search_params, segment
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
-from services.contracts.run import ApproveRequest, ResolveRequest, Run, RunEvent, RunPage, SolveEvent, SolveRequest
+from services.contracts.run import (
+    ApproveRequest,
+    FeedbackRequest,
+    ResolveRequest,
+    Run,
+    RunEvent,
+    RunPage,
+    SolveEvent,
+    SolveRequest,
+)
 
 _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 _SOLVE_EVENTS: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
@@ -62,6 +71,14 @@ class GatewayClient(ServiceClient):
         params = {"wait": "true" if wait else "false"}
         return await self._call("POST", path, Run, body=request, params=params, timeout_s=_LONGEST_S)
 
+    async def judge(self, run_id: str, request: FeedbackRequest) -> Run:
+        """Confirm or reject a run's outcome. Raises Conflict where it is not over, or failed and is to be confirmed."""
+        return await self._call("POST", f"/runs/{segment(run_id)}/feedback", Run, body=request)
+
+    async def demonstrate(self, run_id: str) -> Demo:
+        """Make a confirmed run a demonstration. Raises Conflict where it is not confirmed."""
+        return await self._call("POST", f"/runs/{segment(run_id)}:demo", Demo)
+
     async def value(self, run_id: str, value_id: str) -> JsonValue:
         """A large value of a run that has ended, in full. Raises NotFound."""
         return _JSON.validate_json(await self._send("GET", f"/runs/{segment(run_id)}/values/{segment(value_id)}"))
@@ -75,8 +92,12 @@ class GatewayClient(ServiceClient):
         after: datetime | None = None,
         before: datetime | None = None,
         q: str | None = None,
+        feedback: str | None = None,
     ) -> RunPage:
-        """A page of runs, newest first: in any of these states, created between these moments, with this text."""
+        """A page of runs, newest first: in any of these states, created between these moments, with this text.
+
+        ``feedback`` is ``confirmed``, ``rejected`` or ``none``.
+        """
         params = {
             "limit": limit,
             "cursor": cursor,
@@ -84,6 +105,7 @@ class GatewayClient(ServiceClient):
             "after": after.isoformat() if after else None,
             "before": before.isoformat() if before else None,
             "q": q,
+            "feedback": feedback,
         }
         return await self._call("GET", "/runs", RunPage, params=params)
 

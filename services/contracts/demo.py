@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from services.contracts.base import ApiId, Contract, Query
-from services.contracts.plan import Plan
+from services.contracts.plan import Plan, content_hash
 
 
 class Demo(Contract):
@@ -24,6 +24,11 @@ class Demo(Contract):
     def apis(self) -> tuple[str, ...]:
         """The ids of the APIs it uses, in order of first use."""
         return tuple(dict.fromkeys(step.api for step in self.plan.steps))
+
+
+def demo_id(demo: Demo) -> str:
+    """SHA-256, in hex, of the demo's query and plan: equal demos have equal ids, whoever added them."""
+    return content_hash({"query": demo.query, "plan": demo.plan.id})
 
 
 class ApiDescription(Contract):

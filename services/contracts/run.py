@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field, JsonValue
+from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
 
 from services.contracts.api import Clause, FoundBy, Label, Method, Signals
 from services.contracts.base import ApiId, Contract, Query
@@ -400,6 +400,39 @@ class EvidenceRound(Contract):
     approval: Approval | None = Field(default=None, description="Who had approved it; the next one needs its own.")
 
 
+class Verdict(StrEnum):
+    """What somebody says of a run's outcome: it is what was wanted, or it is not."""
+
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+
+
+class Judged(StrEnum):
+    """Which runs to list: those with this verdict, or with none."""
+
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+    NONE = "none"
+
+
+class FeedbackRequest(Contract):
+    """Confirm or reject a run's outcome. Another word on the same run replaces the one before."""
+
+    verdict: Verdict
+    reason: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
+        default="", max_length=1_000, description="Why; kept with the run."
+    )
+
+
+class Feedback(Contract):
+    """Who said what of a run's outcome, and when."""
+
+    verdict: Verdict
+    reason: str = ""
+    principal: str = Field(description="Whose token was sent; `anonymous` where none is configured.")
+    at: AwareDatetime
+
+
 class Run(Contract):
     """One request from words to answer: what `POST /solve` returns and `GET /runs/{id}` keeps."""
 
@@ -417,6 +450,7 @@ class Run(Contract):
         default=(), description="Where approval is needed: the requests that would go out."
     )
     approval: Approval | None = None
+    feedback: Feedback | None = Field(default=None, description="The last word on its outcome, if somebody said one.")
     doubts: tuple[DoubtfulCall, ...] = Field(default=(), description="The calls to be settled before the run goes on.")
     diagnostics: tuple[Diagnostic, ...] = ()
     clauses: tuple[Clause, ...] = ()
@@ -478,6 +512,7 @@ class RunSummary(Contract):
     query: str
     created_at: AwareDatetime
     total_ms: float
+    verdict: Verdict | None = Field(default=None, description="The last word on its outcome, if somebody said one.")
 
 
 class RunPage(Contract):

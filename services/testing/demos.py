@@ -9,8 +9,8 @@ from services.contracts.demo import (
     SelectDemosRequest,
     SelectDemosResponse,
     SelectedDemo,
+    demo_id,
 )
-from services.contracts.plan import content_hash
 from services.errors import NotFound, ValidationFailed
 from services.testing.base import Fake, words
 
@@ -87,7 +87,7 @@ class FakeDemos(Fake):
 
 
 def _checked(demo: Demo, index: int = 0) -> Demo:
-    expected = content_hash({"query": demo.query, "plan": demo.plan.id})
+    expected = demo_id(demo)
     if demo.id not in {"", expected}:
         raise _invalid(index, "id", "The id is not the hash of the demo's query and plan; leave it empty.")
     if demo.level == "api" and len(demo.apis) != 1:

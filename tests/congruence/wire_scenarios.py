@@ -66,7 +66,16 @@ BODIES: list[bytes] = [
     b'{"' + b"k" * 10_000 + b'": 1}',
 ]
 POSTS = {
-    "gateway": ("/solve", "/plan", "/solve:stream", "/apis:import", "/demos", "/demos:import", "/runs/x:approve"),
+    "gateway": (
+        "/solve",
+        "/plan",
+        "/solve:stream",
+        "/apis:import",
+        "/demos",
+        "/demos:import",
+        "/runs/x:approve",
+        "/runs/x/feedback",
+    ),
     "retriever_svc": ("/retrieve", "/apis", "/apis:lookup", "/imports"),
     "demo_svc": ("/select", "/demos", "/demos:import"),
     "planner_svc": ("/plan", "/compile"),

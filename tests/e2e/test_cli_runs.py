@@ -105,7 +105,7 @@ def test_a_run_is_cancelled(house: House) -> None:
 
 
 def test_a_run_that_is_not_there(house: House) -> None:
-    for command in ("watch", "show", "cancel", "approve"):
+    for command in ("watch", "show", "cancel", "approve", "confirm", "reject"):
         assert "Not found" in runner.invoke(app, ["runs", command, "nowhere"]).stderr
 
 
@@ -122,6 +122,35 @@ def test_runs_are_listed_by_state_time_and_text(house: House) -> None:
     assert ids[2] in first
     cursor = first.split("--cursor ")[1].strip()
     assert ids[0] in run("runs", "list", "--limit", "1", "--contains", "violet", "--cursor", cursor)
+
+
+def test_a_run_is_confirmed_and_rejected(house: House) -> None:
+    run_id = asked("solve", "--json", 'Get the report "costs".')["id"]
+    assert run("runs", "confirm", run_id) == f"{run_id} is confirmed\n"
+    assert "confirmed by anonymous at " in run("runs", "show", run_id)
+    assert [line["id"] for line in asked("runs", "list", "--json", "--feedback", "confirmed")["runs"]] == [run_id]
+    rejected = asked("runs", "reject", "--json", "--reason", "last year's \x1b[2J", run_id)
+    assert rejected["feedback"]["verdict"] == "rejected"
+    assert asked("runs", "show", "--json", run_id) == rejected
+    shown = run("runs", "show", run_id)
+    assert "rejected by anonymous at " in shown
+    assert "last year's \ufffd[2J" in shown
+    assert f"{run_id}  succeeded  rejected" in run("runs", "list", "--feedback", "rejected")
+    assert run_id not in run("runs", "list", "--feedback", "none")
+    run("runs", "reject", "--reason", "x" * 1_001, run_id, exit_code=2)
+    waiting = waiting_for_approval("beige")
+    assert "once it is over" in runner.invoke(app, ["runs", "reject", waiting]).stderr
+
+
+def test_a_confirmed_run_becomes_a_demonstration(house: House) -> None:
+    run_id = asked("solve", "--json", 'Get the report "plans".')["id"]
+    result = runner.invoke(app, ["demos", "add", run_id])
+    assert (result.exit_code, "not confirmed" in result.stderr) == (1, True)
+    run("runs", "confirm", run_id)
+    demo_id = run("demos", "add", run_id).split()[0]
+    assert [(demo["id"], demo["source"]) for demo in asked("demos", "list", "--json")["demos"]] == [(demo_id, run_id)]
+    run("runs", "reject", run_id)
+    assert asked("demos", "list", "--json")["demos"] == []
 
 
 def test_a_waiting_run_shows_its_requests(house: House) -> None:

@@ -11,8 +11,11 @@ from evals.data import read_dataset
 from retriever_svc.engine.texts import embedding_text
 from services.contracts.api import Api
 
+CONVERSION = "Convert 26.2 miles to kilometers."
+OTHERS = ("Convert 3 miles to kilometers.", "Convert 4 miles to kilometers.")
 
-def test_a_catalogue_and_its_solved_requests_become_a_folder_to_train_on(tmp_path: Path) -> None:
+
+def test_a_catalogue_and_its_confirmed_runs_become_a_folder_to_train_on(tmp_path: Path) -> None:
     with world(tmp_path / "nestor") as nestor:
         cli = CliRunner(env={"NESTOR_URL": nestor.gateway_url, "COLUMNS": "200"})
 
@@ -21,19 +24,33 @@ def test_a_catalogue_and_its_solved_requests_become_a_folder_to_train_on(tmp_pat
             assert result.exit_code == exit_code, result.output
             return result.output
 
-        for query in ("Convert 26.2 miles to kilometers.", "Convert 26.2 miles to kilometers."):
-            run("solve", query)
+        def solved(query: str) -> str:
+            found: str = json.loads(run("solve", "--json", query))["id"]
+            return found
+
+        runs = [solved(query) for query in (CONVERSION, CONVERSION, CONVERSION, *OTHERS)]
         run("solve", "Call me a taxi to the central station", exit_code=1)
+        none_yet = run("train", "record", "--out", str(tmp_path / "none"))
+        for run_id in (*runs[:2], runs[3]):
+            run("runs", "confirm", run_id)
+        for run_id in runs[2:4]:
+            run("runs", "reject", run_id)
         said = run("train", "record", "--out", str(tmp_path / "own"))
         told = run("train", "data", "--runs", "--made", "20", "--out", str(tmp_path / "data"))
         served = Api.model_validate_json(run("apis", "show", "sandbox.convertUnits"))
-    found = read_dataset(tmp_path / "own")
     demos = {demo.query for demo in shipped_demos() if demo.level == "task"}
+    assert "nestor runs confirm RUN" in none_yet
+    assert f"{len(demos)} solved requests" in none_yet
+    assert {one.query for one in read_dataset(tmp_path / "none").instances} == demos
+
+    found = read_dataset(tmp_path / "own")
     assert f"{len(found.apis)} APIs and {len(demos) + 1} solved requests" in said
+    assert "nestor runs confirm" not in said + told
     assert len(found.apis) > 60
     assert demos < {one.query for one in found.instances}
-    (solved,) = (one for one in found.instances if one.query not in demos)
-    assert (solved.query, set(solved.apis)) == ("Convert 26.2 miles to kilometers.", {"sandbox.convertUnits"})
+    (confirmed,) = (one for one in found.instances if one.query not in demos)
+    assert (confirmed.query, set(confirmed.apis)) == (CONVERSION, {"sandbox.convertUnits"})
+    assert confirmed.id == runs[1]  # the last that was confirmed
     read = next(api for api in found.apis if api.id == served.id)
     assert embedding_text(read) == embedding_text(served)  # or training would learn another text than serves
     assert "| recorded |" in told

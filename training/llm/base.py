@@ -10,10 +10,30 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from planner_svc.backends.served.prompt import PROMPT_VERSION
+from training.llm.card import read_report
 from training.llm.settings import Method
 from training.shared.base import BaseError
 
+ADAPTER = "adapter_model.safetensors"
 _WEIGHTS = ("*.safetensors", "*.bin")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An adapter to go on from, instead of one that says nothing yet.
+
+    Attributes:
+        path: the folder that ``nestor train llm`` wrote.
+        name: of the folder.
+        sha256: of its weights.
+        rank: of its matrices.
+    """
+
+    path: Path
+    name: str
+    sha256: str
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +68,24 @@ def find_base(path: Path) -> Base:
         weights = sorted(one for pattern in _WEIGHTS for one in path.glob(pattern))
         return Base(path, path.resolve().name, _digest(weights))
     raise BaseError(f"{path} is neither a GGUF file nor a folder with a Hugging Face model (config.json)")
+
+
+def find_start(path: Path, base: Base) -> Start:
+    """Look at an adapter to go on from.
+
+    Raises:
+        BaseError: it is none, or was trained on another base or with another version of the prompt.
+    """
+    report = read_report(path)
+    weights = path / ADAPTER
+    if report is None or not weights.is_file():
+        raise BaseError(f"{path} is no adapter that `nestor train llm` wrote")
+    if (report.base.sha256, report.prompt_version) != (base.sha256, PROMPT_VERSION):
+        raise BaseError(
+            f"{path} was trained on {report.base.name} with version {report.prompt_version} of the prompt: only an "
+            f"adapter of {base.name} and of version {PROMPT_VERSION} can be gone on from"
+        )
+    return Start(path, path.resolve().name, _digest([weights]), report.tuning.rank)
 
 
 def load_base(base: Base, method: Method, device: str) -> tuple[Any, Any]:

@@ -28,6 +28,13 @@ class BaseReport(BaseModel):
     parameters: int
 
 
+class StartReport(BaseModel):
+    """The adapter that was gone on from."""
+
+    name: str
+    sha256: str
+
+
 class TrainingReport(BaseModel):
     """What the run came to; see :class:`training.llm.trainer.Course`."""
 
@@ -48,6 +55,7 @@ class Report(BaseModel):
 
     prompt_version: str
     base: BaseReport
+    start: StartReport | None = None
     tuning: Tuning
     training: TrainingReport
     data: Stats
@@ -97,6 +105,7 @@ def _card(out: Path, report: Report) -> str:
     facts = [
         ("base", f"{report.base.name}, {report.base.parameters / 1e6:.1f} million parameters"),
         ("base's SHA-256", f"`{report.base.sha256}`"),
+        ("begun from", f"{report.start.name}, SHA-256 `{report.start.sha256}`" if report.start else "the base"),
         ("method", f"{tuning.method}, {told.learnt_parameters / 1e6:.1f} million parameters learnt"),
         ("prompt", f"version {report.prompt_version} (`planner_svc/backends/served/prompt.py`), the short form"),
         ("conversations", f"{told.conversations:,}; {told.too_long:,} longer than {tuning.longest:,} tokens left out"),

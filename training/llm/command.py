@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from evals.data import DataError
 from planner_svc.backends.served.prompt import PROMPT_VERSION
-from training.llm.base import Base, find_base, load_base
+from training.llm.base import ADAPTER, Base, Start, find_base, find_start, load_base
 from training.llm.builder import TRAIN, Stats, read_stats
-from training.llm.card import BaseReport, Report, TrainingReport, read_report, versions, write_card
+from training.llm.card import BaseReport, Report, StartReport, TrainingReport, read_report, versions, write_card
 from training.llm.settings import Method, Tuning
 from training.llm.trainer import Course, finetune
 from training.shared.base import BaseError
@@ -24,11 +24,12 @@ from training.shared.devices import DeviceError, choose_device
 from training.shared.runs import read_recipe
 
 _KEY: Final = "run.json"
-_ADAPTER: Final = "adapter_model.safetensors"
 _CONFIG: Final = "adapter_config.json"
 
 
-def train_llm(base: Path, data: Path, out: Path, work: Path, tuning: Tuning, device: str) -> Report | None:
+def train_llm(
+    base: Path, data: Path, out: Path, work: Path, tuning: Tuning, device: str, start: Path | None = None
+) -> Report | None:
     """Train and write the model. Progress goes to standard error; a run that was killed goes on, a finished one stands.
 
     Args:
@@ -38,28 +39,43 @@ def train_llm(base: Path, data: Path, out: Path, work: Path, tuning: Tuning, dev
         work: folder of checkpoints.
         tuning: how.
         device: ``cpu``, ``cuda`` or ``auto``.
+        start: adapter to go on from; its rank counts.
 
     Returns:
         The report; None where something was not usable, which was said.
     """
     console = Console(stderr=True)
     try:
-        return _train(find_base(base), data, out, work, tuning, choose_device(device), console)
+        found = find_base(base)
+        before = find_start(start, found) if start is not None else None
+        if before is not None:
+            tuning = _going_on(tuning, before)
+        return _train(found, before, data, out, work, tuning, choose_device(device), console)
     except (DataError, BaseError, CheckpointError, DeviceError) as error:
         console.print(str(error), markup=False, soft_wrap=True)
         return None
 
 
-def _train(base: Base, data: Path, out: Path, work: Path, tuning: Tuning, device: str, console: Console) -> Report:
+def _going_on(tuning: Tuning, start: Start) -> Tuning:
+    if tuning.method == "full":
+        raise BaseError("an adapter is gone on from with --method lora or qlora: full finetuning has none")
+    return tuning.model_copy(update={"rank": start.rank})
+
+
+def _train(
+    base: Base, start: Start | None, data: Path, out: Path, work: Path, tuning: Tuning, device: str, console: Console
+) -> Report:
     stats = read_stats(data)
     conversations = _read(data / TRAIN, stats)
-    key = _key(base, stats, tuning)
+    begun = StartReport(name=start.name, sha256=start.sha256) if start is not None else None
+    key = _key(base, stats, tuning) | ({"start": begun.sha256} if begun is not None else {})
     _claim(work, key)
-    if (done := read_report(out)) is not None and (done.base.sha256, done.data.sha256, done.tuning) == (
-        base.sha256,
-        stats.sha256,
-        tuning,
-    ):
+    if (done := read_report(out)) is not None and (
+        done.base.sha256,
+        done.start,
+        done.data.sha256,
+        done.tuning,
+    ) == (base.sha256, begun, stats.sha256, tuning):
         console.print(f"{out} is trained already", markup=False)
         return done
     model, tokenizer = load_base(base, tuning.method, device)
@@ -67,12 +83,13 @@ def _train(base: Base, data: Path, out: Path, work: Path, tuning: Tuning, device
     console.print(
         f"{base.name}: {size / 1e6:.1f} million parameters; {len(conversations):,} conversations", markup=False
     )
-    course = finetune(model, tokenizer, conversations, work, tuning)
+    course = finetune(model, tokenizer, conversations, work, tuning, start.path if start is not None else None)
     learnt = sum(one.numel() for one in course.model.parameters() if one.requires_grad)
     write_model(course.model, tokenizer, base, tuning, out)
     report = Report(
         prompt_version=PROMPT_VERSION,
         base=BaseReport(name=base.name, sha256=base.sha256, parameters=size),
+        start=begun,
         tuning=tuning,
         training=_course(course, learnt, device),
         data=stats,
@@ -101,9 +118,9 @@ def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Pat
         tokenizer.save_pretrained(out)
         return
     model.save_pretrained(out)
-    weights = {name: tensor.half().contiguous() for name, tensor in load_file(out / _ADAPTER).items()}
-    save_file(weights, out / _ADAPTER, metadata={"format": "pt"})
-    (out / _ADAPTER).chmod(0o644)  # safetensors lets nobody else read it
+    weights = {name: tensor.half().contiguous() for name, tensor in load_file(out / ADAPTER).items()}
+    save_file(weights, out / ADAPTER, metadata={"format": "pt"})
+    (out / ADAPTER).chmod(0o644)  # safetensors lets nobody else read it
     config = json.loads((out / _CONFIG).read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = base.name  # not the place where it lay
     (out / _CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import torch
 from datasets import Dataset
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
@@ -224,7 +224,12 @@ def _as_tensors(rows: list[dict[str, list[list[int]]]]) -> dict[str, torch.Tenso
 
 
 def finetune(
-    model: Any, tokenizer: Any, conversations: Sequence[Mapping[str, Any]], work: Path, tuning: Tuning
+    model: Any,
+    tokenizer: Any,
+    conversations: Sequence[Mapping[str, Any]],
+    work: Path,
+    tuning: Tuning,
+    start: Path | None = None,
 ) -> Course:
     """Train; checkpoints are kept in ``work``, and a run that was killed goes on from the last one.
 
@@ -234,6 +239,7 @@ def finetune(
         conversations: ``{"messages", "apart"}`` as :mod:`training.llm.conversations` makes them.
         work: folder of checkpoints.
         tuning: how.
+        start: folder of an adapter to go on from, as peft saves it.
 
     Raises:
         DataError: no conversation fits into ``tuning.longest`` tokens.
@@ -246,7 +252,11 @@ def finetune(
     if not encoded:
         raise DataError(f"no conversation has {tuning.longest} tokens or fewer")
     data = batches(encoded, tuning.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS), tokenizer.pad_token_id or 0)
-    if tuning.method != "full":
+    if start is not None:
+        model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
+        for one in model.parameters():  # saved in half precision, learnt in single
+            one.data = one.data.float() if one.requires_grad else one.data
+    elif tuning.method != "full":
         torch.manual_seed(tuning.seed)
         low_rank = LoraConfig(
             r=tuning.rank, lora_alpha=2 * tuning.rank, target_modules="all-linear", task_type="CAUSAL_LM"

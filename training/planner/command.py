@@ -31,7 +31,7 @@ from training.planner.data import (
     write_held_out,
 )
 from training.planner.examples import Example
-from training.planner.export import write_model
+from training.planner.export import NETWORK, start_from_export, write_model
 from training.planner.feeding import Feed
 from training.planner.network import Network, Sizes
 from training.planner.recipe import Recipe
@@ -172,7 +172,11 @@ def _network(recipe: Recipe) -> Network:
         raise BaseError(f"{source} is no encoder to start from: {error}") from None
     network = Network(encoder, encoder.config.hidden_size, Sizes(width=recipe.width, layers=recipe.layers))
     if recipe.start is not None:
-        start(network, Path(recipe.start))
+        folder = Path(recipe.start)
+        if (folder / NETWORK).exists():
+            start_from_export(network, encoder.config.hidden_size, folder)
+        else:
+            start(network, folder)
     return network
 
 

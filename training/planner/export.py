@@ -1,19 +1,29 @@
-"""The trained network as it is served: int8 ONNX and the tokenizer."""
+"""The trained network as it is served, int8 ONNX and the tokenizer; and its weights read back from that."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import onnx
 import torch
+from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.items import SHAPES
 from planner_svc.backends.compact.looks import LOOKS
 from training.planner.network import Inputs, Network, Outputs
-from training.shared.quantisation import to_int8_dynamic, without_traces
+from training.shared.checkpoints import CheckpointError
+from training.shared.quantisation import dequantised, to_int8_dynamic, without_traces
+
+NETWORK: Final = "planner.onnx"
+
+
+_CUT_UP: Final = 64
+"""Weights of fewer numbers may be constants of the graph, row by row."""
 
 
 def write_model(network: Network, tokenizer: Any, dimension: int, out: Path) -> None:
@@ -27,7 +37,7 @@ def write_model(network: Network, tokenizer: Any, dimension: int, out: Path) -> 
     """
     out.mkdir(parents=True, exist_ok=True)
     exported = export_fp32(network.to("cpu").float().eval(), dimension)
-    onnx.save(to_int8_dynamic(exported), out / "planner.onnx")
+    onnx.save(to_int8_dynamic(exported), out / NETWORK)
     tokenizer.no_padding()
     tokenizer.save(str(out / "tokenizer.json"), pretty=False)
 
@@ -59,6 +69,50 @@ def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
             dynamo=True,
         )
         return without_traces(onnx.load(file.name))
+
+
+def start_from_export(network: Network, dimension: int, folder: Path) -> None:
+    """Give a network the weights of one that was exported, as far as 8 bits hold them, in place.
+
+    An exporter names matrices by their place in the graph. Which is which is seen by tracing this network with weights
+    that are all different.
+
+    Args:
+        network: of the same sizes.
+        dimension: of the items' vectors.
+        folder: that :func:`write_model` wrote.
+
+    Raises:
+        CheckpointError: it cannot be read, or is of a network of other sizes.
+    """
+    file = folder / NETWORK
+    try:
+        exported = dequantised(onnx.load(file))
+    except Exception as error:  # whatever its parser stumbles over
+        raise CheckpointError(f"cannot start from {file}: {error}") from error
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    traced = {one.name: numpy_helper.to_array(one) for one in export_fp32(network.eval(), dimension).graph.initializer}
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            weight.copy_(torch.from_numpy(_matching(name, weight.numpy(), traced, exported).copy()))
+
+
+def _matching(
+    name: str, marked: NDArray[np.float32], traced: dict[str, NDArray[Any]], exported: dict[str, NDArray[Any]]
+) -> NDArray[np.float32]:
+    """What an export holds in the place where a trace of the marked weight holds that; by rows where it was cut up."""
+    for other, values in traced.items():
+        if values.size == marked.size and other in exported and exported[other].shape == values.shape:
+            if np.array_equal(values.reshape(marked.shape), marked):
+                return exported[other].reshape(marked.shape)
+            if marked.ndim == 2 and np.array_equal(values, marked.T):
+                return exported[other].T
+    if marked.ndim and marked.shape[0] > 1 and marked.size < _CUT_UP:
+        return np.stack([_matching(name, row, traced, exported) for row in marked])
+    raise CheckpointError(f"cannot start from this export: it has no {name} of shape {marked.shape}")
 
 
 def _sample(dimension: int) -> Inputs:

