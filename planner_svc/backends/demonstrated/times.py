@@ -1,0 +1,81 @@
+"""Moments as APIs want them written, and which parts of a moment such writing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, tzinfo
+from typing import Final
+
+from planner_svc.reading.dates import Moment
+
+_FORMATS: Final = (
+    "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%SZ",
+    "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%S%z", "%H:%M", "%H:%M:%S", "%I:%M %p", "%Y-%m", "%Y", "%m", "%d", "%d/%m/%Y",
+    "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y%m%d", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%A",
+)  # fmt: skip
+_PARTS: Final = {"Y": "Y", "m": "m", "B": "m", "d": "d", "A": "d", "H": "H", "I": "H"}
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A way of writing a moment.
+
+    Attributes:
+        form: as ``strftime`` takes it; one that ends in Z is of UTC.
+        last: whether it writes the last day of a longer time.
+        whole: whether it makes an integer of the digits.
+    """
+
+    form: str
+    last: bool = False
+    whole: bool = False
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """Of year (Y), month (m), day (d) and time of day (H), those that it writes."""
+        return frozenset(part for sign, part in _PARTS.items() if f"%{sign}" in self.form)
+
+    def written(self, moment: Moment, zone: tzinfo | None) -> str | int | None:
+        """The moment so written; None where it lacks what that takes. A day without a time begins at midnight."""
+        day = moment.last if self.last else moment.day
+        parts = self.parts
+        if (day is None and parts & {"Y", "m", "d"}) or (moment.clock is None and parts == {"H"}):
+            return None
+        at = datetime.combine(day or datetime(2000, 1, 1), moment.clock or time(0), moment.zone or zone or UTC)
+        with suppress(ValueError, OverflowError):  # year 1, or a zone that leaves the calendar
+            text = (at.astimezone(UTC) if self.form.endswith("Z") else at).strftime(self.form)
+            if self.form.endswith("%z"):  # "+02:00", where strftime writes "+0200"
+                text = at.isoformat()
+            return int(text) if self.whole else text
+        return None
+
+    def read(self, value: str | int) -> datetime | None:
+        """The time that the value is in this writing, as far as it says; None where it is none."""
+        with suppress(ValueError, OverflowError):
+            return datetime.strptime(str(value), self.form).replace(tzinfo=None)
+        return None
+
+
+def writings(value: str | int) -> Iterator[Writing]:
+    """All ways of writing in which the value may be a moment."""
+    for form in _FORMATS:
+        whole = isinstance(value, int)
+        if Writing(form).read(value) is not None and (not whole or form in ("%Y", "%m", "%d")):
+            yield Writing(form, False, whole)
+            yield Writing(form, True, whole)
+
+
+def parts_said(moment: Moment) -> frozenset[str]:
+    """The parts that a moment's own words say."""
+    grains = {"year": "Y", "month": "Ym"}
+    day = "" if moment.day is None else grains.get(moment.grain, "Ymd")
+    return frozenset(day + ("H" if moment.clock is not None else ""))
+
+
+def part_of(moment: Moment, part: str) -> object:
+    """One part of it, to compare."""
+    if part == "H":
+        return moment.clock, moment.zone
+    return None if moment.day is None else {"Y": moment.day.year, "m": moment.day.month, "d": moment.day.day}[part]

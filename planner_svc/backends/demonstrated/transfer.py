@@ -1,0 +1,292 @@
+"""The plan of a demonstration for a new request: the same plan where the request is the same, else its values anew."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from pydantic import JsonValue, ValidationError
+
+from planner_svc.backends.demonstrated.pattern import Pattern
+from planner_svc.backends.demonstrated.said import Finder, Leaf, MomentReader, Said, leaves, nearness
+from planner_svc.backends.demonstrated.times import part_of, parts_said, writings
+from planner_svc.backends.demonstrated.wording import Run, Wording
+from planner_svc.reading.dates import Moment
+from planner_svc.reading.profile import Profile
+from planner_svc.reading.readings import moment_of
+from planner_svc.reading.text import STOP, split_name
+from services.contracts.demo import Demo
+from services.contracts.plan import Plan, step_references
+
+MAX_TOKENS: Final = 200
+"""A longer request gets a demonstration's plan only where it is the very same."""
+_MAX_LEAVES: Final = 500
+_COINCIDENT: Final = (0, 1)
+"""Numbers that are as likely one argument's constant as what the request says for another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """A plan that a demonstration gives.
+
+    Attributes:
+        plan: for the new request.
+        same: whether the request is the demonstration's own.
+    """
+
+    plan: Plan
+    same: bool
+
+
+def transferred(
+    demo: Demo, asked: Wording, profiles: Mapping[str, Profile], given: Mapping[str, JsonValue]
+) -> Transferred | None:
+    """The demonstration's plan for a request; None where it is another question, or its values cannot be told.
+
+    Args:
+        demo: the demonstration.
+        asked: the new request.
+        profiles: of the demonstration's APIs, by id.
+        given: what the application says of the request, by the names of arguments.
+    """
+    shown = Wording(demo.query, asked.now)
+    if not shown.tokens or not asked.tokens:
+        return None
+    same = shown.keys((0, len(shown.tokens))) == asked.keys((0, len(asked.tokens)))
+    if not same and max(len(shown.tokens), len(asked.tokens)) > MAX_TOKENS:
+        return None
+    document = demo.plan.model_dump(mode="json", exclude={"id"})
+    found = list(islice(leaves(document, profiles), _MAX_LEAVES + 1))
+    if len(found) > _MAX_LEAVES:
+        return None
+    transfer = _Transfer(demo.plan, document, found, shown, asked, given)
+    if same:
+        plan = transfer.plan({hole: hole for hole in transfer.holes})
+        return None if plan is None else Transferred(plan, same=True)
+    if not transfer.pattern.is_telling:
+        return None
+    fills = islice(transfer.pattern.matches(asked.tokens, transfer.fits), 2)
+    plans = {None if plan is None else plan.id: plan for plan in map(transfer.plan, fills)}
+    plan = next(iter(plans.values()), None)
+    return None if plan is None or len(plans) > 1 else Transferred(plan, same=False)
+
+
+class _Transfer:
+    """A demonstration beside a request."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        document: Mapping[str, Any],
+        found: Sequence[Leaf],
+        shown: Wording,
+        asked: Wording,
+        given: Mapping[str, JsonValue],
+    ) -> None:
+        self._plan, self._document = plan, document
+        self._shown, self._asked, self._given = shown, asked, given
+        finder = Finder(shown)
+        self._relative = finder.relative
+        said = _told_apart({leaf: finder.said(leaf) for leaf in found}, shown)
+        self._fixed = _overlapping({one.run for places in said.values() for one in places})
+        self._said = {leaf: [one for one in places if one.run not in self._fixed] for leaf, places in said.items()}
+        self._mentioned = frozenset(leaf for leaf, places in said.items() if places)
+        self._at: dict[Run, list[tuple[Leaf, Said]]] = defaultdict(list)
+        for leaf, places in self._said.items():
+            for one in places:
+                self._at[one.run].append((leaf, one))
+        self.holes = sorted(self._at)
+        counted = frozenset(run for run, there in self._at.items() if any(one.kind == "number" for _, one in there))
+        self.pattern = Pattern(shown.tokens, self.holes, counted)
+
+    def fits(self, hole: Run, run: Run) -> bool:
+        """Whether all that is read where the hole is can be read there."""
+        return self._is_unchanged(hole, run) or all(
+            any(reader(self._asked, run) is not None for reader in one.readers) for _, one in self._at[hole]
+        )
+
+    def plan(self, fill: Mapping[Run, Run]) -> Plan | None:
+        """The plan with what stands in the holes; None where that leaves a doubt."""
+        changed = [hole for hole, run in fill.items() if not self._is_unchanged(hole, run)]
+        if any(self._is_coincidence(hole) or not self._is_like_moment(hole, fill[hole]) for hole in changed):
+            return None
+        values: dict[Leaf, JsonValue] = {}
+        for leaf, places in self._said.items():
+            if not places:
+                continue
+            read = _distinct(value for one in places for value in self._read(leaf, one, fill[one.run]))
+            if len(read) != 1:
+                return None
+            values[leaf] = read[0]
+        kept = [leaf for leaf in self._said if leaf not in values]
+        new = {leaf: value for leaf, value in values.items() if not _equal(value, leaf.value)}
+        if self._is_stale(kept, new) or self._leaks(kept, [(hole, fill[hole]) for hole in changed], new):
+            return None
+        new |= self._given_for([leaf for leaf in kept if leaf not in self._mentioned])
+        if any(_is_secret(leaf) for leaf in kept if leaf not in self._mentioned and leaf not in new):
+            return None
+        return self._rewritten(new)
+
+    def _read(self, leaf: Leaf, one: Said, run: Run) -> Iterator[JsonValue]:
+        """What the words there may be, for this literal."""
+        if self._is_unchanged(one.run, run) and not (one.kind == "moment" and one.run in self._relative):
+            yield leaf.value
+        else:
+            yield from (value for reader in one.readers if (value := reader(self._asked, run)) is not None)
+
+    def _is_unchanged(self, hole: Run, run: Run) -> bool:
+        """Whether the same words stand there, and mean the same: a time may be of another day than it was."""
+        if self._shown.keys(hole) != self._asked.keys(run):
+            return False
+        moments = (w.moments(month_first=False).get(r) for w, r in ((self._shown, hole), (self._asked, run)))
+        return len(set(moments)) == 1
+
+    def _is_coincidence(self, hole: Run) -> bool:
+        there = [leaf for leaf, one in self._at[hole] if one.kind == "number" and leaf.value in _COINCIDENT]
+        return len({_name(leaf) for leaf in there}) > 1
+
+    def _is_like_moment(self, hole: Run, run: Run) -> bool:
+        """Whether a moment says what the demonstration's says, and nothing more that no literal takes up."""
+        readers = [r for _, one in self._at[hole] for r in one.readers if isinstance(r, MomentReader)]
+        if not readers:
+            return True
+        month_first = readers[0].month_first
+        old = self._shown.moments(month_first=month_first).get(hole)
+        new = self._asked.moments(month_first=month_first).get(run)
+        if old is None or new is None or (old.last is None) != (new.last is None):
+            return False
+        used = frozenset[str]().union(*(reader.writing.parts for reader in readers))
+        said = [_own_parts(*pair) for pair in ((self._shown, hole, old), (self._asked, run, new))]
+        return said[0] <= said[1] and all(part_of(old, part) == part_of(new, part) for part in said[1] - used)
+
+    def _is_stale(self, kept: Sequence[Leaf], new: Mapping[Leaf, JsonValue]) -> bool:
+        """Whether a moment stays that the request does not say, while another one is not what it was."""
+        if not any(_is_temporal(leaf) for leaf in kept):
+            return False
+        unread = self._relative - {run for run, there in self._at.items() if there}
+        return bool(unread) or any(one.kind == "moment" for leaf in new for one in self._said[leaf])
+
+    def _leaks(self, kept: Sequence[Leaf], changed: Sequence[tuple[Run, Run]], new: Mapping[Leaf, JsonValue]) -> bool:
+        """Whether what was replaced stays somewhere: in a literal that it was made of, a label, or a path."""
+        gone: set[str] = set()
+        for hole, run in changed:
+            gone |= _words(self._shown.said(hole)) - _words(self._asked.said(run))
+        gone = {word for word in gone if len(word) > 2 and word not in STOP}
+        texts = [item for leaf in kept for item in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
+        if any(gone & _words(text) for text in texts if isinstance(text, str)):
+            return True
+        old = {tuple(split_name(item)) for leaf in new for item in _texts(leaf.value)} - {()}
+        return any(tuple(split_name(part)) in old for part in _labels(self._plan))
+
+    def _given_for(self, unsaid: Sequence[Leaf]) -> dict[Leaf, JsonValue]:
+        """The application's own values for arguments that the request does not say."""
+        found = {}
+        for leaf in unsaid:
+            name = leaf.path[3] if leaf.path[2] == "arguments" and len(leaf.path) == 5 else None
+            if isinstance(name, str) and name in self._given and leaf.accepts(self._given[name]):
+                found[leaf] = self._given[name]
+        return found
+
+    def _rewritten(self, new: Mapping[Leaf, JsonValue]) -> Plan | None:
+        if not new:
+            return self._plan
+        document: Any = deepcopy(self._document)
+        for leaf, value in new.items():
+            place = document
+            for part in leaf.path[:-1]:
+                place = place[part]
+            place[leaf.path[-1]] = value
+        try:
+            return Plan.model_validate(document)
+        except ValidationError:
+            return None
+
+
+def _told_apart(said: Mapping[Leaf, list[Said]], shown: Wording) -> dict[Leaf, list[Said]]:
+    """Of a literal that is said several times, the words that are its own.
+
+    These are the ones beside words of its argument; else, where as many literals have that value in as many steps,
+    each has its own in their order. What cannot be told stays: all its words must then be read alike.
+    """
+    found: dict[Leaf, list[Said]] = {}
+    shared: dict[tuple[Run, ...], list[Leaf]] = defaultdict(list)
+    for leaf, places in said.items():
+        near = [nearness(leaf, shown, one.run) for one in places]
+        if len(places) > 1 and near.count(max(near)) == 1:
+            places = [places[near.index(max(near))]]
+        found[leaf] = places
+        if len(places) > 1:
+            shared[tuple(one.run for one in places)].append(leaf)
+    for runs, them in shared.items():
+        if len(them) == len(runs) == len({leaf.step for leaf in them}):
+            for leaf, run in zip(them, runs, strict=True):
+                found[leaf] = [one for one in found[leaf] if one.run == run]
+    return found
+
+
+def _overlapping(runs: set[Run]) -> frozenset[Run]:
+    """Those that share words with another: what they say is not taken apart, so they must stay as they are."""
+    ordered, found = sorted(runs), set()
+    for index, run in enumerate(ordered):
+        for other in ordered[index + 1 :]:
+            if other[0] >= run[1]:
+                break
+            found |= {run, other}
+    return frozenset(found)
+
+
+def _own_parts(wording: Wording, run: Run, moment: Moment) -> frozenset[str]:
+    """What the words say by themselves: "11:30" says no day, be it said before."""
+    return parts_said(moment_of(wording.said(run), wording.now) or moment)
+
+
+def _is_temporal(leaf: Leaf) -> bool:
+    if leaf.slot is not None and leaf.slot.temporal:
+        return leaf.value is not None
+    whole = {"Y", "m", "d"}
+    return any(whole <= way.parts for text in _texts(leaf.value) for way in writings(text))
+
+
+def _is_secret(leaf: Leaf) -> bool:
+    schema = leaf.slot.parameter.json_schema if leaf.slot is not None else {}
+    return leaf.value is not None and (schema.get("format") == "password" or schema.get("writeOnly") is True)
+
+
+def _name(leaf: Leaf) -> str:
+    return leaf.slot.name if leaf.slot is not None else str(leaf.path)
+
+
+def _labels(plan: Plan) -> Iterator[str]:
+    """Names of answers, and members that references lead to."""
+    for output in plan.answer:
+        yield output.name
+        yield from (part for part in output.value.path if isinstance(part, str))
+    for step in plan.steps:
+        for reference in step_references(step):
+            yield from (part for part in reference.path if isinstance(part, str))
+
+
+def _texts(value: JsonValue) -> list[str]:
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W_]+", text.lower()))
+
+
+def _equal(left: JsonValue, right: JsonValue) -> bool:
+    """Whether they are one JSON value: 1 and True are not."""
+    return left == right and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _distinct(values: Iterator[JsonValue]) -> list[JsonValue]:
+    found: list[JsonValue] = []
+    for value in values:
+        if not any(_equal(value, other) for other in found):
+            found.append(value)
+    return found
