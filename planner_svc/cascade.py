@@ -14,6 +14,9 @@ from services.contracts.trace import PlannerTrace
 MODEL: Final = "served"
 """The backend that is a language model. What it says stands, be it that nothing fits; where it fails, the next is
 asked."""
+DEMONSTRATED: Final = "demonstrated"
+"""The backend that follows demonstrations. It is asked before all others where there are any; unless it has a plan that
+can be proved, it has said nothing: that no demonstration fits says nothing of the request."""
 DELIBERATE: Final = frozenset({"planned", "needs_input", "no_plan", "needs", "denied"})
 """Outcomes that are somebody's word, rather than a failure to say one."""
 _RESERVE_S: Final = 1.5
@@ -45,14 +48,16 @@ class CascadePolicy:
             wished: by the request, in place of the policy's.
         """
         own = tuple(dict.fromkeys([default, *([self.escalate_to] if self.escalate_to else [])]))
-        if MODEL not in available or MODEL in own:
-            return own
-        return (MODEL, *own) if (wished or self.cascade) == "model_first" else (*own, MODEL)
+        if MODEL in available and MODEL not in own:
+            own = (MODEL, *own) if (wished or self.cascade) == "model_first" else (*own, MODEL)
+        return (DEMONSTRATED, *own) if DEMONSTRATED in available and DEMONSTRATED not in own else own
 
     def stands(self, word: Word) -> bool:
         """Whether nobody else needs to be asked."""
         if word.response.backend == MODEL:
             return word.outcome in DELIBERATE
+        if word.response.backend == DEMONSTRATED:
+            return word.outcome == "planned"
         return word.outcome == "planned" and word.response.confidence >= self.escalate_below
 
 

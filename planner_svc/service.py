@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from planner_svc.backends.base import PlannerBackend
-from planner_svc.cascade import MODEL, CascadePolicy, TimeLeft, Word
+from planner_svc.cascade import DEMONSTRATED, MODEL, CascadePolicy, TimeLeft, Word
 from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
@@ -78,7 +78,8 @@ class PlannerService:
     def backends(self) -> PlannerBackends:
         """The backends there are, and the order in which they are asked."""
         order = self._policy.order(self._default, self._backends)
-        return PlannerBackends(default=order[0], available=tuple(sorted(self._backends)), cascade=order)
+        first = next(name for name in order if name != DEMONSTRATED or len(order) == 1)
+        return PlannerBackends(default=first, available=tuple(sorted(self._backends)), cascade=order)
 
     async def compile(self, request: CompileRequest) -> CompileResponse:
         """Prove a plan as it is.
@@ -108,10 +109,8 @@ class PlannerService:
         if request.backend is not None and request.backend not in self._backends:
             known = ", ".join(sorted(self._backends))
             raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {known}")
-        order = (request.backend,) if request.backend else ()
-        word, asked, trace = await self._asked(
-            order or self._policy.order(self._default, self._backends, request.cascade), request
-        )
+        order = (request.backend,) if request.backend else self._order(request)
+        word, asked, trace = await self._asked(order, request)
         response = word.response if request.backend else self._abstained(word.response)
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
@@ -125,6 +124,11 @@ class PlannerService:
             Overloaded: too much work is waiting.
         """
         return Sentence(outcome="off") if self._writer is None else await self._writer.write(request)
+
+    def _order(self, request: PlanRequest) -> tuple[str, ...]:
+        """Who is asked, in order, where the request names nobody."""
+        order = self._policy.order(self._default, self._backends, request.cascade)
+        return order if request.demos or len(order) == 1 else tuple(name for name in order if name != DEMONSTRATED)
 
     async def _asked(
         self, order: Sequence[str], request: PlanRequest
@@ -146,6 +150,8 @@ class PlannerService:
             else:
                 trace = word.trace or trace
                 asked.append(_heard(word, started))
+                if name == DEMONSTRATED and word.outcome != "planned" and not last:
+                    continue  # it has nothing to say
                 if word.fault is not None and word.fault.outage:
                     error = _outage(word) if error is None else error
                 elif word.replaces(best):

@@ -36,7 +36,9 @@ def solve(
     method: Annotated[list[str] | None, typer.Option(help="Only APIs with this method; may be repeated.")] = None,
     deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
     pin: Annotated[list[str] | None, typer.Option(help="An API to plan with in any case; may be repeated.")] = None,
-    backend: Annotated[str | None, typer.Option(help="This planner alone: rules, compact or served.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="This planner alone: rules, compact, served or demonstrated.")
+    ] = None,
     cascade: Annotated[
         str | None, typer.Option(help="Who plans first, where there is a language model: model_first or compact_first.")
     ] = None,

@@ -188,7 +188,7 @@ class PlanRequest(Contract):
     backend: str | None = Field(
         default=None,
         max_length=50,
-        description="`rules`, `compact` or `served`: that planner alone; unset: the cascade.",
+        description="`rules`, `compact`, `served` or `demonstrated`: that planner alone; unset: the cascade.",
     )
     cascade: Cascade | None = Field(
         default=None, description="Who is asked first where there is a language model; unset: as the settings say."
@@ -244,6 +244,6 @@ class PlanResponse(Contract):
 class PlannerBackends(Contract):
     """The backends this planner has, and those it asks, in this order, when none is named."""
 
-    default: str = Field(description="The first of the cascade.")
+    default: str = Field(description="The first of the cascade that needs no demonstrations.")
     available: tuple[str, ...]
     cascade: tuple[str, ...] = ()

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from itertools import pairwise
+from datetime import datetime, timedelta
+from itertools import islice, pairwise, product
 from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.demonstrated.times import Writing, writings
-from planner_svc.backends.demonstrated.wording import Run, Wording, number_of
+from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording, number_of
 from planner_svc.reading.profile import Profile, Slot
 from planner_svc.reading.readings import same
 from planner_svc.reading.text import STOP, shape, stem
 
 Path = tuple[str | int, ...]
 _MAX_TEXT: Final = 2_000
-_MAX_CLOCKS: Final = 40
-"""Clocks at which a demonstration's relative dates are read in search of the one it was made at."""
+_MAX_CLOCKS: Final = 8
+_MAX_PAIRS: Final = 16
+"""Clocks, and pairs of a literal and words, that are looked at in search of when a demonstration was made."""
 _STEPS: Final = 4
 _FORMS: Final = (
     Form.COPY, Form.TITLE, Form.CAPITAL, Form.LOWER, Form.UPPER, Form.SINGULAR, Form.CAPITAL_SINGULAR,
@@ -30,8 +32,9 @@ _BREAK: Final = re.compile(r"[,;:?!()\"\n]|[^\W\d_]{4,}\.\s")
 _INNER: Final = frozenset({"the", "of", "a", "an"})
 """Function words that a name or the name of a thing may hold."""
 _JOINING: Final = frozenset({"and", "or", "but", "not", "no", "then", "also", "nor", "without", "except", "&"})
-_AND: Final = re.compile(r"\s*[,;]\s*(?:(?:and|or|&|plus)\s+)?|\s+(?:and|or|&|plus)\s+", re.IGNORECASE)
+_AND: Final = re.compile(r"\s*[,;]\s*(?:(?:and|&|plus)\s+)?|\s+(?:and|&|plus)\s+", re.IGNORECASE)
 _ARTICLES: Final = frozenset({"a", "the", "some"})
+_ARTICLE: Final = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
 _KEY: Final = re.compile(r"([a-z]+[_-])\w*\d\w*")
 """An identifier that says what it identifies: "cus_2"."""
 
@@ -159,7 +162,7 @@ class TextReader:
                 return False
         old, new = sort_of(self.old), sort_of(text)
         if old == "name" and new == "words":
-            return not any(c.isupper() for c in wording.text[1:])
+            return wording.text == wording.text.lower()
         if old == new == "code":
             keys = _KEY.fullmatch(self.old), _KEY.fullmatch(text)
             return (keys[0] and keys[0][1]) == (keys[1] and keys[1][1]) and _is_like_shape(self.old, text)
@@ -168,6 +171,7 @@ class TextReader:
 
 def sort_of(text: str) -> str:
     """What kind of thing a text looks like: address, number, code, name, or just words."""
+    text = _ARTICLE.sub("", text)
     if "@" in text or "://" in text:
         return "address" if "@" in text else "url"
     if number_of(text) is not None:
@@ -193,21 +197,61 @@ def _formed(form: Form | None, text: str, wording: Wording) -> str | None:
 class Finder:
     """Finds the words that say literals.
 
+    Relative dates are read at the clocks that make them say most of the plan's: when it was made is not known.
+
     Args:
-        demo: the demonstration's request. Its clock is not known: it is read against the new request's, and where that
-            does not give what its plan says, against the one that does.
+        demo: the demonstration's request, read against the new request's clock.
+        found: the literals of its plan.
     """
 
-    def __init__(self, demo: Wording) -> None:
+    def __init__(self, demo: Wording, found: Sequence[Leaf]) -> None:
         self._demo = demo
-        self._clocks = 0
-        later = demo.now + timedelta(days=403)
-        self.relative = frozenset(
-            run
-            for month_first in (False, True)
-            for run, moment in demo.moments(month_first=month_first).items()
-            if demo.moments(month_first=month_first, now=later).get(run) != moment
-        )
+        self.relative = frozenset(self._relative())
+        self._clocks: tuple[datetime, ...] = tuple(self._likely_clocks(found)) if len(demo.tokens) <= MAX_TOKENS else ()
+
+    def _relative(self) -> Iterator[Run]:
+        """The moments that are others at another clock."""
+        later = self._demo.now + timedelta(days=403)
+        for run, moment in self._demo.moments(month_first=True).items():
+            if self._demo.moments(month_first=True, now=later).get(run) != moment:
+                yield run
+
+    def _likely_clocks(self, found: Sequence[Leaf]) -> Iterator[datetime]:
+        values = [v for leaf in found for v in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
+        times = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool) and any(writings(v))]
+        pairs = list(islice(product(times, sorted(self.relative)), _MAX_PAIRS))
+        told: dict[datetime, int] = {}
+        for clock in islice(dict.fromkeys(clock for pair in pairs for clock in self._solving(*pair)), _MAX_CLOCKS):
+            told[clock] = len({value for value, run in pairs if any(self._relative_readers(value, run, clock))})
+        yield from (clock for clock, count in told.items() if count == max(told.values()))
+
+    def _solving(self, value: str | int, run: Run) -> Iterator[datetime]:
+        """Clocks at which the relative words are that time."""
+        for way in writings(value):
+            wanted = way.read(value)
+            if wanted is None or way.last:
+                continue
+            clock = wanted.replace(tzinfo=self._demo.now.tzinfo)
+            for _ in range(_STEPS):
+                moment = self._demo.moments(month_first=True, now=clock).get(run)
+                got = None if moment is None else way.written(moment, clock.tzinfo)
+                reached = None if got is None else way.read(got)
+                if got == value:
+                    yield clock
+                if got == value or reached is None:
+                    break
+                with suppress(OverflowError):
+                    clock += wanted - reached
+
+    def _relative_readers(self, value: str | int, run: Run, clock: datetime) -> Iterator[MomentReader]:
+        """Ways of reading relative words that give the value at that clock."""
+        moment = self._demo.moments(month_first=True, now=clock).get(run)
+        if moment is not None:
+            yield from (
+                MomentReader(way, month_first=True)
+                for way in writings(value)
+                if way.written(moment, clock.tzinfo) == value
+            )
 
     def said(self, leaf: Leaf) -> list[Said]:
         """The words that say a literal: several where it is said several times, none where it is not."""
@@ -221,11 +265,12 @@ class Finder:
         if leaf.slot is not None and leaf.slot.paging:
             return []
         finders: list[Callable[[Leaf, str | int | float], Iterator[Said]]]
-        finders = [self._choices, self._moments, self._numbers, self._texts, self._formed]
+        if isinstance(value, str):
+            finders = [self._choices, self._moments, self._numbers, self._texts, self._formed]
+        else:
+            finders = [self._choices, self._numbers, *([self._moments] if _is_part_of_time(leaf) else [])]
         if isinstance(value, str) and len(value) > _MAX_TEXT:
             return []
-        if not isinstance(value, str) and not _is_part_of_time(leaf):
-            finders.remove(self._moments)
         return next((found for find in finders if (found := list(find(leaf, value)))), [])
 
     def _listed(self, leaf: Leaf, values: Sequence[JsonValue]) -> list[Said]:
@@ -263,43 +308,20 @@ class Finder:
         ways = list(writings(value))
         if not ways:
             return
-        runs = dict.fromkeys([*self._demo.moments(month_first=False), *self._demo.moments(month_first=True)])
         found: list[Said] = []
-        for run in runs:
+        for run in self._demo.moments(month_first=True):
+            if run in self.relative:
+                continue
             readers = [MomentReader(way, month_first) for way in ways for month_first in (False, True)]
             readers = [reader for reader in readers if reader(self._demo, run) == value]
             if readers:
                 found.append(Said(run, tuple(readers), "moment"))
-        if not any(one.run not in self.relative for one in found):
-            for run in [run for run in runs if run in self.relative and not any(one.run == run for one in found)]:
-                readers = list(self._at_their_clock(ways, run, value))
+        if not found:
+            for run, clock in product(sorted(self.relative), self._clocks):
+                readers = list(self._relative_readers(value, run, clock))
                 if readers:
                     found.append(Said(run, tuple(readers), "moment"))
         yield from found
-
-    def _at_their_clock(self, ways: Sequence[Writing], run: Run, value: str | int) -> Iterator[MomentReader]:
-        """Ways of reading relative words that give the value at some clock."""
-        for way in ways:
-            wanted = way.read(value)
-            if wanted is None:
-                continue
-            clock = wanted.replace(tzinfo=self._demo.now.tzinfo)
-            for _ in range(_STEPS):
-                if self._clocks >= _MAX_CLOCKS:
-                    return
-                self._clocks += 1
-                moment = self._demo.moments(month_first=False, now=clock).get(run)
-                got = None if moment is None else way.written(moment, clock.tzinfo)
-                if got is None or moment is None:
-                    break
-                if got == value:
-                    yield MomentReader(way, month_first=False)
-                    break
-                reached = way.read(got)
-                try:
-                    clock += wanted - (reached or wanted)
-                except OverflowError:
-                    break
 
     def _numbers(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
         if isinstance(value, str) and not (value.isdecimal() and value == str(int(value))):
@@ -376,12 +398,12 @@ def _is_part_of_time(leaf: Leaf) -> bool:
     return leaf.slot is not None and bool({"year", "month", "day"}.intersection(leaf.slot.words))
 
 
-def nearness(leaf: Leaf, wording: Wording, run: Run) -> int:
-    """How many of the words around a run are words of the literal's argument."""
-    if leaf.slot is None:
-        return 0
-    around = [*wording.tokens[max(run[0] - 3, 0) : run[0]], *wording.tokens[run[1] : run[1] + 2]]
-    return len({stem(token.key) for token in around}.intersection(leaf.slot.words))
+def nearness(leaf: Leaf, wording: Wording, run: Run) -> float:
+    """How near a word of the literal's argument stands: 1 right beside it, 0 for none."""
+    words = leaf.slot.words if leaf.slot is not None else ()
+    before, after = wording.tokens[max(run[0] - 3, 0) : run[0]][::-1], wording.tokens[run[1] : run[1] + 3]
+    places = [place for side in (before, after) for place, token in enumerate(side, 1) if stem(token.key) in words]
+    return 1 / min(places) if places else 0.0
 
 
 def leaves(plan: Mapping[str, Any], profiles: Mapping[str, Profile]) -> Iterator[Leaf]:

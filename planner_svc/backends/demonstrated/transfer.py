@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 from planner_svc.backends.demonstrated.pattern import Pattern
 from planner_svc.backends.demonstrated.said import Finder, Leaf, MomentReader, Said, leaves, nearness
 from planner_svc.backends.demonstrated.times import part_of, parts_said, writings
-from planner_svc.backends.demonstrated.wording import Run, Wording
+from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.profile import Profile
 from planner_svc.reading.readings import moment_of
@@ -23,8 +23,6 @@ from planner_svc.reading.text import STOP, split_name
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan, step_references
 
-MAX_TOKENS: Final = 200
-"""A longer request gets a demonstration's plan only where it is the very same."""
 _MAX_LEAVES: Final = 500
 _COINCIDENT: Final = (0, 1)
 """Numbers that are as likely one argument's constant as what the request says for another."""
@@ -90,7 +88,7 @@ class _Transfer:
     ) -> None:
         self._plan, self._document = plan, document
         self._shown, self._asked, self._given = shown, asked, given
-        finder = Finder(shown)
+        finder = Finder(shown, found)
         self._relative = finder.relative
         said = _told_apart({leaf: finder.said(leaf) for leaf in found}, shown)
         self._fixed = _overlapping({one.run for places in said.values() for one in places})
@@ -242,7 +240,8 @@ def _overlapping(runs: set[Run]) -> frozenset[Run]:
 
 def _own_parts(wording: Wording, run: Run, moment: Moment) -> frozenset[str]:
     """What the words say by themselves: "11:30" says no day, be it said before."""
-    return parts_said(moment_of(wording.said(run), wording.now) or moment)
+    text = wording.said(run)
+    return parts_said(moment_of(text.removeprefix("the "), wording.now) or moment)
 
 
 def _is_temporal(leaf: Leaf) -> bool:

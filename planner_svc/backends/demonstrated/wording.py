@@ -32,6 +32,8 @@ _MEASURED: Final = re.compile(r"([-+\u2212]?\d[\d,]*(?:\.\d+)?)(°?[A-Za-z]{1,3}
 """A number with its unit: "5km"."""
 _POLITE: Final = (frozenset({"please", "hi", "hello", "hey"}), frozenset({"please", "thanks"}))
 """What may begin and end a request without being part of it."""
+MAX_TOKENS: Final = 200
+"""A longer request gets a demonstration's plan only where it is the very same."""
 MAX_NUMBER: Final = 4
 """Tokens of a number in words that are looked at."""
 
@@ -138,8 +140,12 @@ class Wording:
                 for one in whole_moments(self.text, key[1], month_first=month_first)
                 if isinstance(one.value, Moment)
             }
-            self._moments[key] = {run: moment for run, moment in found.items() if run is not None}
+            self._moments[key] = {self._with_article(run): moment for run, moment in found.items() if run is not None}
         return self._moments[key]
+
+    def _with_article(self, run: Run) -> Run:
+        """With "the" before it: "3 May" may stand where "the 3rd of May" does."""
+        return (run[0] - 1, run[1]) if run[0] and self.tokens[run[0] - 1].key == "the" else run
 
     @cached_property
     def numbers(self) -> dict[Run, int | float]:
