@@ -32,7 +32,7 @@ DemoId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The demo's 
 @router.post("/select", summary="Select the demos most useful for planning a request")
 async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemosResponse:
     """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
-    chosen = await service.select(body.query, [api.id for api in body.apis], body.k, body.threshold)
+    chosen = await service.select(body.query, [api.id for api in body.apis], body.k, body.threshold, body.alike)
     demos = (SelectedDemo(demo=demo, similarity=match.similarity, level=match.level) for demo, match in chosen)
     return SelectDemosResponse(demos=tuple(demos))
 

@@ -15,13 +15,19 @@ One rule is ours: a demo that uses an API which was not offered is left out befo
 pick up APIs they have seen only in an example. Where no APIs are offered nothing is left out, and step 2 finds nothing.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from demo_svc.models import Match, Snapshot
 from services.encoder import Vectors
+
+MIN_SHARE: Final = 0.3
+"""Of the words of the longer of two requests, how many both must have to be worded alike."""
+_SCANNED: Final = 5_000
 
 
 def select(snapshot: Snapshot, query: Vectors, apis: Sequence[str], k: int, threshold: float) -> list[Match]:
@@ -44,6 +50,43 @@ def select(snapshot: Snapshot, query: Vectors, apis: Sequence[str], k: int, thre
             break
         chosen.append(Match(snapshot.entries[row], float(similarities[row]), "api"))
     return chosen
+
+
+def nearest(snapshot: Snapshot, query: Vectors, apis: Sequence[str], limit: int) -> list[Match]:
+    """The demos of either level that use offered APIs only, most similar first, however similar: at most ``limit``."""
+    if not snapshot.entries or not apis:
+        return []
+    similarities = np.clip(snapshot.vectors @ query, -1.0, 1.0).astype(np.float64)
+    offered = dict.fromkeys(apis)
+    found: list[Match] = []
+    for row in np.argsort(-similarities, kind="stable")[:_SCANNED]:
+        entry = snapshot.entries[row]
+        if len(found) < limit and entry.apis <= offered.keys():
+            found.append(Match(entry, float(similarities[row]), entry.level))
+    return found
+
+
+def worded_alike(query: str, near: Sequence[Match], texts: Mapping[str, str], limit: int) -> list[Match]:
+    """Those whose requests share most of their words with the query: at most ``limit``, most first.
+
+    Args:
+        query: the request.
+        near: demos, most similar first.
+        texts: their requests, by the demos' ids; what is not there is left out.
+        limit: how many are wanted.
+    """
+    own = _words(query)
+    shares: list[tuple[float, Match]] = []
+    for match in near:
+        words = _words(texts.get(match.entry.id, ""))
+        share = len(own & words) / max(len(own), len(words), 1)
+        if share >= MIN_SHARE:
+            shares.append((share, match))
+    return [match for _, match in sorted(shares, key=lambda one: -one[0])][:limit]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text.lower()))
 
 
 def _task_level(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from demo_svc.models import Listing, Match, Page, Snapshot, text_hash
-from demo_svc.selector import select
+from demo_svc.selector import nearest, select, worded_alike
 from demo_svc.storage import DemoStorage
 from services.compute import ComputePool
 from services.contracts.demo import Demo, demo_id
@@ -15,6 +15,10 @@ from services.errors import NotFound, NotReady, ValidationFailed
 
 _BATCH = 64
 """Texts encoded and stored together, so that an import that is interrupted keeps what it has encoded."""
+_NEAR = 40
+"""Demos, the most similar ones, among which those of like wording are looked for."""
+_MAX_TEXTS = 2_000
+"""Requests of demos that are kept in memory."""
 
 
 class DemoService:
@@ -34,6 +38,7 @@ class DemoService:
         self._threshold = threshold
         self._snapshot: Snapshot | None = None
         self._refreshing = asyncio.Lock()
+        self._texts: dict[str, str] = {}
 
     @property
     def size(self) -> int:
@@ -46,9 +51,9 @@ class DemoService:
             raise NotReady("The knowledge base is not loaded yet.")
 
     async def select(
-        self, query: str, apis: Sequence[str], k: int, threshold: float | None = None
+        self, query: str, apis: Sequence[str], k: int, threshold: float | None = None, alike: int = 0
     ) -> list[tuple[Demo, Match]]:
-        """Choose at most k demos for a request; :mod:`demo_svc.selector` says how.
+        """Choose at most k demos for a request, and others of like wording; :mod:`demo_svc.selector` says how.
 
         A demo that is deleted while it is being chosen is left out.
 
@@ -57,10 +62,12 @@ class DemoService:
             ServiceUnavailable: the database cannot be reached.
         """
         snapshot = await self.refresh()
-        if k == 0 or not snapshot.entries:
+        if not (k or alike) or not snapshot.entries:
             return []
         limit = self._threshold if threshold is None else threshold
-        matches = await self._pool.run(self._choose, snapshot, query, apis, k, limit)
+        matches, near = await self._pool.run(self._choose, snapshot, query, apis, k, limit, _NEAR if alike else 0)
+        if near:
+            matches += worded_alike(query, near, await self._texts_of(near), alike)
         demos = await self._storage.get([match.entry.id for match in matches])
         return [(demos[match.entry.id], match) for match in matches if match.entry.id in demos]
 
@@ -103,8 +110,24 @@ class DemoService:
                 self._snapshot = await self._load()
             return self._snapshot
 
-    def _choose(self, snapshot: Snapshot, query: str, apis: Sequence[str], k: int, threshold: float) -> list[Match]:
-        return select(snapshot, self._encoder.encode([query])[0], apis, k, threshold)
+    def _choose(
+        self, snapshot: Snapshot, query: str, apis: Sequence[str], k: int, threshold: float, near: int
+    ) -> tuple[list[Match], list[Match]]:
+        """The demos chosen, and the nearest of the others."""
+        vector = self._encoder.encode([query])[0]
+        chosen = select(snapshot, vector, apis, k, threshold)
+        taken = {match.entry.id for match in chosen}
+        return chosen, [match for match in nearest(snapshot, vector, apis, near) if match.entry.id not in taken]
+
+    async def _texts_of(self, matches: Sequence[Match]) -> Mapping[str, str]:
+        """The requests of demos, by id; each is read from SQL once, for it never changes."""
+        ids = [match.entry.id for match in matches]
+        unknown = [one for one in ids if one not in self._texts]
+        if len(self._texts) + len(unknown) > _MAX_TEXTS:
+            self._texts, unknown = {}, ids
+        if unknown:
+            self._texts |= {demo.id: demo.query for demo in (await self._storage.get(unknown)).values()}
+        return self._texts
 
     async def _load(self) -> Snapshot:
         listing = await self._storage.listing()

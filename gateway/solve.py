@@ -38,6 +38,9 @@ Emit = Callable[[StepStarted | StepFinished], None]
 _PLANNER_SHARE: Final = 0.97
 """Of the time that is left, what the planner is told that it has: its answer has a way to go."""
 
+_ALIKE: Final = 2
+"""Demonstrations of like wording that the planner gets besides: they may be the request with other values."""
+
 
 class Clock:
     """Measures the parts of a request, and how much of its deadline is left."""
@@ -177,7 +180,7 @@ async def select_demos(
     if not options.demos or not retrieved.candidates:
         return SelectDemosResponse()
     apis = tuple(ApiDescription(id=c.api.id, description=c.api.summary) for c in retrieved.candidates)
-    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos)
+    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos, alike=_ALIKE)
     return await peers.demos.select(ask, timeout_s=clock.left_s())
 
 

@@ -45,6 +45,13 @@ class SelectDemosRequest(Contract):
     apis: tuple[ApiDescription, ...] = Field(default=(), max_length=200)
     k: int = Field(default=3, ge=0, le=20)
     threshold: float | None = Field(default=None, ge=-1, le=1, description="Cosine; unset: the service's 0.8.")
+    alike: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="How many more, beyond `k`, whose requests share words with this one, whatever their similarity: "
+        "the same question with other names and numbers is dissimilar.",
+    )
 
 
 class SelectedDemo(Contract):
@@ -56,7 +63,10 @@ class SelectedDemo(Contract):
 
 
 class SelectDemosResponse(Contract):
-    """At most k demos: task-level ones first, most similar first, then API-level ones in the order of the APIs."""
+    """At most k demos: task-level ones first, most similar first, then API-level ones in the order of the APIs.
+
+    Behind them those that are only worded alike, where some were asked for.
+    """
 
     demos: tuple[SelectedDemo, ...] = ()
 

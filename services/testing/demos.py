@@ -15,6 +15,7 @@ from services.errors import NotFound, ValidationFailed
 from services.testing.base import Fake, words
 
 _THRESHOLD = 0.8
+_ALIKE = 0.3
 
 
 class FakeDemos(Fake):
@@ -43,7 +44,15 @@ class FakeDemos(Fake):
             for score, demo in scored
             if demo.level == "api" and demo.apis == (api,)
         ]
-        return SelectDemosResponse(demos=tuple((tasks + singles)[: request.k]))
+        chosen = (tasks + singles)[: request.k]
+        taken = {one.demo.id for one in chosen}
+        alike = [
+            (_share(request.query, demo.query), SelectedDemo(demo=demo, similarity=score, level=demo.level))
+            for score, demo in scored
+            if demo.id not in taken and offered and set(demo.apis) <= set(offered)
+        ]
+        alike = sorted((one for one in alike if one[0] >= _ALIKE), key=lambda one: (-one[0], -one[1].similarity))
+        return SelectDemosResponse(demos=(*chosen, *(one for _, one in alike[: request.alike])))
 
     async def add(self, demo: Demo) -> Demo:
         """Add a demo; adding it again changes nothing."""
@@ -103,3 +112,9 @@ def _invalid(index: int, field: str, message: str) -> ValidationFailed:
 def _similarity(left: str, right: str) -> float:
     a, b = words(left), words(right)
     return len(a & b) / len(a | b) if a | b else 0.0
+
+
+def _share(left: str, right: str) -> float:
+    """How many of the words of the longer text are the other's, too."""
+    one, other = words(left), words(right)
+    return len(one & other) / max(len(one), len(other), 1)

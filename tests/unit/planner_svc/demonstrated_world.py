@@ -127,7 +127,8 @@ def wanted(pair: Mapping[str, Any]) -> Plan:
     steps = {step["id"]: step["arguments"] for step in document["steps"]}
     for place, new in pair["values"].items():
         step, name, *inner = place.split(".")
-        holder, key = steps[step][name], "value"
+        holder: Any = steps[step][name]
+        key: Any = "value"
         for part in inner:
             holder, key = holder[key], int(part) if part.isdigit() else part
         holder[key] = new
