@@ -207,7 +207,8 @@ class Finder:
     def __init__(self, demo: Wording, found: Sequence[Leaf]) -> None:
         self._demo = demo
         self.relative = frozenset(self._relative())
-        self._clocks: tuple[datetime, ...] = tuple(self._likely_clocks(found)) if len(demo.tokens) <= MAX_TOKENS else ()
+        searched = self.relative and len(demo.tokens) <= MAX_TOKENS
+        self._clocks = tuple(self._likely_clocks(found)) if searched else ()
 
     def _relative(self) -> Iterator[Run]:
         """The moments that are others at another clock."""
@@ -305,7 +306,7 @@ class Finder:
     def _moments(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
         if isinstance(value, float):
             return
-        ways = list(writings(value))
+        ways = writings(value)
         if not ways:
             return
         found: list[Said] = []

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, tzinfo
+from functools import lru_cache
 from typing import Final
 
 from planner_svc.reading.dates import Moment
 
-_FORMATS: Final = (
-    "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%SZ",
-    "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%S%z", "%H:%M", "%H:%M:%S", "%I:%M %p", "%Y-%m", "%Y", "%m", "%d", "%d/%m/%Y",
-    "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y%m%d", "%d %B %Y", "%B %d, %Y", "%B %d %Y", "%A",
-)  # fmt: skip
-_PARTS: Final = {"Y": "Y", "m": "m", "B": "m", "d": "d", "A": "d", "H": "H", "I": "H"}
+_FORMS: Final = {
+    "9999-99-99": ("%Y-%m-%d",),
+    "9999-99-99T99:99:99": ("%Y-%m-%dT%H:%M:%S",),
+    "9999-99-99T99:99": ("%Y-%m-%dT%H:%M",),
+    "9999-99-99 99:99:99": ("%Y-%m-%d %H:%M:%S",),
+    "9999-99-99 99:99": ("%Y-%m-%d %H:%M",),
+    "9999-99-99T99:99:99Z": ("%Y-%m-%dT%H:%M:%SZ",),
+    "9999-99-99T99:99Z": ("%Y-%m-%dT%H:%MZ",),
+    "9999-99-99T99:99:99+99:99": ("%Y-%m-%dT%H:%M:%S%z",),
+    "9999-99-99T99:99:99-99:99": ("%Y-%m-%dT%H:%M:%S%z",),
+    "99:99": ("%H:%M",),
+    "99:99:99": ("%H:%M:%S",),
+    "99:99 AM": ("%I:%M %p",),
+    "99:99 PM": ("%I:%M %p",),
+    "9999-99": ("%Y-%m",),
+    "9999": ("%Y",),
+    "99": ("%m", "%d"),
+    "99/99/9999": ("%d/%m/%Y", "%m/%d/%Y"),
+    "99-99-9999": ("%d-%m-%Y", "%m-%d-%Y"),
+    "99.99.9999": ("%d.%m.%Y",),
+    "9999/99/99": ("%Y/%m/%d",),
+    "99999999": ("%Y%m%d",),
+}
+"""The ways in which values are moments, by how these look: each digit a 9."""
+_MAX_CHARS: Final = 25
+_PARTS: Final = {"Y": "Y", "m": "m", "d": "d", "H": "H", "I": "H"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +79,16 @@ class Writing:
         return None
 
 
-def writings(value: str | int) -> Iterator[Writing]:
+@lru_cache(4_096)
+def writings(value: str | int) -> tuple[Writing, ...]:
     """All ways of writing in which the value may be a moment."""
-    for form in _FORMATS:
-        whole = isinstance(value, int)
-        if Writing(form).read(value) is not None and (not whole or form in ("%Y", "%m", "%d")):
-            yield Writing(form, False, whole)
-            yield Writing(form, True, whole)
+    whole = isinstance(value, int)
+    text = f"{value:02d}" if isinstance(value, int) else value
+    if len(text) > _MAX_CHARS or (whole and len(text) not in (2, 4)):
+        return ()
+    forms = _FORMS.get(re.sub(r"[0-9]", "9", text), ())
+    ways = (Writing(form, last, whole) for form in forms for last in (False, True))
+    return tuple(way for way in ways if way.read(value) is not None)
 
 
 def parts_said(moment: Moment) -> frozenset[str]:

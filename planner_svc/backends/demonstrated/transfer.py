@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from pydantic import JsonValue, ValidationError
@@ -66,7 +66,7 @@ def transferred(
     if same:
         plan = transfer.plan({hole: hole for hole in transfer.holes})
         return None if plan is None else Transferred(plan, same=True)
-    if not transfer.pattern.is_telling:
+    if not transfer.is_told_apart:
         return None
     fills = islice(transfer.pattern.matches(asked.tokens, transfer.fits), 2)
     plans = {None if plan is None else plan.id: plan for plan in map(transfer.plan, fills)}
@@ -101,6 +101,14 @@ class _Transfer:
         self.holes = sorted(self._at)
         counted = frozenset(run for run, there in self._at.items() if any(one.kind == "number" for _, one in there))
         self.pattern = Pattern(shown.tokens, self.holes, counted)
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether words say which request it is, and where one free text ends and the next begins."""
+        free = {run for run, there in self._at.items() if any(one.kind == "text" for _, one in there)}
+        return self.pattern.is_telling and not any(
+            a in free and b in free and a[1] == b[0] for a, b in pairwise(self.holes)
+        )
 
     def fits(self, hole: Run, run: Run) -> bool:
         """Whether all that is read where the hole is can be read there."""

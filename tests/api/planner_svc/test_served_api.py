@@ -22,7 +22,7 @@ async def test_a_configured_model_plans_first() -> None:
         async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
             client = PlannerClient(http)
             backends = await client.backends()
-            assert (backends.default, backends.cascade) == ("served", ("served", "rules"))
+            assert (backends.default, backends.cascade) == ("served", ("demonstrated", "served", "rules"))
             response = await client.plan(REQUEST)
             assert (response.status, response.backend) == ("planned", "served")
             assert response.trace is not None
@@ -41,7 +41,10 @@ async def test_without_a_url_there_is_no_model() -> None:
     app = create_app(PlannerSettings())
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
         backends = await PlannerClient(http).backends()
-        assert (backends.available, backends.cascade) == (("compact", "rules"), ("rules",))
+        assert (backends.available, backends.cascade) == (
+            ("compact", "demonstrated", "rules"),
+            ("demonstrated", "rules"),
+        )
         response = await PlannerClient(http).plan(PlanRequest(query="x", cascade="model_first"))
         assert [one.backend for one in response.asked] == ["rules"]
 
