@@ -74,8 +74,8 @@ class Pattern:
         """Whether what comes after a hole can go on there."""
         if mine == len(self.tokens):
             return theirs == len(tokens)
-        if any(hole[0] == mine for hole in self.holes):
-            return theirs < len(tokens)
+        if any(hole[0] == mine for hole in self.holes):  # only a stop tells where the one ends
+            return theirs < len(tokens) and tokens[theirs - 1].stopped == self.tokens[mine - 1].stopped
         return theirs < len(tokens) and self._is_like(mine, tokens[theirs])
 
     def _is_like(self, mine: int, token: Token) -> bool:

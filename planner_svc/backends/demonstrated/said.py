@@ -29,7 +29,7 @@ _FORMS: Final = (
     Form.COPY, Form.TITLE, Form.CAPITAL, Form.LOWER, Form.UPPER, Form.SINGULAR, Form.CAPITAL_SINGULAR,
 )  # fmt: skip
 _BREAK: Final = re.compile(r"[,;:?!()\"\n]|[^\W\d_]{4,}\.\s")
-_INNER: Final = frozenset({"the", "of", "a", "an"})
+_INNER: Final = frozenset({"the", "of", "a", "an", "my", "our", "your", "his", "her", "their"})
 """Function words that a name or the name of a thing may hold."""
 _JOINING: Final = frozenset({"and", "or", "but", "not", "no", "then", "also", "nor", "without", "except", "&"})
 _AND: Final = re.compile(r"\s*[,;]\s*(?:(?:and|&|plus)\s+)?|\s+(?:and|&|plus)\s+", re.IGNORECASE)
@@ -153,20 +153,29 @@ class TextReader:
         return self.leaf.accepts([value] if isinstance(self.leaf.value, list) else value)
 
     def _is_like(self, text: str, wording: Wording, run: Run) -> bool:
-        if run[1] - run[0] > max(6, 2 * self.old_tokens) or (_BREAK.search(text) and not _BREAK.search(self.old)):
+        """Whether the words are one value of the same sort."""
+        old, new = sort_of(self.old), sort_of(text)
+        if old == new == "phone":
+            return True
+        if run[1] - run[0] > max(6, 2 * self.old_tokens) or not self._is_one(text):
+            return False
+        if (old, new) == ("name", "words"):
+            return wording.text == wording.text.lower()
+        if old == new == "code":
+            keys = _KEY.fullmatch(self.old), _KEY.fullmatch(text)
+            return (keys[0] and keys[0][1]) == (keys[1] and keys[1][1]) and _is_like_shape(self.old, text)
+        return old == new or (old, new) == ("words", "name")
+
+    def _is_one(self, text: str) -> bool:
+        """Whether nothing in the words joins, excludes or goes on, unless the demonstration's do."""
+        if _BREAK.search(text) and not _BREAK.search(self.old):
             return False
         allowed = _INNER | set(self.old.lower().split())
         for word in text.replace("\u2019", "'").split():
             low = word.lower()
             if low not in allowed and (low in _JOINING or (low in STOP and not word[0].isupper())):
                 return False
-        old, new = sort_of(self.old), sort_of(text)
-        if old == "name" and new == "words":
-            return wording.text == wording.text.lower()
-        if old == new == "code":
-            keys = _KEY.fullmatch(self.old), _KEY.fullmatch(text)
-            return (keys[0] and keys[0][1]) == (keys[1] and keys[1][1]) and _is_like_shape(self.old, text)
-        return old == new or (old, new) == ("words", "name")
+        return True
 
 
 def sort_of(text: str) -> str:
@@ -263,8 +272,8 @@ class Finder:
     def _scalar(self, leaf: Leaf, value: JsonValue) -> list[Said]:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return []
-        if leaf.slot is not None and leaf.slot.paging:
-            return []
+        if leaf.slot is not None and leaf.slot.paging and value in (0, 1):
+            return []  # the first page is a constant, whatever else there is one of
         finders: list[Callable[[Leaf, str | int | float], Iterator[Said]]]
         if isinstance(value, str):
             finders = [self._choices, self._moments, self._numbers, self._texts, self._formed]

@@ -106,9 +106,8 @@ class _Transfer:
     def is_told_apart(self) -> bool:
         """Whether words say which request it is, and where one free text ends and the next begins."""
         free = {run for run, there in self._at.items() if any(one.kind == "text" for _, one in there)}
-        return self.pattern.is_telling and not any(
-            a in free and b in free and a[1] == b[0] for a, b in pairwise(self.holes)
-        )
+        joined = (left for left, right in pairwise(self.holes) if {left, right} <= free and left[1] == right[0])
+        return self.pattern.is_telling and all(self._shown.tokens[left[1] - 1].stopped for left in joined)
 
     def fits(self, hole: Run, run: Run) -> bool:
         """Whether all that is read where the hole is can be read there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -43,12 +43,14 @@ class Token:
     """A word, a sign or the inside of quotation marks, and its characters ``start`` to ``end``.
 
     ``key`` is what it is compared by: capitals count only where they may matter, in codes and in quoted text.
+    ``stopped``: a comma or another stop follows it.
     """
 
     key: str
     start: int
     end: int
     quoted: bool = False
+    stopped: bool = False
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
@@ -72,8 +74,9 @@ def _plain(text: str, start: int, end: int) -> Iterator[Token]:
     """The tokens between two places: what blanks divide, without stops, and with signs and units by themselves."""
     for chunk in _CHUNK.finditer(text, start, end):
         first, after = chunk.span()
+        found: list[Token] = []
         while first < after and text[first] in _OPENING:
-            yield _token(text, first, first + 1)
+            found.append(_token(text, first, first + 1))
             first += 1
         tail: list[Token] = []
         while first < after and (text[after - 1] in _CLOSING or text[after - 1] in _STOPS):
@@ -85,11 +88,13 @@ def _plain(text: str, start: int, end: int) -> Iterator[Token]:
             tail.insert(0, _token(text, after, after + 2))
         measured = _MEASURED.fullmatch(text, first, after)
         if measured is not None:
-            yield _token(text, *measured.span(1))
-            yield _token(text, *measured.span(2))
+            found += [_token(text, *measured.span(1)), _token(text, *measured.span(2))]
         elif first < after:
-            yield _token(text, first, after)
-        yield from tail
+            found.append(_token(text, first, after))
+        found += tail
+        if found and chunk[0][-1] in _STOPS:
+            found[-1] = replace(found[-1], stopped=True)
+        yield from found
 
 
 def _token(text: str, start: int, end: int) -> Token:
