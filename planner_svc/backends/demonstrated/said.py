@@ -226,14 +226,17 @@ class Finder:
             if self._demo.moments(month_first=True, now=later).get(run) != moment:
                 yield run
 
-    def _likely_clocks(self, found: Sequence[Leaf]) -> Iterator[datetime]:
+    def _likely_clocks(self, found: Sequence[Leaf]) -> list[datetime]:
+        """Those at which most literals are said, where they say the same ones by the same words; else none."""
         values = [v for leaf in found for v in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
-        times = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool) and any(writings(v))]
-        pairs = list(islice(product(times, sorted(self.relative)), _MAX_PAIRS))
-        told: dict[datetime, int] = {}
+        times = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool) and writings(v)]
+        pairs = list(islice(product(dict.fromkeys(times), sorted(self.relative)), _MAX_PAIRS))
+        told: dict[datetime, frozenset[tuple[str | int, Run]]] = {}
         for clock in islice(dict.fromkeys(clock for pair in pairs for clock in self._solving(*pair)), _MAX_CLOCKS):
-            told[clock] = len({value for value, run in pairs if any(self._relative_readers(value, run, clock))})
-        yield from (clock for clock, count in told.items() if count == max(told.values()))
+            told[clock] = frozenset((v, run) for v, run in pairs if any(self._relative_readers(v, run, clock)))
+        most = max((len({value for value, _ in said}) for said in told.values()), default=0)
+        best = {clock: said for clock, said in told.items() if len({value for value, _ in said}) == most}
+        return list(best) if len(set(best.values())) == 1 else []
 
     def _solving(self, value: str | int, run: Run) -> Iterator[datetime]:
         """Clocks at which the relative words are that time."""

@@ -114,6 +114,23 @@ async def test_select_add_and_delete(engine: AsyncEngine) -> None:
             await service.get(first.id)
 
 
+async def test_demos_of_like_wording_come_besides(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        await service.add([demo("turn 45 miles into kilometres", "p.a"), demo("turn 9 miles into yards", "p.b")])
+        await service.add([demo("rain in oslo", "p.a"), demo("how p.a is called", "p.a", level="api")])
+        for _ in range(2):  # the second time of what is known
+            chosen = await service.select("turn 3 stones into grams", ["p.a"], 1, alike=2)
+            assert [(one.query, match.level) for one, match in chosen] == [
+                ("how p.a is called", "api"), ("turn 45 miles into kilometres", "task"),
+            ]  # fmt: skip
+        (only, _), *more = await service.select("turn 3 stones into grams", ["p.a"], 0, alike=1)
+        assert (only.query, more) == ("turn 45 miles into kilometres", [])
+        await service.delete(only.id)
+        assert await service.select("turn 3 stones into grams", ["p.a"], 0, alike=1) == []
+        (same, _), *more = await service.select("rain in oslo", ["p.a"], 1, alike=2)
+        assert (same.query, more) == ("rain in oslo", [])  # nothing comes twice
+
+
 async def test_a_replica_follows_what_another_one_adds_and_deletes(engine: AsyncEngine) -> None:
     async with opened(engine) as one, opened(engine) as other:
         assert await queries(other, "rain in oslo") == []

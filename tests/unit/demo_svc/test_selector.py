@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_svc.models import Entry, Listing, Match, Snapshot
-from demo_svc.selector import select
+from demo_svc.selector import nearest, select, worded_alike
 
 QUERY = np.array([1.0, 0.0], np.float32)
 
@@ -133,3 +133,26 @@ def test_invariants(rows: list[Any], offered: list[str], k: int, threshold: floa
         rounds.append((seen.get(api, 0), order[api]))
         seen[api] = seen.get(api, 0) + 1
     assert rounds == sorted(rounds)
+
+
+def test_the_nearest_use_what_is_offered_whatever_their_level_and_threshold() -> None:
+    base = snapshot(
+        ("far", "task", {"a"}, 0.1),
+        ("other", "task", {"a", "b"}, 0.9),
+        ("one", "api", {"a"}, 0.4),
+        ("none", "task", {"a"}, -0.5),
+    )
+    assert ids(nearest(base, QUERY, ["a"], 2)) == ["one", "far"]
+    assert ids(nearest(base, QUERY, ["a", "b"], 9)) == ["other", "one", "far", "none"]
+    assert nearest(base, QUERY, [], 9) == []
+
+
+def test_worded_alike_is_what_shares_most_words() -> None:
+    base = snapshot(
+        *((name, "task", {"a"}, cosine) for name, cosine in (("x", 0.9), ("y", 0.2), ("z", 0.1), ("gone", 0)))
+    )
+    near = nearest(base, QUERY, ["a"], 9)
+    texts = {"x": "when is rain due", "y": "turn 4 miles into feet", "z": "Turn 9 yards into metres!"}
+    assert ids(worded_alike("turn 3 feet into metres", near, texts, 2)) == ["y", "z"]
+    assert ids(worded_alike("turn 3 feet into metres", near, texts, 1)) == ["y"]
+    assert worded_alike("hello there", near, texts, 9) == []

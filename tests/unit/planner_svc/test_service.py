@@ -14,6 +14,7 @@ from planner_svc.models import Lazily, MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
+from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Plan
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
@@ -235,6 +236,49 @@ async def test_a_plan_that_nobody_is_sure_of_is_not_answered_with(pool: ComputeP
     response = await asked.plan(REQUEST)
     assert (response.status, response.plan, response.confidence) == ("no_plan", None, 0.9)
     assert "10%" in response.reason
+
+
+SHOWN = REQUEST.model_copy(
+    update={"demos": (SelectedDemo(demo=Demo(query="x", plan=OTHER), similarity=0.9, level="task"),)}
+)
+
+
+def demonstrating(pool: ComputePool, draft: PlanDraft | Exception, own: PlanDraft | Exception) -> PlannerService:
+    others = {"demonstrated": Scripted(draft)}
+    return service(pool, own, others=others, policy=CascadePolicy(escalate_below=0.99, abstain_below=0.2))
+
+
+async def test_what_was_demonstrated_goes_before_all_others(pool: ComputePool) -> None:
+    asked = demonstrating(pool, PlanDraft(OTHER, 0.9), PlanDraft(GOOD, 1.0))
+    response = await asked.plan(SHOWN)
+    assert (response.backend, response.plan) == ("demonstrated", OTHER)
+    assert [one.backend for one in response.asked] == ["demonstrated"]
+    assert asked.backends().cascade == ("demonstrated", "scripted")
+    assert asked.backends().default == "scripted"
+
+
+async def test_without_demonstrations_nobody_is_asked_for_them(pool: ComputePool) -> None:
+    response = await demonstrating(pool, PlanDraft(OTHER, 0.9), PlanDraft(GOOD, 1.0)).plan(REQUEST)
+    assert [one.backend for one in response.asked] == ["scripted"]
+
+
+async def test_who_names_a_backend_gets_no_demonstrated_plan(pool: ComputePool) -> None:
+    asked = demonstrating(pool, PlanDraft(OTHER, 0.9), PlanDraft(GOOD, 1.0))
+    response = await asked.plan(SHOWN.model_copy(update={"backend": "scripted"}))
+    assert [one.backend for one in response.asked] == ["scripted"]
+    alone = await asked.plan(SHOWN.model_copy(update={"backend": "demonstrated"}))
+    assert (alone.backend, alone.plan) == ("demonstrated", OTHER)
+
+
+@pytest.mark.parametrize("draft", [PlanDraft(None), PlanDraft(ASKS), PlanDraft(WRONG), Overloaded("busy")])
+async def test_demonstrations_that_do_not_fit_say_nothing_of_a_request(
+    pool: ComputePool, draft: PlanDraft | Exception
+) -> None:
+    response = await demonstrating(pool, draft, PlanDraft(GOOD, 0.5)).plan(SHOWN)
+    assert (response.backend, response.plan) == ("scripted", GOOD)
+    assert [(one.backend, one.stood) for one in response.asked] == [("demonstrated", False), ("scripted", True)]
+    with pytest.raises(ServiceUnavailable):  # no "nothing fits" in its place
+        await demonstrating(pool, draft, ServiceUnavailable("down", service="llm")).plan(SHOWN)
 
 
 def test_a_backend_to_escalate_to_must_be_there(pool: ComputePool) -> None:
