@@ -11,8 +11,12 @@ The paper, as built here:
    the round is repeated until k are found or none is left. The threshold does not apply to them: they show how an API
    is called, whatever the request.
 
-One rule is ours: a demo that uses an API which was not offered is left out before anything is counted, because planners
-pick up APIs they have seen only in an example. Where no APIs are offered nothing is left out, and step 2 finds nothing.
+3. *Like wording*, ours, for callers that ask for it (``alike``): the same question with other names and numbers is far
+   below any threshold. Of the nearest demos of both levels, those that share most words with the request come behind.
+
+One more rule is ours: a demo that uses an API which was not offered is left out before anything is counted, because
+planners pick up APIs they have seen only in an example. Where no APIs are offered nothing is left out, and steps 2 and
+3 find nothing.
 """
 
 import re
@@ -28,6 +32,7 @@ from services.encoder import Vectors
 MIN_SHARE: Final = 0.3
 """Of the words of the longer of two requests, how many both must have to be worded alike."""
 _SCANNED: Final = 5_000
+"""Demos, most similar first, that are looked at in search of those that use offered APIs only."""
 
 
 def select(snapshot: Snapshot, query: Vectors, apis: Sequence[str], k: int, threshold: float) -> list[Match]:
@@ -61,7 +66,9 @@ def nearest(snapshot: Snapshot, query: Vectors, apis: Sequence[str], limit: int)
     found: list[Match] = []
     for row in np.argsort(-similarities, kind="stable")[:_SCANNED]:
         entry = snapshot.entries[row]
-        if len(found) < limit and entry.apis <= offered.keys():
+        if len(found) == limit:
+            break
+        if entry.apis <= offered.keys():
             found.append(Match(entry, float(similarities[row]), entry.level))
     return found
 
