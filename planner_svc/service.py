@@ -243,7 +243,9 @@ class PlannerService:
         return others[index] if index < len(others) else None
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
-        plan = with_matches(plan, request.query) if request.choose_items else plan
+        shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
+        if request.choose_items and not shown:  # a demonstration's own plan says already which items it takes
+            plan = with_matches(plan, request.query)
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)
         if result.compiled is None and (repaired := repair(plan, result.diagnostics)) is not None:
             result = await self._pool.run(compile_plan, repaired, apis, request.policy, request.credentials)

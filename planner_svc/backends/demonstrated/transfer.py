@@ -59,6 +59,8 @@ def transferred(
     if not same and max(len(shown.tokens), len(asked.tokens)) > MAX_TOKENS:
         return None
     document = demo.plan.model_dump(mode="json", exclude={"id"})
+    if not same:
+        document = _without_matches(document)
     found = list(islice(leaves(document, profiles), _MAX_LEAVES + 1))
     if len(found) > _MAX_LEAVES:
         return None
@@ -198,8 +200,6 @@ class _Transfer:
         return found
 
     def _rewritten(self, new: Mapping[Leaf, JsonValue]) -> Plan | None:
-        if not new:
-            return self._plan
         document: Any = deepcopy(self._document)
         for leaf, value in new.items():
             place = document
@@ -210,6 +210,14 @@ class _Transfer:
             return Plan.model_validate(document)
         except ValidationError:
             return None
+
+
+def _without_matches(document: Any) -> Any:
+    """Plan JSON whose references do not say which item is meant: that is said by the demonstration's words."""
+    if isinstance(document, dict) and document.get("kind") != "literal":
+        left_out = "match" if document.get("kind") == "reference" else None
+        return {key: _without_matches(value) for key, value in document.items() if key != left_out}
+    return [_without_matches(item) for item in document] if isinstance(document, list) else document
 
 
 def _told_apart(said: Mapping[Leaf, list[Said]], shown: Wording) -> dict[Leaf, list[Said]]:

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from planner_svc.backends.demonstrated import DemonstratedBackend
 from planner_svc.backends.demonstrated.backend import LIKE, SAME
+from planner_svc.choosing import with_matches
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
@@ -115,6 +116,16 @@ def test_a_replaced_name_stays_nowhere(backend: DemonstratedBackend) -> None:
     for demo in (made_of_it, in_a_path):
         assert backend.draft(asking(demo.query, demo)).plan == demo.plan
         assert backend.draft(asking("Tickets of ben in my account", demo)).plan is None
+
+
+def test_which_item_is_meant_is_said_anew(backend: DemonstratedBackend) -> None:
+    demo = demos()["Show me the latest orders of Amara Okafor"]
+    matched = demo.model_copy(update={"plan": with_matches(demo.plan, demo.query.replace("latest ", ""))})
+    assert "match" in matched.plan.model_dump_json()
+    assert backend.draft(asking(demo.query, matched)).plan == matched.plan
+    other = backend.draft(asking(demo.query.replace("Amara Okafor", "Jonas Berg"), matched)).plan
+    assert other is not None
+    assert "Amara" not in other.model_dump_json()
 
 
 def test_secrets_are_not_handed_on(backend: DemonstratedBackend) -> None:
