@@ -85,7 +85,8 @@ class CompactBackend:
 def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int], asked: Asked) -> list[Plan]:
     """The next best: the least likely call's API changed for the likeliest other one, or left out."""
     called: Floats = decoder.called
-    others = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY and decoder.allowed(n)]
+    likely = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY]
+    others = [number for number in likely if not apis[number].profile.api.mutating]  # nothing is changed as a try
     found: list[Plan] = []
     for weakest in sorted(chosen, key=lambda number: float(called[number]))[:2]:
         rest = [number for number in chosen if number != weakest]
