@@ -28,7 +28,7 @@ from services.contracts.planning import PlanRequest
 from services.encoder import Encoder
 
 NOTHING: Final = "Nothing in the catalogue fits this request."
-MAX_CANDIDATES: Final = 12
+MAX_CANDIDATES: Final = 24
 MAX_ALTERNATIVES: Final = 4
 LIKELY: Final = 0.1
 """An API that is at least so likely may take the place of one whose call cannot be proved."""
