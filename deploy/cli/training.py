@@ -91,6 +91,31 @@ def train_planner(
     raise typer.Exit(train(data, out, work or _beside(out), recipe, device))
 
 
+@trains.command("confidence")
+def train_confidence(
+    model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
+    predictions: Annotated[
+        list[Path],
+        typer.Option(help="File of `nestor eval plan --planner compact --predictions`, with this model; repeat."),
+    ],
+) -> None:
+    """Fit a planner's confidence to what became of whole requests that nothing was trained on, in place."""
+    _require(("sklearn",))
+    from evals.data import DataError
+    from planner_svc.backends.compact.confidence import CalibrationError
+    from training.planner.recalibrate import recalibrate
+
+    try:
+        found = recalibrate(model, predictions)
+    except (DataError, CalibrationError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    typer.echo(
+        f"{found.plans} plans, {found.right:.0%} right; calibration error {found.before:.3f}, now {found.after:.3f} "
+        "(of plans that the fit had not seen)"
+    )
+
+
 @trains.command("relevance")
 def train_relevance(
     data: Annotated[

@@ -43,6 +43,9 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Shares
     Returns:
         The table of figures.
     """
+    # Not the places where they lay.
+    places = {name: Path(place).name for name in ("base", "start") if (place := getattr(recipe, name)) is not None}
+    recipe = recipe.model_copy(update=places)
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     content = {"recipe": recipe.model_dump(), "data": [asdict(one) for one in data], "versions": versions}
     figures = {"held_out": held_out, "second_stage": judged}

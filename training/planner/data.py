@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from evals.data import Instance, licence, read_all, training_splits
-from evals.planning.offers import Offers, Source
+from evals.planning.offers import Offer, Offers, Source
 from evals.retrieve import build_snapshot
 from planner_svc.backends.compact.inputs import features_of
 from retriever_svc.engine.ranking import shipped_options
@@ -34,6 +34,8 @@ from training.planner.synthesis import MADE, synthesise
 
 _HELD_OUT = 5
 """One of so many requests is held out."""
+_DISTRACTORS = 10
+"""APIs beside the needed ones, where the retriever does not find all of these."""
 CLOCKS = {"sgd": datetime(2019, 3, 1, 9, tzinfo=UTC)}
 """When the dialogues of a data set take place: "tomorrow" is the day after. SGD's say it themselves."""
 
@@ -78,8 +80,6 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     splits = training_splits({one.split or "" for one in whole.instances})
     known = {api.id for api in whole.apis}
     free = [one for one in whole.instances if (one.split or "") in splits and one.apis <= known]
-    # What none of a request's own APIs answers, another of the catalogue may.
-    free = [one for one in free if one.calls or not one.tools]
     if not any(call.args for one in free for call in one.calls):
         free = []  # a catalogue, perhaps with the names of what is called: nothing to learn arguments from
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
@@ -119,10 +119,16 @@ def _recorded(
 ) -> Iterator[Example]:
     aligner = Aligner({api.id: api for api in folder.apis}, folder.name)
     offers = _offers(folder, cache, progress)
+    needed = dataclasses.replace(offers, source=Source.GOLD, distractors=_DISTRACTORS)
+    own = dataclasses.replace(offers, source=Source.GIVEN)
     for instance in progress.track(instances, description=f"aligning {folder.name}"):
         canonical = [call.args_canonical for call in instance.calls]
-        example = aligner.align(instance, canonical=canonical, now=CLOCKS.get(folder.name))
-        if example is not None and (offered := _offered(example, offers)) is not None:
+        example = aligner.align(instance, canonical=canonical, now=instance.now or CLOCKS.get(folder.name))
+        if example is not None:
+            # What none of a request's own APIs answers, another of the catalogue may.
+            source = own if instance.tools and not instance.calls else offers
+            offered = _offered(example, source.offer(instance))
+            offered = offered or _given(example, needed.offer(instance))
             yield _without_twins(offered, set(instance.tools)) if instance.tools else offered
 
 
@@ -132,17 +138,22 @@ def _made(folder: PlannerFolder, recipe: Recipe, cache: Path, progress: Progress
     count = int(min(recipe.made, max(recipe.made_least, recipe.made_each * len(folder.apis))))
     examples = synthesise(folder.apis, recipe.seed, count, source=f"{folder.name}{MADE}")
     for example in progress.track(examples, total=count, description=f"making requests of {folder.name}"):
-        yield (_offered(example, offers) or example) if example.calls else example
+        asked = Instance(id=example.id, query=example.query)
+        yield (_offered(example, offers.offer(asked)) or example) if example.calls else example
 
 
-def _offered(example: Example, offers: Offers) -> Example | None:
+def _offered(example: Example, offer: Offer) -> Example | None:
     """With what the retriever finds as candidates; None where that is not all that is needed."""
-    offer = offers.offer(Instance(id=example.id, query=example.query))
     found = {one.api.id for one in offer.candidates}
     if not {call.api for call in example.calls} <= found:
         return None
     scores = tuple(features_of(one, rank) for rank, one in enumerate(offer.candidates))
     return dataclasses.replace(example, candidates=tuple(one.api for one in offer.candidates), scores=scores)
+
+
+def _given(example: Example, offer: Offer) -> Example:
+    """With the needed APIs and those like them, where the retriever does not find all: chains have unspoken links."""
+    return dataclasses.replace(example, candidates=tuple(one.api for one in offer.candidates))
 
 
 def _without_twins(example: Example, own: set[str]) -> Example:

@@ -105,14 +105,23 @@ def _matching(
 ) -> NDArray[np.float32]:
     """What an export holds in the place where a trace of the marked weight holds that; by rows where it was cut up."""
     for other, values in traced.items():
-        if values.size == marked.size and other in exported and exported[other].shape == values.shape:
-            if np.array_equal(values.reshape(marked.shape), marked):
-                return exported[other].reshape(marked.shape)
-            if marked.ndim == 2 and np.array_equal(values, marked.T):
-                return exported[other].T
+        if marked.ndim == 2 and other in exported and np.array_equal(values, marked.T):
+            return _grown(exported[other].T, marked)
+        same_size = values.size == marked.size and other in exported and exported[other].shape == values.shape
+        if same_size and np.array_equal(values.reshape(marked.shape), marked):
+            return exported[other].reshape(marked.shape)
     if marked.ndim and marked.shape[0] > 1 and marked.size < _CUT_UP:
         return np.stack([_matching(name, row, traced, exported) for row in marked])
     raise CheckpointError(f"cannot start from this export: it has no {name} of shape {marked.shape}")
+
+
+def _grown(earlier: NDArray[np.float32], marked: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A matrix as wide as the marked one: what a network reads that the earlier one did not counts nothing at first."""
+    grown = np.zeros_like(marked)
+    if earlier.shape[0] != grown.shape[0] or earlier.shape[1] > grown.shape[1]:
+        raise CheckpointError(f"cannot start from this export: a matrix is {earlier.shape}, not {grown.shape}")
+    grown[:, : earlier.shape[1]] = earlier
+    return grown
 
 
 def _sample(dimension: int) -> Inputs:

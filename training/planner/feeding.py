@@ -22,7 +22,7 @@ _BUCKET: Final = 16
 """Batches that are drawn together and sorted by size, so that like is padded with like."""
 _FEW: Final = 6
 _HARDLY: Final = 2
-_MOST_ITEMS: Final = 320
+_MOST_ITEMS: Final = 240
 _EVENING: Final = 0.3
 """A source is drawn from in proportion to this power of its size: small ones are not drowned."""
 _UNSCORED: Final = (0.0,) * FEATURES

@@ -166,7 +166,8 @@ def _fit(
 
 
 def _calls(source: str, example: Example, task: Task) -> Evidence:
-    rows = call_evidence(task.query, task.reading.inputs, task.reading.logits)
+    profiles = [one.profile for one in task.apis]
+    rows = call_evidence(task.query, profiles, task.reading.inputs, task.reading.logits)
     called = {call.api for call in example.calls}
     right = np.asarray([api.profile.api.id in called for api in task.apis], bool)
     return Evidence(source, fold_of(example), rows, right, (len(rows),))

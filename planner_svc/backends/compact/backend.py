@@ -29,7 +29,7 @@ from services.contracts.planning import PlanRequest
 from services.encoder import Encoder
 
 NOTHING: Final = "Nothing in the catalogue fits this request."
-MAX_CANDIDATES: Final = 12
+MAX_CANDIDATES: Final = 24
 MAX_ALTERNATIVES: Final = 4
 LIKELY: Final = 0.1
 """An API that is at least so likely may take the place of one whose call cannot be proved."""
@@ -98,7 +98,8 @@ class CompactBackend:
 def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int], asked: Asked) -> list[Plan]:
     """The next best: the least likely call's API changed for the likeliest other one, or left out."""
     called: Floats = decoder.called
-    others = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY and decoder.allowed(n)]
+    likely = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY]
+    others = [number for number in likely if not apis[number].profile.api.mutating]  # nothing is changed as a try
     found: list[Plan] = []
     for weakest in sorted(chosen, key=lambda number: float(called[number]))[:2]:
         rest = [number for number in chosen if number != weakest]

@@ -1,34 +1,38 @@
 """Which candidates are called: a second look at what the network says of each, beside what it says of the others.
 
 The network knows each candidate through its encodings only, so that it may call two that are nearly the same. Trees
-weigh how far one is behind the likeliest, what the retriever says of it, and whether a likelier one is like it.
+weigh how far one is behind the likeliest, what the retriever says of it, whether a likelier one is like it, and
+whether the words ask for a change where it makes one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from planner_svc.backends.compact.inputs import FEATURES, Floats, Inputs
 from planner_svc.backends.compact.items import Kind
+from planner_svc.reading.actions import may_call
+from planner_svc.reading.profile import Profile
 
 CALL_SIGNS: Final = (
     "odds", "rank", "behind", "others",
     "score", "clause_score", "relevance", "place", "supplier",
     "several_times", "parameters", "named",
     "twin", "twin_called", "likelier_twin",
-    "words",
+    "words", "changes", "change_asked",
 )  # fmt: skip
 """What the trees weigh of a candidate."""
 
 
-def call_evidence(query: str, inputs: Inputs, logits: Mapping[str, Floats]) -> Floats:
+def call_evidence(query: str, profiles: Sequence[Profile], inputs: Inputs, logits: Mapping[str, Floats]) -> Floats:
     """(candidates, CALL_SIGNS): what speaks for and against calling each.
 
     Args:
         query: the request.
+        profiles: of the candidates.
         inputs: what the network was asked.
         logits: what it said, by name.
     """
@@ -55,6 +59,8 @@ def call_evidence(query: str, inputs: Inputs, logits: Mapping[str, Floats]) -> F
         called[twins],
         likelier.max(axis=1),
         np.full(len(first), len(query.split())),
+        np.array([profile.api.mutating for profile in profiles]),
+        np.array([may_call(profile, query) for profile in profiles]),
     )
     return np.stack(columns, axis=1).astype(np.float32)
 

@@ -27,6 +27,9 @@ SIGNS: Final = (
     "least sure value, as a probability",
     "calls left out, as a probability",
     "values said, as a probability",
+    "least relevant call",
+    "calls that change something",
+    "words of the request",
 )
 _LEAST: Final = 1e-4
 
@@ -94,6 +97,9 @@ def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
         float(sum(len(call.missing) for call in calls)),
         float(len(calls) - len(made)),
         *map(math.exp, (math.fsum(sums), least_call, least_value, sums[1], sums[2])),
+        min((decoder.relevance(number) for number in made), default=0.0),
+        float(sum(decoder.changes(number) for number in made)),
+        math.log1p(decoder.words),
     )
 
 

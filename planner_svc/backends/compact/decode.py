@@ -11,11 +11,10 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.calls import call_evidence
 from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap, Task
-from planner_svc.backends.compact.inputs import Floats
+from planner_svc.backends.compact.inputs import RELEVANCE, Floats
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.spans import Wish
-from planner_svc.reading.actions import may_call
 from planner_svc.reading.profile import Field, Slot
 
 CALLED: Final = 0.5
@@ -49,7 +48,8 @@ class Decoder:
         if judges.calls is None:
             odds: Floats = reading.logits["call"][np.asarray(reading.inputs.first)]
             return odds
-        evidence = call_evidence(self._task.query, reading.inputs, reading.logits)
+        profiles = [one.profile for one in self._task.apis]
+        evidence = call_evidence(self._task.query, profiles, reading.inputs, reading.logits)
         likely = np.clip(judges.calls(evidence), _NEVER, 1 - _NEVER)
         judged: Floats = np.log(likely / (1 - likely))
         return judged
@@ -60,15 +60,10 @@ class Decoder:
         return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
-        """The candidates that are called: nothing is changed without words that ask for it."""
-        allowed = [number for number in range(len(self.called)) if self.allowed(number)]
-        best = max(allowed, key=lambda number: float(self.called[number]), default=None)
-        return [n for n in allowed if self.called[n] >= CALLED or (n == best and self.called[n] >= ALONE)]
-
-    def allowed(self, number: int) -> bool:
-        """Whether the request has words for what the call would change."""
-        profile = self._task.apis[number].profile
-        return not profile.api.mutating or may_call(profile, self._task.query)
+        """The candidates that are called: what changes something only where it is likelier meant than not."""
+        best = int(self.called.argmax())
+        alone = self.called[best] >= ALONE and not self.changes(best)
+        return [n for n, called in enumerate(self.called) if called >= CALLED or (n == best and alone)]
 
     def calls(self, chosen: Sequence[int]) -> list[Drafted]:
         """The calls of these candidates and of those they need, each after those it needs."""
@@ -81,6 +76,20 @@ class Decoder:
             drafted[number] = self._of(number, chosen)
             waiting += [need for call in drafted[number] for need in call.fed_by() if need not in drafted]
         return arranged(drafted)
+
+    @property
+    def words(self) -> int:
+        """How many the request has."""
+        return len(self._task.query.split())
+
+    def changes(self, number: int) -> bool:
+        """Whether a candidate's call may change something."""
+        return self._task.apis[number].profile.api.mutating
+
+    def relevance(self, number: int) -> float:
+        """What the retriever says of a candidate: how likely it is needed."""
+        inputs = self._task.reading.inputs
+        return float(inputs.features[inputs.first[number], RELEVANCE])
 
     def answers(self, number: int) -> list[Field]:
         """The fields of an API's answer that the request asks for, surest first."""

@@ -15,7 +15,7 @@ from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, wr
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
 from planner_svc.backends.compact.judging import Judges
-from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence
+from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence, nearness
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.backends.compact.spans import Spans, Wish
@@ -376,7 +376,8 @@ class Filler:
             wrong = mismatch(consumer.schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
             if wrong is None or not wrong.certain:
                 called = float(self._called[other])
-                offers.append(Offer(other, output, strength, called, other in chosen, wrong is None))
+                near = nearness(consumer.api, self._task.apis[other].profile.api)
+                offers.append(Offer(other, output, strength, called, other in chosen, wrong is None, near))
         return offers[:MAX_LINKS]
 
 

@@ -18,6 +18,9 @@ from services.contracts.api import Candidate
 FEATURES: Final = 5
 """What the retriever says of an API: score, best clause's score, relevance, one over its rank, supplier or not."""
 
+RELEVANCE: Final = 2
+"""Which of them is the relevance."""
+
 
 class Origin(IntEnum):
     """Where a parameter's value comes from: nowhere, characters of the request, an option, ... another call."""

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from planner_svc.reading.profile import Field, Profile, Slot
+from planner_svc.reading.profile import Effect, Field, Profile, Slot
 from planner_svc.reading.text import split_name, stems
 from services.encoder import Encoder, TokenEncoding
 
@@ -51,7 +51,7 @@ class Item:
         slot: of a parameter or an option, the index of the profile's slot.
         option: of an option, the index of the slot's choice.
         field: of an output, the index of the profile's field.
-        shape: of a parameter, what can fill it (see :func:`shape_of`); 0 otherwise.
+        shape: of a parameter, what can fill it (see :func:`shape_of`); of an API, what it does (:func:`effect_of`).
     """
 
     kind: Kind
@@ -105,15 +105,24 @@ def shape_of(slot: Slot) -> int:
     return sum(1 << bit for bit, flag in enumerate(flags) if flag)
 
 
-SHAPES: Final = 10
-"""Bits of a shape."""
+_EFFECTS: Final[tuple[Effect, ...]] = ("read", "create", "change", "destroy")
+_OF_SLOTS: Final = 10
+SHAPES: Final = _OF_SLOTS + len(_EFFECTS)
+"""Bits of a shape: of parameters, then of APIs."""
+
+
+def effect_of(profile: Profile) -> int:
+    """What an API does, as a bit: the operations of one resource differ in little else."""
+    effect = "read" if profile.effect == "compute" else profile.effect
+    return 1 << _OF_SLOTS + _EFFECTS.index(effect)
 
 
 def _items(profile: Profile) -> Iterator[Item]:
     api = profile.api
     about = " ".join(part for part in (api.summary, api.description[:_ABOUT]) if part)
     name = " ".join(split_name(api.name))
-    yield Item(Kind.API, f"{name}: {about}", _stems(f"{name} {api.summary or api.description[:_SAID]}"))
+    named = _stems(f"{name} {api.summary or api.description[:_SAID]}")
+    yield Item(Kind.API, f"{name}: {about}", named, shape=effect_of(profile))
     for number, slot in _chosen(profile.slots):
         options = [str(choice) for choice in slot.choices[:_LISTED]]
         listed = f" ({', '.join(options)})" if options else ""

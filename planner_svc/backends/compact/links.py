@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats, Origin
 from planner_svc.reading.profile import Field, Slot
+from services.contracts.api import Api
 
 LINK_SIGNS: Final = (
     "strength", "behind", "rank", "share",
@@ -17,6 +19,7 @@ LINK_SIGNS: Final = (
     "namesake", "shared_words", "names_it", "fits", "same_kinds",
     "called", "chosen", "listed", "nested", "first", "paging",
     "required", "takes_text", "takes_number", "takes_list", "an_id",
+    "same_provider", "same_path",
 )  # fmt: skip
 """What the trees weigh of a parameter and an output."""
 MAX_LINKS: Final = 6
@@ -34,6 +37,7 @@ class Offer:
         called: how likely that candidate is called.
         chosen: whether it is called in any case.
         fits: whether its type is the parameter's for certain; that it may be is.
+        near: whether both operations are of one provider, and how much of their paths is the same.
     """
 
     api: int
@@ -42,6 +46,19 @@ class Offer:
     called: float
     chosen: bool
     fits: bool
+    near: tuple[bool, float] = (False, 0.0)
+
+
+def nearness(one: Api, other: Api) -> tuple[bool, float]:
+    """Whether two operations are of one provider, and which share of the shorter path both begin with.
+
+    A list of things is mostly where one of them is found: ``/assets`` and ``/assets/{id}/history``.
+    """
+    if one.provider != other.provider:
+        return False, 0.0
+    parts = [[part for part in api.path.split("/") if part] for api in (one, other)]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*parts, strict=False)))
+    return True, same / max(min(map(len, parts)), 1)
 
 
 def link_evidence(slot: Slot, origins: Floats, said_here: float, offers: Sequence[Offer]) -> Floats:
@@ -86,6 +103,7 @@ def link_evidence(slot: Slot, origins: Floats, said_here: float, offers: Sequenc
             one.output.first,
             one.output.paging,
             *kinds,
+            *one.near,
         )
         for rank, one in enumerate(offers)
     ]

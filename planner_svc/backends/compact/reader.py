@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
-from planner_svc.backends.compact.items import Encoded
+from planner_svc.backends.compact.items import SHAPES, Encoded
 from planner_svc.backends.compact.judging import Judges
 from services.encoder import EncoderError, load_session, load_tokenizer, sanitised
 
@@ -48,9 +48,9 @@ class Reader:
         self._session: Any = load_session(directory / "planner.onnx")
         self._tokenizer = load_tokenizer(directory / "tokenizer.json")
         self.judges = Judges.load(directory)
-        asked = {node.name for node in self._session.get_inputs()}
+        asked = {node.name: node.shape for node in self._session.get_inputs()}
         given = {node.name for node in self._session.get_outputs()}
-        if asked != set(INPUTS) or given != set(OUTPUTS):
+        if set(asked) != set(INPUTS) or given != set(OUTPUTS) or asked["shape"][-1] != SHAPES:
             raise EncoderError(
                 f"{directory / 'planner.onnx'} takes {sorted(asked)} and answers {sorted(given)}: "
                 "it is no planner, or one of another version"

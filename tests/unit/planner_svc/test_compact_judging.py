@@ -179,7 +179,7 @@ def test_what_speaks_for_a_call_is_told_beside_the_others() -> None:
     vectors = np.array([[1, 0, 0, 0], [0.6, 0.8, 0, 0]], np.float32)
     of.reading.inputs.vectors[list(of.reading.inputs.first)] = vectors
     of.reading.logits["call"][of.reading.inputs.first[1]] = -1.0
-    evidence = call_evidence(of.query, of.reading.inputs, of.reading.logits)
+    evidence = call_evidence(of.query, [one.profile for one in of.apis], of.reading.inputs, of.reading.logits)
     policy, claim = (dict(zip(CALL_SIGNS, row, strict=True)) for row in evidence.tolist())
     assert (policy["rank"], claim["rank"]) == (0, 1)
     assert (policy["behind"], claim["behind"]) == (0, 6)
@@ -187,7 +187,9 @@ def test_what_speaks_for_a_call_is_told_beside_the_others() -> None:
     assert claim["twin_called"] == pytest.approx(1 / (1 + np.exp(-5)))
     assert (policy["parameters"], claim["parameters"], policy["words"]) == (2, 1, 6)
     alone = task("Create it.", (CLAIM,), {})
-    assert np.isfinite(call_evidence(alone.query, alone.reading.inputs, alone.reading.logits)).all()
+    assert np.isfinite(
+        call_evidence(alone.query, [one.profile for one in alone.apis], alone.reading.inputs, alone.reading.logits)
+    ).all()
 
 
 def test_an_api_is_called_for_what_surely_comes_from_another_call() -> None:

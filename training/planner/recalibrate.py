@@ -1,0 +1,102 @@
+"""Fits a planner's confidence to what became of whole requests: retrieval, drafts that did not compile, and all.
+
+The calibration of training sees what the network drafts from candidates among which all that is needed is. A request
+that is answered has no such luck. What ``nestor eval plan --predictions`` wrote about requests that nothing was trained
+on says how much less sure to be: the log-odds are stretched and moved (Platt scaling), their order stays.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from evals.data import DataError
+from planner_svc.backends.compact.confidence import Calibration
+
+LEAST: Final = 50
+"""Plans that are needed to say anything."""
+_SURE: Final = 1e-6
+_BINS: Final = 10
+_FOLDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Recalibration:
+    """What came of it.
+
+    Attributes:
+        plans: so many it was fitted to.
+        right: share of them that is right as a whole, 0 to 1.
+        before: expected calibration error until now, 0 to 1.
+        after: likewise of fits that had not seen the plan.
+    """
+
+    plans: int
+    right: float
+    before: float
+    after: float
+
+
+def recalibrate(model: Path, predictions: Sequence[Path]) -> Recalibration:
+    """Fit the calibration of a planner's folder, in place.
+
+    Args:
+        model: the folder, with ``calibration.json``.
+        predictions: files of ``nestor eval plan --planner compact --predictions``, made with this very model.
+
+    Raises:
+        CalibrationError: the model has no calibration.
+        DataError: a file is something else, or all of them hold fewer than :data:`LEAST` plans.
+    """
+    known = Calibration.load(model)
+    rows = [row for file in predictions for row in _read(file)]
+    odds = np.array([[_odds(confidence)] for confidence, _ in rows])
+    right = np.array([is_right for _, is_right in rows])
+    if len(rows) < LEAST or right.all() or not right.any():
+        raise DataError(
+            f"{len(rows)} plans are too few to fit a confidence to: {LEAST} are needed, right ones and wrong"
+        )
+    unseen = np.zeros(len(rows))
+    for fold in range(_FOLDS):
+        mine = np.arange(len(rows)) % _FOLDS == fold
+        unseen[mine] = _fit(odds[~mine], right[~mine]).predict_proba(odds[mine])[:, 1]
+    fitted = _fit(odds, right)
+    stretch, shift = float(fitted.coef_[0][0]), float(fitted.intercept_[0])
+    Calibration(tuple(stretch * one for one in known.weights), stretch * known.bias + shift).save(model)
+    before = calibration_error(np.array([confidence for confidence, _ in rows]), right)
+    return Recalibration(len(rows), float(right.mean()), before, calibration_error(unseen, right))
+
+
+def calibration_error(confidences: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    """The mean distance of confidence and share of right ones over ten bins of like confidence, by their size."""
+    bins = np.minimum((confidences * _BINS).astype(int), _BINS - 1)
+    gaps = [abs(float((confidences[bins == b] - right[bins == b]).sum())) for b in range(_BINS) if (bins == b).any()]
+    return math.fsum(gaps) / len(confidences)
+
+
+def _fit(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> LogisticRegression:
+    return LogisticRegression(C=10.0).fit(odds, right)
+
+
+def _read(file: Path) -> Iterator[tuple[float, bool]]:
+    """Confidence of each plan, questions included, and whether it was right."""
+    try:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            told = json.loads(line)
+            if told["status"] in ("planned", "needs_input"):
+                yield float(told["confidence"]), bool(told["full_match_any_order"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file} holds no predictions of `nestor eval plan`: {error}") from None
+
+
+def _odds(confidence: float) -> float:
+    sure = min(max(confidence, _SURE), 1 - _SURE)
+    return math.log(sure / (1 - sure))
