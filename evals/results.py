@@ -42,6 +42,9 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/sandbox", "train", "own", "rules"),
     ("held-out/sandbox", "train", "own", "compact", "sandbox"),
     ("held-out/sandbox", "train", "own", "rules", "sandbox"),
+    ("held-out/complexfuncbench", "dev", "own", "compact"),
+    ("held-out/corpus", "test", "own", "compact"),
+    ("held-out/corpus", "test", "own", "rules"),
 )
 """Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
 SAMPLES = (
@@ -79,6 +82,8 @@ _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
     "nestools": ("NesTools", (), _SHOWN),
     "sgd": ("SGD", (), _SHOWN),
     "sandbox": ("The sandbox's development questions", (), _SHOWN),
+    "complexfuncbench": ("ComplexFuncBench", (), _SHOWN),
+    "corpus": ("The corpus, by vendors that nobody learnt from", (), _SHOWN),
 }
 
 

@@ -35,17 +35,17 @@ def export(corpus: Corpus, part: str, out: Path) -> int:
         if vendor.part == part and corpus.file(vendor).exists():
             apis = corpus.apis(vendor)
             tools |= {api.id: api for api in apis}
-            rows += _rows(read_requests(corpus.file(vendor)), apis)
+            rows += _rows(read_requests(corpus.file(vendor)), apis, part)
     write_folder(out, map(tool_row, tools.values()), rows)
     (out / "info.json").write_text(json.dumps(_INFO) + "\n", encoding="utf-8")
     return len(rows)
 
 
-def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...]) -> Iterator[dict[str, Any]]:
+def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...], part: str) -> Iterator[dict[str, Any]]:
     names = {name: api for api, name in call_names(apis).items()}
     words = {api.id: words_of(f"{api.name} {api.summary} {api.description[:200]}") for api in apis}
     for request in requests:
-        told: dict[str, Any] = {"split": "train"}
+        told: dict[str, Any] = {"split": part}
         if request.now is not None:  # most are written without a zone
             told["now"] = (request.now if request.now.tzinfo else request.now.replace(tzinfo=UTC)).isoformat()
         if request.kind == "refused":
