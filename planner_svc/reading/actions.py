@@ -26,6 +26,11 @@ _BEGINNING = re.compile(
     r"(?:^|[.!?;,:]?\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
 )
 """Where an imperative may stand: at a beginning, of a line of a list too, after a stop, after "and"."""
+_QUESTION = re.compile(
+    r"\W*(?:(?:and|but|hello|hey|hi|ok|okay|please|so)\W+)*(?:am|any|anybody|anyone|are|did|do|does|had|has|have|how|is|was|were|"
+    r"what|when|where|which|who|whom|whose|why)\b",
+    re.IGNORECASE,
+)
 _CALL_OFF = re.compile(r"\bcall(?=\s+off\b)", re.IGNORECASE)
 _WANTED = re.compile(
     r"\b(?:i|we)(?:['\u2019]d\s+like|\s+(?:would\s+like|want|need))\s+(?:an?|the|one|\d+)\s", re.IGNORECASE
@@ -49,6 +54,16 @@ def may_call(profile: Profile, text: str) -> bool:
         return True
     own = stem((split_name(profile.api.name) or [""])[0])
     return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text))
+
+
+def may_be_meant(profile: Profile, text: str) -> bool:
+    """Whether the words leave room for what the API does: people put what they want in more words than are listed.
+
+    "That order has to go" may cancel it. A question changes nothing ("Was the order cancelled?"), unless something in
+    it tells to.
+    """
+    bare = _unquoted(text)
+    return may_call(profile, text) or not ("?" in bare or _QUESTION.match(bare))
 
 
 def asks_for_action(text: str) -> bool:

@@ -129,7 +129,8 @@ def _recorded(
             source = own if instance.tools and not instance.calls else offers
             offered = _offered(example, source.offer(instance))
             offered = offered or _given(example, needed.offer(instance))
-            yield _without_twins(offered, set(instance.tools)) if instance.tools else offered
+            if offered.candidates:  # its own may be of another catalogue
+                yield _without_twins(offered, set(instance.tools)) if instance.tools else offered
 
 
 def _made(folder: PlannerFolder, recipe: Recipe, cache: Path, progress: Progress) -> Iterator[Example]:

@@ -15,6 +15,7 @@ from planner_svc.backends.compact.inputs import RELEVANCE, Floats
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.spans import Wish
+from planner_svc.reading.actions import may_be_meant
 from planner_svc.reading.profile import Field, Slot
 
 CALLED: Final = 0.5
@@ -61,9 +62,14 @@ class Decoder:
 
     def chosen(self) -> list[int]:
         """The candidates that are called: what changes something only where it is likelier meant than not."""
-        best = int(self.called.argmax())
-        alone = self.called[best] >= ALONE and not self.changes(best)
-        return [n for n, called in enumerate(self.called) if called >= CALLED or (n == best and alone)]
+        allowed = [number for number in range(len(self.called)) if self._allowed(number)]
+        best = max(allowed, key=lambda number: float(self.called[number]), default=None)
+        least = [CALLED if self.changes(number) or number != best else ALONE for number in allowed]
+        return [number for number, enough in zip(allowed, least, strict=True) if self.called[number] >= enough]
+
+    def _allowed(self, number: int) -> bool:
+        """Whether the request's words leave room for what the call would change."""
+        return not self.changes(number) or may_be_meant(self._task.apis[number].profile, self._task.query)
 
     def calls(self, chosen: Sequence[int]) -> list[Drafted]:
         """The calls of these candidates and of those they need, each after those it needs."""

@@ -82,19 +82,29 @@ def test_a_folder_without_arguments_gives_its_catalogue_only(tmp_path: Path) -> 
     assert (read.trained, read.held_out, len(read.apis)) == ((), (), len(TOOLS))
 
 
-def test_what_none_of_its_own_apis_answers_is_no_example(tmp_path: Path) -> None:
-    nothing = {
-        "id": "none",
-        "split": "train",
-        "query": "What is the weather in Faro?",
-        "calls": [],
-        "tools": ["getTime"],
-    }
+def test_what_none_of_its_own_apis_answers_is_offered_only_those(tmp_path: Path) -> None:
+    nothing = [
+        {"id": f"none-{city}", "split": "train", "query": f"What is the weather in {city}?", "calls": []}
+        | {"tools": ["findHotel", "getTime"]}
+        for city in CITIES
+    ]
     rows = [weather(city) for city in CITIES]
-    read = read_folder(folder(tmp_path / "own", TOOLS, [*rows, nothing]), RECIPE)
-    assert "none" not in {one.id for one in (*read.trained, *read.held_out)}
-    free = read_folder(folder(tmp_path / "free", TOOLS, [*rows, nothing | {"tools": None}]), RECIPE)
-    assert "none" in {one.id for one in (*free.trained, *free.held_out)}
+    read = read_folder(folder(tmp_path / "own", TOOLS, [*rows, *nothing]), RECIPE)
+    with Progress(disable=True) as progress:
+        recorded = recorded_examples(read, tmp_path / "vectors.npz", tmp_path, progress)
+    found = [one for one in recorded if one.id.startswith("none")]
+    assert found
+    assert all([api.id for api in one.candidates] == ["findHotel"] and not one.calls for one in found)
+
+
+def test_what_the_retriever_does_not_find_is_offered_beside_others(tmp_path: Path) -> None:
+    others = [{"name": f"weatherReport{n}", "description": "Weather in a city"} for n in range(60)]
+    rows = [weather(city) | {"query": f"{city}: umbrella or not"} for city in CITIES]
+    read = read_folder(folder(tmp_path / "far", [*others, *TOOLS], rows), RECIPE)
+    with Progress(disable=True) as progress:
+        recorded = recorded_examples(read, tmp_path / "vectors.npz", tmp_path, progress)
+    assert {one.id for one in recorded} == {one.id for one in read.trained}
+    assert all("getWeather" in {api.id for api in one.candidates} for one in recorded)
 
 
 @pytest.mark.parametrize(("own", "twin_stays"), [(["getWeather"], False), (["getWeather", "getWeather__2"], True)])
