@@ -10,7 +10,7 @@ INTRO = """
 `nestor eval plan` asks the planner to solve the requests of a folder, compares its plans with the reference solutions,
 and runs them. Every figure of ours on this page is from that command's output, which is kept in
 `docs/planning-results/`; `python -m evals.results --write docs/planning-results.md docs/planning-results/*.json` makes
-the page of it. Rows of Seal-Tools' `dev`, of NesTools, SGD and the sandbox are of the fifth of the requests that
+the page of it. Rows of Seal-Tools' `dev`, of NesTools, SGD, ComplexFuncBench and the sandbox are of the fifth of the requests that
 training held out (`WORK/held-out`, here below DATA); thresholds were chosen on those of all folders, and the second
 stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools' `test_in_domain`
 and NESTFUL.
