@@ -11,9 +11,9 @@ INTRO = """
 and runs them. Every figure of ours on this page is from that command's output, which is kept in
 `docs/planning-results/`; `python -m evals.results --write docs/planning-results.md docs/planning-results/*.json` makes
 the page of it. Rows of Seal-Tools' `dev`, of NesTools, SGD, ComplexFuncBench and the sandbox are of the fifth of
-the requests that training held out (`WORK/held-out`, here below DATA); thresholds were chosen
-on those of all folders, and the second stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools' `test_in_domain`
-and NESTFUL.
+the requests that training held out (`WORK/held-out`, here below DATA); thresholds were chosen on those of all folders,
+and the second stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools'
+`test_in_domain` and NESTFUL.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well, but the rules were developed on them; `python -m tests.e2e.recorded DATA/sandbox` writes
 that folder. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
