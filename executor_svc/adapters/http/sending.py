@@ -113,6 +113,7 @@ class Sender:
                 request.body.content if request.body is not None else None,
                 deadline=call.deadline,
                 once=not call.api.resendable,
+                tls=sending.credentials.tls,
             )
         except SendFailed as error:
             host.failed(error, clock() - began)
