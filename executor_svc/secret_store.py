@@ -146,7 +146,7 @@ class Client(_Entry):
 
 
 class Certificate(_Entry):
-    """A client certificate for mutual TLS: paths of PEM files. ``authority``: whom to trust in place of the system's."""
+    """A client certificate for mutual TLS, as paths of PEM files. ``authority``: whom to trust instead of the usual."""
 
     certificate: Text
     key: Text

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner_svc.compiler.findings import Findings
-from services.contracts.api import Api, SecretKind
+from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy
 

@@ -25,7 +25,7 @@ from executor_svc.secret_store import Client, SecretStore
 from services.contracts.api import SecurityRequirement
 
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
-_TOKEN: Final = re.compile(r"[!-~]{%d,32768}" % MIN_SECRET_CHARS)
+_TOKEN: Final = re.compile(rf"[!-~]{{{MIN_SECRET_CHARS},32768}}")
 _BOUND_TYPES: Final = frozenset({"dpop", "mac", "pop"})
 """Types of tokens that are no use without a key. Any other word means a bearer token: some servers have their own."""
 _DEFAULT_LIFETIME_S: Final = 300.0
@@ -77,7 +77,7 @@ class Tokens:
             return None  # it is presented as it is, and nobody is asked for another
         asked = endpoint(client.token_url or requirement.token_url or requirement.openid_url, origin)
         if asked is None:
-            return f"the scheme {requirement.scheme!r} has no token URL, and the secret {requirement.secret!r} no token_url"
+            return f"the scheme {requirement.scheme!r} has no token URL, nor has the secret {requirement.secret!r}"
         return _unbound(client, asked, requirement.secret)
 
     def forget(self, token: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.contracts.api import Location, SecretKind
+from services.contracts.api import Location
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference
 from services.contracts.planning import Decision, DiagnosticCode, Policy
 from tests.unit.planner_svc.building import WHOLE, api, codes, only, param, plan, prove, record, secret, step
