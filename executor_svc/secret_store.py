@@ -127,9 +127,7 @@ class Client(_Entry):
     expires_at: float | None = Field(default=None, allow_inf_nan=False)
 
     @model_validator(mode="after")
-    def _usable(self) -> Self:
-        if not (self.client_secret or self.password or self.access_token or self.refresh_token):
-            raise ValueError("needs one of client_secret, password, access_token, refresh_token")
+    def _whole(self) -> Self:
         if (self.username is None) != (self.password is None):
             raise ValueError("username and password belong together")
         return self

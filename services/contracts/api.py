@@ -103,6 +103,10 @@ class SecretKind(StrEnum):
         return {"oauth2_client_credentials": cls.OAUTH2, "unsupported": cls.OTHER}.get(str(value))
 
 
+LOGINS: Final = frozenset({SecretKind.OAUTH2, SecretKind.OPENID_CONNECT})
+"""The kinds that a person's login can meet."""
+
+
 class SecurityRequirement(Contract):
     """One credential a call must present. It holds the secret's *name*; the value lives with the executor alone."""
 
@@ -159,6 +163,22 @@ class Api(Contract):
     def parameter(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""
         return next((p for p in self.parameters if p.name == name), None)
+
+
+class NeededSecret(SecurityRequirement):
+    """A credential that a provider's operations ask for."""
+
+    hosts: tuple[str, ...] = Field(default=(), description="Where its operations are served: `host` or `host:port`.")
+    operations: int = Field(default=0, ge=0, description="How many operations ask for it, be it as an alternative.")
+    probe: ApiId | None = Field(default=None, description="An operation to try it with: one that takes it alone.")
+    harmless: bool = Field(default=False, description="Whether calling that one needs no arguments and only reads.")
+    configured: bool = Field(default=False, description="Whether the executor has a secret of this name.")
+
+
+class NeededSecrets(Contract):
+    """The credentials of one provider, in order of their names."""
+
+    secrets: tuple[NeededSecret, ...] = ()
 
 
 class LookupRequest(Contract):

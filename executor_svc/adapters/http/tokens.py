@@ -75,6 +75,8 @@ class Tokens:
         """Why no token can be had for this requirement, or None."""
         if client.access_token is not None and client.refresh_token is None:
             return None  # it is presented as it is, and nobody is asked for another
+        if not (client.refresh_token or client.password or client.client_secret):
+            return f"the secret {requirement.secret!r} holds no token; {_again(requirement.secret)}"
         asked = endpoint(client.token_url or requirement.token_url or requirement.openid_url, origin)
         if asked is None:
             return f"the scheme {requirement.scheme!r} has no token URL, nor has the secret {requirement.secret!r}"
@@ -223,7 +225,7 @@ class Tokens:
             kept = self._endpoints.get(openid, list)
             if not kept:
                 found = await discover(self._transport, origin.join(URL(openid)), deadline)
-                kept.append(found.get("token_endpoint", ""))
+                kept.append(str(found.get("token_endpoint", "")))
             declared = kept[0]
         url = endpoint(declared, origin)
         if url is None:
@@ -246,8 +248,8 @@ async def ask_token(transport: Transport, url: URL, client: Client, form: dict[s
     return await transport.send("POST", url, headers, urlencode(form).encode(), deadline=deadline, once=True)
 
 
-async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[str, str]:
-    """The texts in an OpenID provider's discovery document.
+async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[str, JsonValue]:
+    """An OpenID provider's discovery document.
 
     Raises:
         CredentialUnavailable: it is none, or speaks for another issuer than its address says.
@@ -262,8 +264,8 @@ async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[s
         answer = parse_json(reply.body)
     except BadResponse as error:
         raise CredentialUnavailable(f"the OpenID discovery document: {error}") from None
-    found = {k: v for k, v in answer.items() if isinstance(v, str)} if isinstance(answer, dict) else {}
-    if found.get("issuer", "").rstrip("/") != str(url).removesuffix(WELL_KNOWN):
+    found = answer if isinstance(answer, dict) else {}
+    if str(found.get("issuer")).rstrip("/") != str(url).removesuffix(WELL_KNOWN):
         raise CredentialUnavailable("the OpenID discovery document names another issuer than the one it was asked of")
     return found
 
