@@ -181,7 +181,7 @@ async def test_a_discovery_document_that_lies(server: AuthorizationServer, opene
     assert "names another issuer" in told(await call(asked))
     server.issuer = server.origin
     async with serve_upstream() as evil:
-        moved = {"issuer": server.origin, "token_endpoint": f"{evil.origin}/token"}
+        moved: dict[str, object] = {"issuer": server.origin, "token_endpoint": f"{evil.origin}/token"}
         server.upstream.replies("/.well-known/openid-configuration", moved)
         assert "not bound to its token endpoint" in told(await call(asked))
         assert evil.seen == []

@@ -77,7 +77,7 @@ def test_an_optional_key_is_presented_where_there_is_one() -> None:
 
 def test_beside_a_declared_scheme() -> None:
     schemes = {"k": {"type": "apiKey", "in": "query", "name": "api_key"}, "b": {"type": "http", "scheme": "bearer"}}
-    members = {"components": {"securitySchemes": schemes}}
+    members: dict[str, Any] = {"components": {"securitySchemes": schemes}}
     same = operation(parameters=[taking("api_key")], security=[{"k": []}])
     assert secrets(single(same, **members)) == [["the-zoo.k"]]
     other = operation(parameters=[taking("access_token", required=False)], security=[{"b": []}])
