@@ -36,7 +36,12 @@ def login(
     device: Annotated[bool, typer.Option("--device", help="Log in on another device, with a code.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the loopback address; 0: any.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open the browser; the address is printed either way.")] = True,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether these hosts are the right ones.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", help="Do not ask whether the hosts are right, unless an unknown one is to get the client's secret."
+        ),
+    ] = False,
     host: Hosts = None,
     file: File = DEFAULT_FILE,
 ) -> None:
@@ -58,16 +63,18 @@ def login(
         secret = ask_value(needed.secret, hosts, "client secret")
     entry: dict[str, JsonValue] = {"hosts": list(hosts), "client_id": client_id}
     entry |= {"client_secret": secret} if secret else {}
+    entry |= {"client_auth": known.client_auth} if known else {}
     client = checked(needed.secret, entry)
     assert isinstance(client, Client)
 
     def agree(endpoints: "Endpoints") -> None:
-        where = endpoints.device if device else endpoints.authorization
+        where = endpoints.device if device or endpoints.authorization is None else endpoints.authorization
         typer.echo(
             visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
         )
         typer.echo(visible(f"They are sent to {', '.join(hosts)} alone."))
-        if not yes and not typer.confirm("Are these the right hosts?"):
+        unknown = secret is not None and host_of(endpoints.token) not in hosts  # a document names it, nobody else
+        if (unknown or not yes) and not typer.confirm("Are these the right hosts?"):
             raise typer.Exit(EXIT_PROBLEM)
 
     def show(address: str) -> None:
