@@ -88,9 +88,9 @@ def _doubtful(root: Document, item: JsonValue) -> tuple[str, str] | None:
     except (DanglingReference, SkipOperation):
         return None
     name, place = declared.get("name"), declared.get("in")
-    if isinstance(name, str) and isinstance(place, str) and _MAYBE.fullmatch(_fold(name)):
-        return place, _fold(name)
-    return None
+    if not isinstance(name, str) or not isinstance(place, str) or len(name) > MAX_NAME or place not in _PLACES:
+        return None
+    return (place, _fold(name)) if _MAYBE.fullmatch(_fold(name)) else None
 
 
 def _is_key(argument: Argument, usual: Usual) -> bool:

@@ -174,6 +174,15 @@ def test_a_login(imported: str, bank: AuthorizationServer, data: Path, monkeypat
     bank.denied = False
 
 
+def test_a_secret_goes_to_no_unknown_token_endpoint_unasked(imported: str, bank: AuthorizationServer) -> None:
+    asked = bank.upstream.count("/token")
+    options = ("--yes", "--client-secret", "--client-id", CLIENT, "--host", "api.example")
+    shown = run("login", "bank", *options, exit_code=1, answers="client-s3cret-canary\n")  # and nobody to say yes
+    assert f"tokens come from {bank.host}" in shown
+    assert "Are these the right hosts?" in shown
+    assert bank.upstream.count("/token") == asked
+
+
 @pytest.mark.parametrize(
     ("arguments", "answers", "words"),
     [
