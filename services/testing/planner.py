@@ -81,7 +81,7 @@ class FakePlanner(Fake):
             return PlanResponse(
                 status="no_plan", backend=_BACKEND, reason="Nothing in the catalogue fits this request."
             )
-        proved = prove(plan, (candidate.api for candidate in request.candidates), request.policy)
+        proved = prove(plan, (one.api for one in request.candidates), request.policy, request.credentials)
         if proved.compiled is None:
             reason = proved.diagnostics[0].message
             return PlanResponse(
@@ -110,7 +110,7 @@ class FakePlanner(Fake):
     async def compile(self, request: CompileRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> CompileResponse:
         """Prove a given plan."""
         await self._arrive("compile", timeout_s)
-        return prove(request.plan, request.apis, request.policy)
+        return prove(request.plan, request.apis, request.policy, request.credentials)
 
     async def backends(self) -> PlannerBackends:
         """The one backend there is."""
@@ -118,10 +118,12 @@ class FakePlanner(Fake):
         return PlannerBackends(default=_BACKEND, available=(_BACKEND,))
 
 
-def prove(plan: Plan, apis: Iterable[Api], policy: Policy | None = None) -> CompileResponse:
+def prove(
+    plan: Plan, apis: Iterable[Api], policy: Policy | None = None, credentials: tuple[str, ...] | None = None
+) -> CompileResponse:
     """A proof of names only: APIs and their arguments exist, none that is required is missing, there is an answer.
 
-    What the policy says of a call, it heeds; it knows no types and no credentials.
+    What the policy says of a call, it heeds; it knows no types, and of credentials an API's first alternative.
     """
     known = {api.id: api for api in apis}
     policy = policy or Policy()
@@ -139,6 +141,12 @@ def prove(plan: Plan, apis: Iterable[Api], policy: Policy | None = None) -> Comp
         api_hashes={api.id: api.content_hash for api in used.values()},
         mutating=mutating,
         approvals=tuple(step.id for step in plan.steps if policy.decide(used[step.api]) is Decision.ASK),
+        missing=tuple(
+            need.secret
+            for api in used.values()
+            for need in (api.security or ((),))[0]
+            if credentials is not None and need.secret not in credentials
+        ),
     )
     return CompileResponse(compiled=CompiledPlan(plan=plan, apis=used, proof=proof))
 

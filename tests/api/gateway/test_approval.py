@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from services.contracts.api import SecretKind, SecurityRequirement
 from services.contracts.run import Run, RunStatus
 from services.errors import Conflict, NotFound, ServiceUnavailable, ValidationFailed
 from tests.support.gateways import (
@@ -12,6 +13,7 @@ from tests.support.gateways import (
     ASK_ROOM,
     BOOK,
     BOOKING,
+    HOLIDAYS,
     NESTED,
     Gateway,
     ask,
@@ -158,3 +160,31 @@ async def test_the_operators_rules_are_asked_again(tmp_path: Path) -> None:
 async def test_an_approval_that_names_no_plan(gateway: Gateway, waiting: Run, plan_id: str) -> None:
     response = await gateway.http.post(f"/runs/{waiting.id}:approve", json={"plan_id": plan_id})
     assert response.status_code == 422
+
+
+async def test_a_plan_without_its_key_waits_for_it(gateway: Gateway) -> None:
+    key = SecurityRequirement(scheme="key", kind=SecretKind.API_KEY, secret="world.key")
+    await gateway.fakes.retriever.update(BOOK.model_copy(update={"security": ((key,),)}))
+    run = await gateway.client.solve(ask(ASK_ROOM))
+    assert run.status is RunStatus.NEEDS_APPROVAL
+    assert run.proof is not None
+    assert run.proof.missing == ("world.key",)
+    with pytest.raises(ValidationFailed, match=r"nestor secrets set world\.key"):
+        await gateway.client.approve(run.id, BOOKING.id)
+    assert (await gateway.client.run(run.id)).status is RunStatus.NEEDS_APPROVAL
+    gateway.fakes.executor.secrets = ("world.key",)
+    assert (await gateway.client.approve(run.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_a_run_without_its_key_sends_nothing(gateway: Gateway) -> None:
+    key = SecurityRequirement(scheme="key", kind=SecretKind.API_KEY, secret="world.key")
+    await gateway.fakes.retriever.update(HOLIDAYS.model_copy(update={"security": ((key,),)}))
+    assert (await gateway.client.plan(ask(ASK_HOLIDAYS))).status is RunStatus.PLANNED
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    assert (run.status, run.steps) == (RunStatus.FAILED, ())
+    assert "nestor secrets set world.key" in run.reason
+    assert "execute" not in gateway.fakes.executor.calls
+    (needed,) = (await gateway.client.secrets("world")).secrets
+    assert (needed.secret, needed.configured) == ("world.key", False)
+    with pytest.raises(NotFound):
+        await gateway.client.try_secret("world.other")

@@ -13,7 +13,7 @@ from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Lazily, MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
-from services.contracts.api import Api, Candidate
+from services.contracts.api import Api, Candidate, SecretKind, SecurityRequirement
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Plan
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
@@ -76,6 +76,33 @@ async def test_the_next_best_draft_replaces_one_that_is_wrong(pool: ComputePool)
     assert response.status == "planned"
     assert response.plan == GOOD
     assert response.confidence == pytest.approx(0.1)
+
+
+LOCKED = api("locked", security=((SecurityRequirement(scheme="k", kind=SecretKind.API_KEY, secret="t.k"),),))
+CALLS_LOCKED = plan(step("a", "locked"))
+CALLS_NEWS = plan(step("a", "news"))
+
+
+@pytest.mark.parametrize(
+    ("drafts", "credentials", "chosen", "missing"),
+    [
+        ((CALLS_LOCKED,), (), CALLS_LOCKED, ("t.k",)),
+        ((CALLS_LOCKED, CALLS_NEWS), (), CALLS_NEWS, ()),
+        ((CALLS_LOCKED, CALLS_NEWS), ("t.k",), CALLS_LOCKED, ()),
+        ((CALLS_LOCKED, ASKS), (), CALLS_LOCKED, ("t.k",)),
+        ((CALLS_NEWS, CALLS_LOCKED), (), CALLS_NEWS, ()),  # a candidate that nobody needs asks for no key
+    ],
+)
+async def test_a_plan_whose_key_is_missing_is_planned_where_no_other_can_be_run(
+    pool: ComputePool, drafts: tuple[Plan, ...], credentials: tuple[str, ...], chosen: Plan, missing: tuple[str, ...]
+) -> None:
+    candidates = (*REQUEST.candidates, Candidate(api=LOCKED, score=1))
+    request = REQUEST.model_copy(update={"candidates": candidates, "credentials": credentials})
+    draft = PlanDraft(drafts[0], confidence=0.9, alternatives=drafts[1:])
+    response = await service(pool, draft).plan(request)
+    assert (response.status, response.plan) == ("planned", chosen)
+    assert response.compiled is not None
+    assert response.compiled.proof.missing == missing
 
 
 async def test_alternatives_are_made_only_where_they_are_needed(pool: ComputePool) -> None:
