@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,8 +33,10 @@ from services.contracts.api import (
     SkippedOperation,
 )
 from services.encoder import Encoder, Vectors
-from services.errors import Conflict
+from services.errors import Conflict, InvalidDocument
 
+_REASONS = 3
+_MAX_DETAIL = 600
 _BATCH = 32
 """Texts that a worker embeds at a time."""
 _DIFFERENCES = 200
@@ -125,6 +128,7 @@ class DocumentImporter:
         imported = await self._pool.run(
             import_document, request.document, request.provider, request.server, self._limits
         )
+        _refuse_nothing(imported)
         return self.apply(await self.prepare(imported, request, tenant))
 
     async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> Prepared:
@@ -301,6 +305,23 @@ def _others(prepared: Prepared) -> list[ImportChange]:
     new = {api.id: api for api in prepared.imported.apis}
     removed = [ImportChange(action="removed", id=key) for key in prepared.change.removed]
     return removed + [ImportChange(action="added", id=key, summary=new[key].summary) for key in prepared.change.added]
+
+
+def _refuse_nothing(imported: Imported) -> None:
+    """An import that adds nothing would only remove what is there.
+
+    Raises:
+        InvalidDocument: no operation could be imported; the commonest reasons are named.
+    """
+    if imported.apis:
+        return
+    reasons = Counter(skipped.reason for skipped in imported.skipped).most_common(_REASONS)
+    told = "; ".join(f"{reason} ({times} operations)" for reason, times in reasons)
+    raise InvalidDocument(
+        f"none of the document's {len(imported.skipped)} operations can be imported: {told}"[:_MAX_DETAIL]
+        if reasons
+        else "the document has no operations, so there is nothing to import"
+    )
 
 
 def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from retriever_svc.importers.operations import Source, read_operation
 from retriever_svc.importers.outline import Entry, Outline
 from retriever_svc.importers.reading import read_document
 from retriever_svc.importers.refs import SkipOperation, as_object, as_text
-from retriever_svc.importers.servers import choose_server
+from retriever_svc.importers.servers import NoServer, choose_server
 from services.contracts.api import Api, SkippedOperation
 from services.errors import InvalidDocument
 
@@ -69,13 +69,13 @@ def import_document(
     source = Source.open(outline, provider or "", server, limits)
     source.provider = provider or _provider(outline, source, server)
     apis, skipped = _read(source, entries, progress)
+    if apis and not any(api.server for api in apis):
+        source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     if provider is None and not outline.is_titled:
         source.notes.warn(
             f"the document has no title, so its provider is called {source.provider!r}; import it with a `provider` to"
             " keep it beside others of its kind"
         )
-    if apis and not any(api.server for api in apis):
-        source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     notes = source.notes.as_tuple()
     version = _own_version(outline)
@@ -119,7 +119,10 @@ def _own_version(outline: Outline) -> str:
 
 def _provider(outline: Outline, source: Source, server: str | None) -> str:
     """A slug of the title; where that gives none, of the server's host."""
-    host = urlsplit(choose_server([source.servers], server)).hostname
+    try:
+        host = urlsplit(choose_server([source.servers], server)[0]).hostname
+    except NoServer:
+        host = None
     for text in (outline.title, host or ""):
         plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
         provider = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:100].strip("-")

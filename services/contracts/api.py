@@ -19,8 +19,15 @@ Tenant = Annotated[
     StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,100}$"),
     Field(description="A tenant of the gateway, as `NESTOR_GATEWAY_PRINCIPALS` names it."),
 ]
+Effect = Literal["read", "change"]
+"""What a call does to the upstream's state."""
 FoundBy = Literal["pinned", "exact_name", "meaning", "words", "provider", "supplier"]
 """Why an API is among the candidates (docs/retrieval.md has a line about each)."""
+
+
+def effect_of(method: str) -> Effect:
+    """What a method says of its calls (RFC 9110, section 9.2.1: what is not a safe method may change state)."""
+    return "read" if method in ("GET", "HEAD", "OPTIONS") else "change"
 
 
 class Location(StrEnum):
@@ -125,6 +132,12 @@ class Api(Contract):
         default=(), description="Alternatives, each a set of credentials needed together; empty: none is needed."
     )
     idempotency_header: str | None = Field(default=None, description="Set where the operation honours such a key.")
+    effect: Effect | None = Field(
+        default=None,
+        exclude_if=lambda effect: effect is None,
+        description="Set where it is not what the method says: `change` for a GET that deletes, `read` for a POST that"
+        " searches.",
+    )
     content_hash: str = Field(default="", description="SHA-256 of everything above: what a plan was proved against.")
     tenants: tuple[Tenant, ...] = Field(
         default=(),
@@ -134,8 +147,8 @@ class Api(Contract):
 
     @property
     def mutating(self) -> bool:
-        """Whether a call may change state upstream (RFC 9110, section 9.2.1: what is not a safe method)."""
-        return self.method not in {"GET", "HEAD", "OPTIONS"}
+        """Whether a call may change state upstream."""
+        return (self.effect or effect_of(self.method)) == "change"
 
     @property
     def resendable(self) -> bool:
