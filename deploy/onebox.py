@@ -26,6 +26,7 @@ from deploy.llm.keeper import planning_model
 from deploy.serve import keep_what_is_loaded
 from deploy.sockets import address, listen, serving
 from executor_svc.main import create_app as create_executor_svc
+from executor_svc.secret_file import DEFAULT_FILE, change_file
 from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
 from gateway.settings import GatewaySettings
@@ -89,12 +90,21 @@ def _database(settings: OneboxSettings, name: str) -> str:
     return f"sqlite+aiosqlite:///{settings.data_dir.absolute() / name}.db"
 
 
+def _secrets_file(data_dir: Path) -> Path:
+    """Where `nestor secrets set` writes, made where it is not there yet, so that the executor can look at it."""
+    file = data_dir.absolute() / "secrets" / DEFAULT_FILE.name
+    if not file.exists():
+        change_file(file, {})
+    return file
+
+
 def create_onebox(settings: OneboxSettings) -> FastAPI:
     """The gateway's app, with the four services living inside it, each with an SQLite file in ``data_dir``."""
     executor = ExecutorSettings()
     given: dict[str, object] = {
         "allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts,
         "database_url": _database(settings, "executor"),
+        "secrets_file": executor.secrets_file or _secrets_file(settings.data_dir),
     }
     if settings.executor_secrets is not None:
         given["secrets"] = SecretStr(settings.executor_secrets)

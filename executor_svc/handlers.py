@@ -13,6 +13,8 @@ from services.contracts.run import (
     PreviewRequest,
     PreviewResponse,
     ResolveRequest,
+    SecretTest,
+    SecretTestRequest,
 )
 from services.http import NdjsonResponse
 
@@ -68,3 +70,9 @@ async def value(request: Request, value_id: Id) -> Response:
 async def credentials(request: Request) -> Credentials:
     """Names only."""
     return _service(request).credentials()
+
+
+@router.post("/credentials:test", summary="Try an API's credentials")
+async def test_credentials(request: Request, body: SecretTestRequest) -> SecretTest:
+    """What comes of presenting them, without their values; an OAuth2 token is fetched. With `send`, of one call."""
+    return await _service(request).test_secret(body)

@@ -24,9 +24,17 @@ class Masker:
     """Replaces every known secret in texts and JSON values with ``***``, in every form of :func:`forms`."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._fixed = _Forms(form for secret in secrets for form in forms(secret))
+        self._secrets = frozenset[str]()
         self._tokens: dict[str, set[str]] = {}
         self._issued = _Forms(())
+        self.know(secrets)
+
+    def know(self, secrets: Iterable[str]) -> None:
+        """Learn the configured secrets, in place of those known before, which are remembered like issued ones."""
+        gone, self._secrets = self._secrets, frozenset(secrets)
+        self._fixed = _Forms(form for secret in self._secrets for form in forms(secret))
+        for secret in sorted(gone - self._secrets):
+            self.add(secret)
 
     def add(self, token: str) -> None:
         """Learn a secret that was issued at run time. The 100 that were added last, or again, are known."""

@@ -13,10 +13,12 @@ that port, in clear text too.
 """
 
 import base64
-import json
-from collections.abc import Iterable
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import quote_plus
 
 from pydantic import (
@@ -26,19 +28,22 @@ from pydantic import (
     JsonValue,
     SecretStr,
     StringConstraints,
-    TypeAdapter,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from executor_svc.masking import MIN_SECRET_CHARS
+from executor_svc.secret_file import Entries, SecretsUnreadable, change_file, load_file, read_entries, renewal_lock
 from services.contracts.api import SecretKind
+from services.telemetry import get_logger
 
+__all__ = ["AwsKey", "Certificate", "Client", "Login", "Secret", "SecretStore", "SecretsUnreadable", "Token", "parse"]
+
+_log = get_logger(__name__)
 Host = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]{1,5})?$", to_lower=True)]
-
-
-class SecretsUnreadable(ValueError):
-    """The secrets file or setting is not what it should be. The message never quotes a value."""
+Text = Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Url = Annotated[str, StringConstraints(max_length=2_000, pattern=r"^https?://[^\s\x00-\x1f@]+$")]
 
 
 class _Entry(BaseModel):
@@ -57,6 +62,14 @@ class _Entry(BaseModel):
                 raise ValueError("holds control characters, which cannot be sent")
         return value
 
+    def masked(self) -> tuple[str, ...]:
+        """What must never be seen."""
+        return tuple(
+            value.get_secret_value()
+            for name in type(self).model_fields
+            if isinstance(value := getattr(self, name), SecretStr)
+        )
+
     def bound_to(self, scheme: str, host: str, port: int) -> bool:
         """Whether this secret may be sent to ``scheme://host:port``."""
         name = f"[{host}]" if ":" in host else host
@@ -64,13 +77,15 @@ class _Entry(BaseModel):
 
 
 class Token(_Entry):
-    """An API key or a bearer token."""
+    """An API key, or a token that somebody pasted.
+
+    Where the document does not say how it travels, it is a bearer token, or goes where one of the three names says.
+    """
 
     value: SecretStr
-
-    def masked(self) -> tuple[str, ...]:
-        """What must never be seen."""
-        return (self.value.get_secret_value(),)
+    header: Text | None = None
+    query: Text | None = None
+    cookie: Text | None = None
 
 
 class Login(_Entry):
@@ -85,33 +100,90 @@ class Login(_Entry):
 
     def masked(self) -> tuple[str, ...]:
         """What must never be seen."""
-        return (self.password.get_secret_value(), self.header().removeprefix("Basic "))
+        return (*super().masked(), self.header().removeprefix("Basic "))
 
 
 class Client(_Entry):
-    """An OAuth2 client (RFC 6749, section 2.3.1), which proves itself by HTTP basic or in the request's body."""
+    """An OAuth2 client (RFC 6749), by itself, with a user's password, or with what a login gave.
 
-    client_id: Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*$")]
-    client_secret: SecretStr
+    Attributes:
+        client_auth: how it proves itself (section 2.3.1); without a secret it only says its id.
+        token_url: where tokens are issued; None: where the document says.
+        scopes: what to ask for; empty: what the operation asks for.
+        access_token: the last one, where a login or a renewal gave it.
+        expires_at: when that one expires, in seconds of Unix time; None: nobody said.
+        refresh_token: what renews it (section 6).
+    """
+
+    client_id: Text
+    client_secret: SecretStr | None = None
     client_auth: Literal["basic", "body"] = "basic"
+    token_url: Url | None = None
+    scopes: tuple[Text, ...] = Field(default=(), max_length=200)
+    username: Text | None = None
+    password: SecretStr | None = None
+    access_token: SecretStr | None = None
+    refresh_token: SecretStr | None = None
+    expires_at: float | None = Field(default=None, allow_inf_nan=False)
 
-    def header(self) -> str:
-        """The value of the Authorization header: both parts are form-encoded first."""
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("username and password belong together")
+        return self
+
+    def header(self) -> str | None:
+        """The value of the Authorization header: both parts are form-encoded first. None without a secret."""
+        if self.client_secret is None:
+            return None
         return basic(quote_plus(self.client_id), quote_plus(self.client_secret.get_secret_value()))
 
     def masked(self) -> tuple[str, ...]:
         """What must never be seen."""
-        return (self.client_secret.get_secret_value(), self.header().removeprefix("Basic "))
+        return (*super().masked(), (self.header() or "").removeprefix("Basic "))
 
 
-Secret = Token | Login | Client
-_SHAPES: dict[SecretKind, type[Secret]] = {
-    SecretKind.API_KEY: Token,
-    SecretKind.BEARER: Token,
-    SecretKind.BASIC: Login,
-    SecretKind.OAUTH2_CLIENT_CREDENTIALS: Client,
+class Certificate(_Entry):
+    """A client certificate for mutual TLS, as paths of PEM files. ``authority``: whom to trust instead of the usual."""
+
+    certificate: Text
+    key: Text
+    authority: Text | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """How to connect. Raises OSError (which SSLError is) where the files are missing or no fitting pair."""
+        files = (self.certificate, self.key, self.authority)
+        return _context(*files, tuple(Path(file).stat().st_mtime_ns for file in files if file))
+
+
+class AwsKey(_Entry):
+    """An access key of AWS. Region and service are read from the host where they are not given."""
+
+    access_key_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{3,128}$")]
+    secret_access_key: SecretStr
+    session_token: SecretStr | None = None
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}$")] | None = None
+    service: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}$")] | None = None
+
+
+Secret = Token | Login | Client | Certificate | AwsKey
+_SHAPES: Final[dict[SecretKind, tuple[type[Secret], ...]]] = {
+    SecretKind.API_KEY: (Token,),
+    SecretKind.BEARER: (Token, Client),
+    SecretKind.BASIC: (Login,),
+    SecretKind.OAUTH2: (Token, Client),
+    SecretKind.OPENID_CONNECT: (Token, Client),
+    SecretKind.MUTUAL_TLS: (Certificate,),
+    SecretKind.AWS_SIGV4: (AwsKey,),
+    SecretKind.OTHER: (Token, Login, Client, Certificate, AwsKey),
 }
-_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+_TELLING: Final[tuple[tuple[str, type[Secret]], ...]] = (
+    ("client_id", Client),
+    ("password", Login),
+    ("certificate", Certificate),
+    ("access_key_id", AwsKey),
+)
+"""Fields that tell the shape of an entry; without any of them it is a :class:`Token`."""
 
 
 def basic(user: str, password: str) -> str:
@@ -120,10 +192,17 @@ def basic(user: str, password: str) -> str:
 
 
 class SecretStore:
-    """The configured secrets, by name."""
+    """The configured secrets, by name. Those of the file are read again once it has changed.
 
-    def __init__(self, secrets: dict[str, Secret]) -> None:
-        self._secrets = secrets
+    Attributes:
+        version: grows with each change.
+    """
+
+    def __init__(self, secrets: dict[str, Secret], file: Path | None = None) -> None:
+        self._given, self._file = secrets, file
+        self._secrets, self._stamp, self.version = secrets, _stamp(file), 0
+        if file is not None:
+            self._secrets = parse(load_file(file), "the secrets file") | secrets
 
     @classmethod
     def load(cls, file: Path | None, given: SecretStr | None) -> "SecretStore":
@@ -132,15 +211,19 @@ class SecretStore:
         Raises:
             SecretsUnreadable: naming the entry and what is wrong with it, never a value.
         """
-        entries: dict[str, Secret] = {}
-        if file is not None:
-            try:
-                entries |= _parse(file.read_text("utf-8"), "the secrets file")
-            except (OSError, UnicodeDecodeError) as error:
-                raise SecretsUnreadable(f"the secrets file cannot be read: {type(error).__name__}") from None
-        if given is not None:
-            entries |= _parse(given.get_secret_value(), "the secrets setting")
-        return cls(entries)
+        where = "the secrets setting"
+        return cls({} if given is None else parse(read_entries(given.get_secret_value(), where), where), file)
+
+    def reload(self) -> None:
+        """Read the file again if it has changed. Where it cannot be read, what was known stays."""
+        if self._file is None or (stamp := _stamp(self._file)) == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._secrets = parse(load_file(self._file), "the secrets file") | self._given
+            self.version += 1
+        except SecretsUnreadable as error:
+            _log.warning("the changed secrets are not taken", why=str(error))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,30 +231,89 @@ class SecretStore:
         return tuple(sorted(self._secrets))
 
     def get(self, name: str, kind: SecretKind) -> Secret | None:
-        """The secret of that name if it has the form this kind needs, else None."""
+        """The secret of that name if it has a form that this kind can be met with, else None."""
         secret = self._secrets.get(name)
-        shape = _SHAPES.get(kind)
-        return secret if shape is not None and isinstance(secret, shape) else None
+        return secret if isinstance(secret, _SHAPES[kind]) else None
+
+    def client(self, name: str) -> Client | None:
+        """The OAuth2 client of that name, else None."""
+        secret = self._secrets.get(name)
+        return secret if isinstance(secret, Client) else None
+
+    @asynccontextmanager
+    async def renewing(self, name: str) -> AsyncIterator[None]:
+        """Within it no other process renews this secret; the secret is as the last one left it."""
+        if self._file is None or name in self._given:
+            yield
+            return
+        try:
+            lock = renewal_lock(self._file, name)
+            await lock.acquire()
+        except OSError:  # a folder that is read-only: nothing can be written back either
+            yield
+            return
+        try:
+            self.reload()
+            yield
+        finally:
+            await lock.release()
+
+    def keep(self, name: str, client: Client) -> None:
+        """Put a renewed client in the place of the old one, in the file where it comes from there."""
+        self._secrets = self._secrets | {name: client}
+        self.version += 1
+        if self._file is None or name in self._given:
+            self._given = self._given | {name: client}
+            return
+        try:
+            change_file(self._file, {name: revealed(client)})
+            self._stamp = _stamp(self._file)
+        except (OSError, SecretsUnreadable) as error:
+            _log.warning("a renewed token cannot be stored", secret=name, why=type(error).__name__)
 
     def masked(self) -> Iterable[str]:
         """Every text that must never be seen."""
         return (text for secret in self._secrets.values() for text in secret.masked())
 
 
-def _parse(text: str, where: str) -> dict[str, Secret]:
-    try:
-        entries = _OBJECT.validate_python(json.loads(text))
-    except ValueError:
-        raise SecretsUnreadable(f"{where} is not a JSON object of entries by secret name") from None
+def parse(entries: Entries, where: str) -> dict[str, Secret]:
+    """The secrets of these entries.
+
+    Raises:
+        SecretsUnreadable: naming the entry and what is wrong with it, never a value.
+    """
     return {name: _entry(name, entry, where) for name, entry in entries.items()}
+
+
+def revealed(secret: Secret) -> JsonValue:
+    """The entry that a secret was read from, values and all."""
+    given = {name: getattr(secret, name) for name in type(secret).model_fields}
+    shown = {name: v.get_secret_value() if isinstance(v, SecretStr) else v for name, v in given.items()}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in shown.items() if v not in (None, ())}
 
 
 def _entry(name: str, entry: JsonValue, where: str) -> Secret:
     if not isinstance(entry, dict):
         raise SecretsUnreadable(f'{where}: {name} must be an object such as {{"value": "...", "hosts": ["host:port"]}}')
-    shape: type[Secret] = Login if "password" in entry else Client if "client_secret" in entry else Token
+    shape = next((shape for field, shape in _TELLING if field in entry), Token)
     try:
         return shape.model_validate(entry)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
         raise SecretsUnreadable(f"{where}: {name}: {problems}") from None
+
+
+def _stamp(file: Path | None) -> tuple[int, int, int] | None:
+    """What tells one state of the file from another; None where there is no file."""
+    try:
+        found = file.stat() if file is not None else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@lru_cache(maxsize=100)
+def _context(certificate: str, key: str, authority: str | None, _changed: tuple[int, ...]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority)
+    context.load_cert_chain(certificate, key, password=lambda: "")  # never ask at the terminal
+    return context

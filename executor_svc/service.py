@@ -1,6 +1,7 @@
 """The rules of running a plan: what may be run at all, and how much at a time. No HTTP."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
@@ -9,7 +10,7 @@ from executor_svc.adapters.http import HttpAdapter
 from executor_svc.durable import DurableLane
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Limits
+from executor_svc.models import Call, Limits
 from executor_svc.preview import previews
 from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
@@ -27,12 +28,15 @@ from services.contracts.run import (
     ExecutionState,
     PreviewResponse,
     ResolveRequest,
+    SecretTest,
+    SecretTestRequest,
 )
 from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _FLUSH_S: Final = 10.0
+_TEST_S: Final = 20.0
 
 
 class ExecutorService:
@@ -53,7 +57,16 @@ class ExecutorService:
 
     def credentials(self) -> Credentials:
         """The names of the secrets that calls can present."""
+        self._secrets.reload()
         return Credentials(secrets=self._secrets.names)
+
+    async def test_secret(self, request: SecretTestRequest) -> SecretTest:
+        """What comes of presenting an API's credentials; of one that changes something only whether they are there."""
+        deadline = asyncio.get_running_loop().time() + _TEST_S
+        send = request.send and not request.api.mutating
+        bare: dict[str, object] = {"parameters": (), "path": "/", "body": None, "idempotency_header": None}
+        api = request.api if send else request.api.model_copy(update=bare)
+        return await self._adapter.test(Call(api, {}, f"test/{uuid.uuid4().hex}", deadline), send=send)
 
     def preview(self, compiled: CompiledPlan) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send. Raises as :meth:`execute`."""

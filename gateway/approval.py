@@ -4,13 +4,17 @@ import asyncio
 
 from gateway.peers import Peers
 from services.contracts.plan import Plan
-from services.contracts.planning import CompiledPlan, CompileRequest, Policy
+from services.contracts.planning import CompiledPlan, CompileRequest, Policy, Proof
 from services.contracts.run import Run
 from services.errors import NotFound, ValidationFailed
 
 
 async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
-    """The plan, proved against the APIs and the policy as they are now for its tenant. Raises ValidationFailed."""
+    """The plan, proved against the APIs and the policy as they are now for its tenant, and ready to run.
+
+    Raises:
+        ValidationFailed: it does not hold, or credentials are missing.
+    """
     ids = dict.fromkeys(step.api for step in plan.steps)
     try:
         apis, credentials = await asyncio.gather(
@@ -26,7 +30,15 @@ async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
             "The plan does not hold against the APIs as they are now.",
             errors=[d.model_dump(mode="json") for d in answer.diagnostics],
         )
+    if answer.compiled.proof.missing:
+        raise ValidationFailed(unlocked_by(answer.compiled.proof))
     return answer.compiled
+
+
+def unlocked_by(proof: Proof) -> str:
+    """What to do before a plan can be run whose credentials are missing."""
+    commands = ", ".join(f"`nestor secrets set {name}`" for name in proof.missing)
+    return f"Nothing was sent: the plan needs credentials that are not configured. Set them: {commands}."
 
 
 async def refreshed(peers: Peers, run: Run, compiled: CompiledPlan) -> Run | None:

@@ -13,7 +13,7 @@ from gateway.principals import Principal
 from gateway.service import GatewayService
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
-from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method
+from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method, NeededSecrets
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import (
     ApproveRequest,
@@ -23,7 +23,9 @@ from services.contracts.run import (
     Run,
     RunPage,
     RunStatus,
+    SecretTest,
     SolveRequest,
+    TrySecret,
 )
 from services.errors import ServiceUnavailable
 from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
@@ -284,6 +286,18 @@ async def list_documents(
 async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
     """An API as the catalogue holds it. Another tenant's is not found."""
     return await service.peers.retriever.get(api_id, tenant=caller.tenant)
+
+
+@apis.get("/providers/{provider}/credentials", summary="Which credentials do a provider's APIs ask for?")
+async def list_credentials(provider: Id, service: Service, caller: Caller) -> NeededSecrets:
+    """Names and kinds, and which are configured; never values. Empty where your tenant sees no such provider."""
+    return await service.secrets(provider, caller)
+
+
+@apis.post("/credentials:test", summary="Try a credential")
+async def try_credential(body: TrySecret, service: Service, caller: Caller) -> SecretTest:
+    """What comes of presenting it, in a call that only reads where there is one; an OAuth2 token is fetched."""
+    return await service.try_secret(body.secret, caller)
 
 
 @apis.delete("/providers/{provider}", summary="Remove a provider's APIs", status_code=status.HTTP_204_NO_CONTENT)

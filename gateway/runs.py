@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from gateway.approval import unlocked_by
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import CalledOff, carry_out, is_durable, pauses
 from gateway.live import Live
@@ -204,9 +205,11 @@ class Runs:
         return await plan(self._peers, live.request, run, policy, live.clock)
 
     async def _carry_on(self, live: Live, compiled: CompiledPlan) -> Run:
-        """Have a new plan approved, or execute it."""
+        """Have a new plan approved, or execute it, unless credentials are missing."""
         if live.run.status is RunStatus.NEEDS_APPROVAL:
             return await preview(self._peers, live.run, compiled, live.clock)
+        if compiled.proof.missing:
+            return live.run.model_copy(update={"status": RunStatus.FAILED, "reason": unlocked_by(compiled.proof)})
         live.run = live.run.model_copy(update={"status": RunStatus.RUNNING})
         await self._store.begin(live.ticket, live.run, compiled)
         return await self._execute(live, compiled)
@@ -245,6 +248,8 @@ class Runs:
         else:
             if planned.compiled is None:
                 outcome = planned.status
+            elif planned.compiled.proof.missing:
+                outcome = "no_plan"
             elif planned.compiled.plan.id in tried:
                 outcome = "same_plan"
             elif not same_changes(compiled, planned.compiled):

@@ -18,6 +18,7 @@ from gateway.runs import Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
+from services.contracts.api import NeededSecrets
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import content_hash
 from services.contracts.run import (
@@ -31,6 +32,8 @@ from services.contracts.run import (
     RunEvent,
     RunPage,
     RunStatus,
+    SecretTest,
+    SecretTestRequest,
     SolveEvent,
     SolveRequest,
     Succeeded,
@@ -266,6 +269,30 @@ class GatewayService:
             demo = await self.peers.demos.get(demo_id(_demo(run)))
             if demo.source == run.id:
                 await self.peers.demos.delete(demo.id)
+
+    async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
+        """The credentials that a provider's APIs ask for, and which of them are configured."""
+        needed, there = await asyncio.gather(
+            self.peers.retriever.secrets(provider, tenant=principal.tenant), self.peers.executor.credentials()
+        )
+        known = frozenset(there.secrets)
+        marked = (one.model_copy(update={"configured": one.secret in known}) for one in needed.secrets)
+        return NeededSecrets(secrets=tuple(marked))
+
+    async def try_secret(self, name: str, principal: Principal) -> SecretTest:
+        """What comes of presenting a credential: in a call that only reads and needs no arguments, if there is one.
+
+        Raises:
+            NotFound: no API that this tenant sees asks for it.
+        """
+        needed = await self.peers.retriever.secrets(name.partition(".")[0], tenant=principal.tenant)
+        one = next((one for one in needed.secrets if one.secret == name), None)
+        if one is None or one.probe is None:
+            raise NotFound(f"No API can be called with {name!r} alone.")
+        api = await self.peers.retriever.get(one.probe, tenant=principal.tenant)
+        alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
+        asked = SecretTestRequest(api=api.model_copy(update={"security": (alone,)}), send=one.harmless)
+        return await self.peers.executor.test_secret(asked)
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
         """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""

@@ -2,8 +2,8 @@
 
 A pure function of plan, APIs, policy and the names of configured credentials; it fetches nothing and calls nothing.
 What it proves is what plan.md asks of a plan: every API and argument exists, literals satisfy their JSON Schema,
-every reference leads to a field of a fitting type, the order can be executed, the policy allows it and the
-credentials are there.
+every reference leads to a field of a fitting type, the order can be executed and the policy allows it. Credentials
+that are not there are named, since the plan can be run once they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,6 +82,7 @@ def _prove(
         mutating=access.mutating,
         approvals=access.approvals,
         credentials=access.credentials,
+        missing=access.missing,
         inserted=inserted,
     )
     return CompiledPlan(plan=plan, apis=used, proof=proof)

@@ -204,6 +204,7 @@ class PlannerService:
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
         asking: tuple[Plan, CompileResponse] | None = None
+        locked: Word | None = None
         for rank in range(1 + self._max_alternatives):
             plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
             if plan is None:
@@ -221,9 +222,14 @@ class PlannerService:
                     confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
                     backend=backend,
                 )
-                return Word(response, "planned", trace=draft.trace)
-            if asking is None and _only_input_missing(result):
+                word = Word(response, "planned", trace=draft.trace)
+                if not result.compiled.proof.missing:
+                    return word
+                locked = locked or (word if asking is None else None)  # an alternative that can be run is better
+            elif asking is None and locked is None and _only_input_missing(result):
                 asking = (plan, result)
+        if locked is not None:
+            return locked
         if asking is not None:
             response = PlanResponse(
                 status="needs_input",

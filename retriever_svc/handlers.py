@@ -21,6 +21,7 @@ from services.contracts.api import (
     LookupRequest,
     LookupResponse,
     Method,
+    NeededSecrets,
     ProviderName,
     RetrieveRequest,
     RetrieveResponse,
@@ -118,6 +119,14 @@ async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None
 async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None) -> None:
     """Remove a provider with all its APIs; 409 where some of them are not this tenant's."""
     await service.delete_provider(provider, tenant)
+
+
+@router.get("/providers/{provider}/secrets", summary="Which credentials do a provider's APIs ask for?")
+async def provider_secrets(
+    provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None
+) -> NeededSecrets:
+    """Names and kinds, in order; none where there is no such provider. Which are configured is not known here."""
+    return await service.secrets(provider, tenant)
 
 
 @router.post(

@@ -25,12 +25,14 @@ from retriever_svc.engine.vectors import Indexes, VectorIndex, as_ids, open_inde
 from retriever_svc.importers import Limits, sealed
 from retriever_svc.importing import DocumentImporter
 from retriever_svc.models import Delta, Entry, Hit, Record
+from retriever_svc.secrets import needed_secrets
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
 from services.contracts.api import (
     Api,
     CatalogueStatus,
     Clause,
+    NeededSecrets,
 )
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, NotFound, NotReady
@@ -219,6 +221,11 @@ class CatalogueService:
         if api_id not in apis:
             raise NotFound(f"There is no API {api_id!r}.")
         return apis[api_id]
+
+    async def secrets(self, provider: str, tenant: str | None = None) -> NeededSecrets:
+        """The credentials that the provider's APIs ask for, as far as the tenant sees them."""
+        documents = await self._storage.of_provider(provider, tenant)
+        return NeededSecrets(secrets=await asyncio.to_thread(needed_secrets, documents))
 
     async def create(self, api: Api) -> Api:
         """Add an API; its content hash is computed here.

@@ -170,6 +170,12 @@ class CatalogueStorage:
                         found[row.id] = row.document, row.tenants if tenant is None else ()
         return {key: _api(*stored) for key, stored in found.items()}
 
+    async def of_provider(self, provider: str, tenant: str | None = None) -> list[str]:
+        """The JSON of the provider's APIs that this tenant sees, in order of their ids."""
+        query = select(APIS.c.document, APIS.c.tenants).where(APIS.c.provider == provider).order_by(APIS.c.id)
+        async with read(self._engine) as connection:
+            return [row.document for row in await connection.execute(query) if is_seen(row.tenants, tenant)]
+
     async def documents(self, numbers: Sequence[int]) -> dict[tuple[int, str], bytes]:
         """Those of the APIs that exist, as JSON, by number and content hash."""
         columns = (APIS.c.number, APIS.c.content_hash, APIS.c.document)

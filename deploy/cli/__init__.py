@@ -7,9 +7,11 @@ import typer
 from rich.console import Console
 
 from deploy.cli.catalogue import apis, demos
+from deploy.cli.credentials import secrets
 from deploy.cli.gateway import Json
 from deploy.cli.importing import import_apis
 from deploy.cli.llm import llm, told
+from deploy.cli.login import login
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
@@ -107,6 +109,8 @@ def eval_absence(
 measures.command("plan")(eval_plan)
 app.command()(solve)
 app.command("import")(import_apis)
+app.command()(login)
+app.add_typer(secrets, name="secrets")
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from deploy.cli.credentials import missing_secrets, print_missing
 from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
 from deploy.cli.reviewing import FEW, show_changes
 from deploy.cli.sources import Source, Unreadable, find_sources
@@ -27,6 +28,7 @@ from services.contracts.api import (
     ImportProgress,
     ImportReport,
     ImportRequest,
+    NeededSecret,
     ProviderName,
 )
 from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable
@@ -114,6 +116,13 @@ def _import_one(source: Source, wish: Wish) -> None:
             request = request.model_copy(update={"expected_change": report.change_hash, "hold_changes": False})
             report, _ = run(_import_shown(request, errors))
     _print_report(console, report)
+    if report.applied:
+        print_missing(console, run(_missing([report.provider])))
+
+
+async def _missing(providers: list[str]) -> list[NeededSecret]:
+    async with gateway() as client:
+        return await missing_secrets(client, providers)
 
 
 def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
@@ -177,6 +186,8 @@ def _import_many(sources: list[Source], wish: Wish) -> None:
             show_changes(console, outcome.changes, None)
     finally:
         tally.print(console, len(sources))
+    if tally.imported:
+        print_missing(console, run(_missing(tally.imported)))
     if tally.failed or tally.held:
         raise typer.Exit(EXIT_PROBLEM)
 

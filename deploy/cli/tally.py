@@ -50,6 +50,11 @@ class Tally:
         return [outcome for outcome in self._outcomes if outcome.error]
 
     @property
+    def imported(self) -> list[str]:
+        """The providers of those that were imported now."""
+        return [o.report.provider for o in self._outcomes if o.report is not None and o.report.applied]
+
+    @property
     def held(self) -> list[Outcome]:
         """Those that were to be imported, but would change or remove APIs."""
         return [] if self._dry_run else self._unapplied()

@@ -4,44 +4,46 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner_svc.compiler.findings import Findings
-from services.contracts.api import Api, SecretKind
+from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Steps that change state, steps to approve, and the names of the secrets the calls will present."""
+    """Steps that change state, steps to approve, and secrets: those the calls will present, and those not there."""
 
     mutating: tuple[str, ...]
     approvals: tuple[str, ...]
     credentials: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 def secrets_for(api: Api, configured: frozenset[str] | None) -> tuple[str, ...] | None:
     """The names of the secrets for the first alternative that can be presented; None where there is no such one.
 
-    With ``configured`` None, what is configured is not known and every supported alternative counts.
+    With ``configured`` None, what is configured is not known and every alternative counts.
     """
     if not api.security:
         return ()
     for alternative in api.security:
-        if any(requirement.kind is SecretKind.UNSUPPORTED for requirement in alternative):
-            continue
         names = tuple(requirement.secret for requirement in alternative)
         if configured is None or configured.issuperset(names):
             return names
-    return () if configured is None else None
+    return None
 
 
 def check_access(
     plan: Plan, apis: Mapping[str, Api], policy: Policy, configured: frozenset[str] | None, findings: Findings
 ) -> Access:
-    """Report denied calls, calls to approve and missing credentials (each API's once, at its first step)."""
+    """Report denied calls, calls to approve and missing credentials (each API's once, at its first step).
+
+    A plan needs no credentials to be a plan: that they are missing is a warning, and the proof names them.
+    """
     used = {step.api: apis[step.api] for step in plan.steps if step.api in apis}
     decisions = {api_id: policy.decide(api) for api_id, api in used.items()}
     secrets = {api_id: secrets_for(api, configured) for api_id, api in used.items()}
-    mutating, approvals, reported = [], [], set()
+    mutating, approvals, missing = [], [], dict[str, tuple[str, ...]]()
     for step in plan.steps:
         api = used.get(step.api)
         if api is None:
@@ -55,21 +57,18 @@ def check_access(
             approvals.append(step.id)
             message = f"{api.id} ({api.method}) needs an approval before anything is sent"
             findings.warning(DiagnosticCode.APPROVAL_REQUIRED, message, step.id)
-        if secrets[api.id] is None and api.id not in reported:
-            reported.add(api.id)
-            _report_missing(step.id, api, configured or frozenset(), findings)
+        if secrets[api.id] is None and api.id not in missing:
+            missing[api.id] = _report_missing(step.id, api, configured or frozenset(), findings)
     names = dict.fromkeys(name for found in secrets.values() for name in found or ())
-    return Access(tuple(mutating), tuple(approvals), tuple(names))
+    absent = dict.fromkeys(name for found in missing.values() for name in found)
+    return Access(tuple(mutating), tuple(approvals), tuple(names), tuple(absent))
 
 
-def _report_missing(step: str, api: Api, configured: frozenset[str], findings: Findings) -> None:
-    fixes = []
-    for alternative in api.security:
-        if unsupported := [r.scheme for r in alternative if r.kind is SecretKind.UNSUPPORTED]:
-            fixes.append(Fix(message=f"The scheme {unsupported[0]!r} is of a kind that cannot be presented."))
-        else:
-            missing = [r.secret for r in alternative if r.secret not in configured]
-            fixes.append(Fix(message=f"Configure {' and '.join(missing)}.", value=list(missing)))
-    names = " or ".join(" and ".join(str(name) for name in f.value) for f in fixes if isinstance(f.value, list))
-    message = f"{api.id} needs a credential that is not configured" + (f": {names}" if names else "")
-    findings.error(DiagnosticCode.MISSING_CREDENTIAL, message, step, fixes=fixes)
+def _report_missing(step: str, api: Api, configured: frozenset[str], findings: Findings) -> tuple[str, ...]:
+    """Report it, and return the names of the alternative that lacks the fewest."""
+    lacking = [tuple(dict.fromkeys(r.secret for r in a if r.secret not in configured)) for a in api.security]
+    fixes = [Fix(message=f"Configure {' and '.join(names)}.", value=list(names)) for names in lacking]
+    ways = " or ".join(" and ".join(names) for names in lacking)
+    message = f"to run, {api.id} needs a credential that is not configured: {ways}"
+    findings.warning(DiagnosticCode.MISSING_CREDENTIAL, message, step, fixes=fixes)
+    return min(lacking, key=len)

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
 from retriever_svc.importers.effects import read_effect
+from retriever_svc.importers.keys import Usual, take_keys, usual_names
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
 from retriever_svc.importers.names import Names, slug
 from retriever_svc.importers.outline import Outline
@@ -41,6 +42,7 @@ class Source:
     given_server: str | None
     is_swagger: bool
     servers: list[JsonValue]
+    usual_keys: Usual | None = None
     names: Names = field(default_factory=Names)
     written: int = 0
 
@@ -54,7 +56,10 @@ class Source:
         is_swagger = outline.format == "swagger-2.0"
         servers = upgrade_servers(root) if is_swagger else as_list(root.get("servers"))
         schemas = Schemas(document, directional, limits, notes)
-        return cls(document, schemas, notes, limits, provider, server, is_swagger, servers)
+        # Postman's requests say which of their fields carry credentials; lists of tools know no credentials.
+        is_openapi = outline.format.startswith(("openapi", "swagger"))
+        usual = usual_names(Document(root, limits.steps), outline.entries) if is_openapi else None
+        return cls(document, schemas, notes, limits, provider, server, is_swagger, servers, usual)
 
     def weigh(self, api: Api) -> Api:
         """Count the API's size.
@@ -90,8 +95,11 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
     arguments, idempotency = read_parameters(reading, shared, operation.get("parameters"), path)
     body, properties = read_body(reading, operation.get("requestBody"))
     response, response_refs = read_response(reading, operation.get("responses"))
-    arguments += properties
     server = _server(source, reading, operation, item)
+    security = _security(source, operation, server)
+    if source.usual_keys is not None:
+        arguments, security = take_keys(arguments, security, source.provider, source.usual_keys)
+    arguments += properties
     name = _name(source, operation.get("operationId"), method, path)
     api_id = f"{source.provider}.{name}"
     summary = as_text(operation.get("summary"), MAX_SUMMARY) or as_text(item.get("summary"), MAX_SUMMARY)
@@ -114,7 +122,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         body=body,
         response=response,
         definitions=_definitions(source, arguments, response_refs, label),
-        security=_security(source, operation, server),
+        security=security,
         idempotency_header=idempotency,
         effect=effect,
     )

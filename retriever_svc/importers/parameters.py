@@ -25,8 +25,9 @@ from services.contracts.api import Location, Parameter, Style
 IDEMPOTENCY_KEY = "idempotency-key"
 ARGUMENT_STEPS = 10
 """What an argument costs, in steps: it becomes an object of its own each time it is used."""
-_NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
-"""Header parameters OpenAPI 3.1, section 4.8.12.1 tells readers to ignore."""
+_NOT_PARAMETERS = frozenset({"accept", "content-type"})
+"""Header parameters OpenAPI 3.1, section 4.8.12.1 tells readers to ignore. The third, which authorizes a call, is read
+as the credential that it is (:mod:`keys`)."""
 
 _OWN_KEYWORDS = (
     "type",

@@ -14,7 +14,7 @@ from retriever_svc.importers.postman_parts import Field, Fields
 from retriever_svc.importers.postman_url import Variables
 from retriever_svc.importers.refs import JsonObject, as_list, as_object
 
-_ATTRIBUTES = ("key", "in", "grant_type", "accessTokenUrl")
+_ATTRIBUTES = ("key", "in", "grant_type", "accessTokenUrl", "authUrl")
 _MAX_ATTRIBUTES = 100
 _KEY = re.compile(r"(?:x-)?(?:rapidapi-key|api[-_]?key|access[-_]?token|auth[-_]?token)", re.IGNORECASE)
 """Names of headers and query parameters that can be nothing but a credential."""
@@ -65,7 +65,7 @@ class Schemes:
 
 
 def _scheme(auth: JsonObject, variables: Variables) -> JsonObject | None:
-    """The scheme of an ``auth``; what cannot be presented keeps its name, so that the compiler can say so."""
+    """The scheme of an ``auth``; an unknown one keeps its name."""
     kind = auth.get("type")
     if not isinstance(kind, str) or kind == "noauth":
         return None
@@ -75,9 +75,13 @@ def _scheme(auth: JsonObject, variables: Variables) -> JsonObject | None:
     if kind == "apikey":
         place = values.get("in") if values.get("in") in ("header", "query") else "header"
         return {"type": "apiKey", "in": place, "name": variables.expand(values.get("key", ""))[:MAX_NAME]}
-    if kind == "oauth2" and values.get("grant_type") == "client_credentials":
-        url = variables.expand(values.get("accessTokenUrl", ""))
-        return {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": url}}}
+    if kind == "oauth2":
+        endpoints = {"tokenUrl": values.get("accessTokenUrl", ""), "authorizationUrl": values.get("authUrl", "")}
+        flow: JsonObject = {name: variables.expand(url) for name, url in endpoints.items() if url}
+        flow_name = "clientCredentials" if values.get("grant_type") == "client_credentials" else "authorizationCode"
+        return {"type": "oauth2", "flows": {flow_name: flow}}
+    if kind == "awsv4":
+        return {"type": "apiKey", "in": "header", "name": "Authorization", "x-amazon-apigateway-authtype": "awsSigv4"}
     return {"type": re.sub(r"\W+", "", kind)[:40] or "unknown"}
 
 

@@ -13,6 +13,13 @@ from services.contracts.api import Location, SecretKind, SecurityRequirement
 _PLACES = {"header": Location.HEADER, "query": Location.QUERY, "cookie": Location.COOKIE}
 _MAX_ALTERNATIVES = 20
 _MAX_TOGETHER = 20
+_AWS_MARK = "x-amazon-apigateway-authtype"
+_FLOWS = ("clientCredentials", "authorizationCode", "deviceAuthorization", "password", "implicit")
+_ENDPOINTS = {
+    "token_url": "tokenUrl",
+    "authorization_url": "authorizationUrl",
+    "device_url": "deviceAuthorizationUrl",
+}
 
 Alternatives = tuple[tuple[SecurityRequirement, ...], ...]
 
@@ -24,7 +31,7 @@ def read_security(document: Document, requirement: JsonValue, provider: str, ser
         document: where the schemes are declared.
         requirement: the list of the operation, or the document's own.
         provider: first part of the secrets' names.
-        server: completes relative token URLs.
+        server: completes relative URLs.
 
     Raises:
         SkipOperation: a call needs more credentials at once than anybody has.
@@ -52,13 +59,15 @@ def _scheme(document: Document, name: str) -> JsonObject:
     schemes = components or as_object(document.root.get("securityDefinitions"))
     try:
         return as_object(document.deref(schemes.get(name)))
-    except (DanglingReference, SkipOperation):  # an unknown scheme is an unsupported one, and the compiler says so
+    except (DanglingReference, SkipOperation):  # of an undeclared scheme the secret's entry says how it is presented
         return {}
 
 
 def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Location | None]:
     """What is particular to the kind of the scheme."""
     kind, place, key = scheme.get("type"), scheme.get("in"), scheme.get("name")
+    if kind == "apiKey" and scheme.get(_AWS_MARK) == "awsSigv4":
+        return {"kind": SecretKind.AWS_SIGV4}
     if kind == "apiKey" and isinstance(key, str) and key and isinstance(place, str) and place in _PLACES:
         return {"kind": SecretKind.API_KEY, "location": _PLACES[place], "parameter": key[:MAX_NAME]}
     http = str(scheme.get("scheme")).lower() if kind == "http" else None
@@ -66,15 +75,26 @@ def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Loc
         return {"kind": SecretKind.BASIC}
     if http == "bearer":
         return {"kind": SecretKind.BEARER}
+    if http is not None:  # any other scheme of HTTP: the value is the whole header, the scheme's name included
+        return {"kind": SecretKind.API_KEY, "location": Location.HEADER, "parameter": "Authorization"}
     if kind == "oauth2":
-        flow = as_object(as_object(scheme.get("flows")).get("clientCredentials"))
-        token = scheme.get("tokenUrl") if scheme.get("flow") == "application" else flow.get("tokenUrl")
-        if url := _token_url(token, server):
-            return {"kind": SecretKind.OAUTH2_CLIENT_CREDENTIALS, "token_url": url}
-    return {"kind": SecretKind.UNSUPPORTED}
+        return {"kind": SecretKind.OAUTH2} | _oauth2(scheme, server)
+    if kind == "openIdConnect":
+        return {"kind": SecretKind.OPENID_CONNECT, "openid_url": _url(scheme.get("openIdConnectUrl"), server)}
+    return {"kind": SecretKind.MUTUAL_TLS if kind == "mutualTLS" else SecretKind.OTHER}
 
 
-def _token_url(declared: JsonValue, server: str) -> str | None:
+def _oauth2(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Location | None]:
+    """The endpoints, whichever flows name them. Swagger 2.0 has one flow, whose fields stand in the scheme itself."""
+    flows = [scheme, *(as_object(as_object(scheme.get("flows")).get(name)) for name in _FLOWS)]
+    found = {
+        ours: next((url for flow in flows if (url := _url(flow.get(theirs), server))), None)
+        for ours, theirs in _ENDPOINTS.items()
+    }
+    return {name: url for name, url in found.items() if url}
+
+
+def _url(declared: JsonValue, server: str) -> str | None:
     if not isinstance(declared, str) or not declared.strip():
         return None
     try:

@@ -15,6 +15,8 @@ from services.contracts.run import (
     PreviewRequest,
     PreviewResponse,
     ResolveRequest,
+    SecretTest,
+    SecretTestRequest,
 )
 
 _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
@@ -34,6 +36,9 @@ class Executor(Protocol):
 
     async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
+
+    async def test_secret(self, request: SecretTestRequest) -> SecretTest:
+        """What comes of presenting an API's credentials."""
 
     async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send."""
@@ -60,6 +65,10 @@ class ExecutorClient(ServiceClient):
     async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
         return await self._call("GET", "/credentials", Credentials, timeout_s=timeout_s)
+
+    async def test_secret(self, request: SecretTestRequest) -> SecretTest:
+        """What comes of presenting an API's credentials."""
+        return await self._call("POST", "/credentials:test", SecretTest, body=request)
 
     async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send."""

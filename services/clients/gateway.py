@@ -8,7 +8,7 @@ import httpx2
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, search_params, segment
-from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest
+from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import (
     ApproveRequest,
@@ -17,8 +17,10 @@ from services.contracts.run import (
     Run,
     RunEvent,
     RunPage,
+    SecretTest,
     SolveEvent,
     SolveRequest,
+    TrySecret,
 )
 
 _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
@@ -150,6 +152,14 @@ class GatewayClient(ServiceClient):
     async def documents(self, *, limit: int = 100, offset: int = 0) -> DocumentPage:
         """A page of the imported documents."""
         return await self._call("GET", "/documents", DocumentPage, params={"limit": limit, "offset": offset})
+
+    async def secrets(self, provider: str) -> NeededSecrets:
+        """The credentials that a provider's APIs ask for, and which of them are configured."""
+        return await self._call("GET", f"/providers/{segment(provider)}/credentials", NeededSecrets)
+
+    async def try_secret(self, name: str) -> SecretTest:
+        """What comes of presenting a credential. Raises NotFound where no API asks for it alone."""
+        return await self._call("POST", "/credentials:test", SecretTest, body=TrySecret(secret=name))
 
     async def delete_provider(self, provider: str) -> None:
         """Remove a provider with all its APIs. Raises NotFound."""

@@ -13,6 +13,7 @@ from services.contracts.api import (
     DocumentPage,
     ImportEvent,
     ImportRequest,
+    NeededSecrets,
     RetrieveRequest,
     RetrieveResponse,
 )
@@ -60,6 +61,9 @@ class Retriever(Protocol):
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
         """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
+
+    async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
+        """The credentials that a provider's APIs ask for."""
 
     def import_document(
         self, request: ImportRequest, *, tenant: str | None = None
@@ -117,6 +121,11 @@ class RetrieverClient(ServiceClient):
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
         """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
         await self._send("DELETE", f"/providers/{segment(provider)}", params={"tenant": tenant})
+
+    async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
+        """The credentials that a provider's APIs ask for."""
+        path = f"/providers/{segment(provider)}/secrets"
+        return await self._call("GET", path, NeededSecrets, params={"tenant": tenant})
 
     def import_document(
         self, request: ImportRequest, *, tenant: str | None = None

@@ -90,13 +90,28 @@ class ApiResponse(Contract):
 
 
 class SecretKind(StrEnum):
-    """The kinds of credentials an adapter can present."""
+    """The kinds of credentials an adapter can present.
+
+    ``other`` is a scheme of which the document does not say how it works: the secret's entry says it.
+    """
 
     API_KEY = "api_key"
     BASIC = "basic"
     BEARER = "bearer"
-    OAUTH2_CLIENT_CREDENTIALS = "oauth2_client_credentials"
-    UNSUPPORTED = "unsupported"
+    OAUTH2 = "oauth2"
+    OPENID_CONNECT = "openid_connect"
+    MUTUAL_TLS = "mutual_tls"
+    AWS_SIGV4 = "aws_sigv4"
+    OTHER = "other"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "SecretKind | None":
+        """What catalogues and stored runs of earlier versions hold."""
+        return {"oauth2_client_credentials": cls.OAUTH2, "unsupported": cls.OTHER}.get(str(value))
+
+
+LOGINS: Final = frozenset({SecretKind.OAUTH2, SecretKind.OPENID_CONNECT})
+"""The kinds that a person's login can meet."""
 
 
 class SecurityRequirement(Contract):
@@ -107,7 +122,10 @@ class SecurityRequirement(Contract):
     secret: str = Field(description="The secret's name, `provider.scheme`.")
     location: Location | None = Field(default=None, description="Where an API key travels.")
     parameter: str | None = Field(default=None, description="The header, query parameter or cookie of an API key.")
-    token_url: str | None = None
+    token_url: str | None = Field(default=None, description="OAuth2: where tokens are issued.")
+    authorization_url: str | None = Field(default=None, description="OAuth2: where a person logs in.")
+    device_url: str | None = Field(default=None, description="OAuth2: where a device asks for a code (RFC 8628).")
+    openid_url: str | None = Field(default=None, description="OpenID Connect: the discovery document.")
     scopes: tuple[str, ...] = ()
 
 
@@ -158,6 +176,22 @@ class Api(Contract):
     def parameter(self, name: str) -> Parameter | None:
         """The parameter of that name, or None."""
         return next((p for p in self.parameters if p.name == name), None)
+
+
+class NeededSecret(SecurityRequirement):
+    """A credential that a provider's operations ask for."""
+
+    hosts: tuple[str, ...] = Field(default=(), description="Where its operations are served: `host` or `host:port`.")
+    operations: int = Field(default=0, ge=0, description="How many operations ask for it, be it as an alternative.")
+    probe: ApiId | None = Field(default=None, description="An operation to try it with: one that takes it alone.")
+    harmless: bool = Field(default=False, description="Whether calling that one needs no arguments and only reads.")
+    configured: bool = Field(default=False, description="Whether the executor has a secret of this name.")
+
+
+class NeededSecrets(Contract):
+    """The credentials of one provider, in order of their names."""
+
+    secrets: tuple[NeededSecret, ...] = ()
 
 
 class LookupRequest(Contract):

@@ -147,6 +147,9 @@ class Proof(Contract):
     mutating: tuple[str, ...] = Field(default=(), description="Steps that may change state upstream.")
     approvals: tuple[str, ...] = Field(default=(), description="Steps that need an approval before anything is sent.")
     credentials: tuple[str, ...] = Field(default=(), description="Names of the secrets the calls will present.")
+    missing: tuple[str, ...] = Field(
+        default=(), description="Names of secrets that have to be configured before the plan can be run."
+    )
     inserted: tuple[str, ...] = Field(default=(), description="Steps the compiler added (NESTful's implicit calls).")
 
 

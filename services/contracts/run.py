@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
 
-from services.contracts.api import Clause, FoundBy, Label, Method, Signals
+from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals
 from services.contracts.base import ApiId, Contract, Query
 from services.contracts.context import Context
 from services.contracts.evidence import Attempt
@@ -278,6 +278,34 @@ class Credentials(Contract):
     """The names of the secrets the executor can present. Never their values."""
 
     secrets: tuple[str, ...] = ()
+
+
+SecretOutcome = Literal["accepted", "refused", "ready", "unclear", "unavailable"]
+
+
+class TrySecret(Contract):
+    """Try the credential of this name."""
+
+    secret: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}\.[^\x00-\x1f]{1,400}$", description="`provider.scheme`")
+
+
+class SecretTestRequest(Contract):
+    """Present the credentials of an API, and, with `send`, call it without arguments."""
+
+    api: Api
+    send: bool = False
+
+
+class SecretTest(Contract):
+    """What came of presenting a credential. Never its value.
+
+    `accepted`: a call with it succeeded. `refused`: the upstream answered 401 or 403. `ready`: it can be presented (an
+    OAuth2 token was there, or was issued), and nothing was called. `unclear`: the answer says nothing of it.
+    `unavailable`: it cannot be presented.
+    """
+
+    outcome: SecretOutcome
+    message: str
 
 
 class SolveOptions(Contract):

@@ -22,6 +22,8 @@ from services.contracts.run import (
     RequestPreview,
     RequestRecord,
     ResolveRequest,
+    SecretTest,
+    SecretTestRequest,
     Skipped,
     StepFinished,
     StepOutcome,
@@ -109,6 +111,12 @@ class FakeExecutor(Fake):
         """The names of the configured secrets."""
         await self._arrive("credentials", timeout_s)
         return Credentials(secrets=self.secrets)
+
+    async def test_secret(self, request: SecretTestRequest) -> SecretTest:
+        """Whether the secrets of the API's first alternative are configured."""
+        await self._arrive("test_secret", CREDENTIALS_TIMEOUT_S)
+        there = all(r.secret in self.secrets for alternative in request.api.security[:1] for r in alternative)
+        return SecretTest(outcome="ready" if there else "unavailable", message="as told")
 
     async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
         """A request for every mutating or unapproved step, with its literal arguments as body."""

@@ -25,6 +25,8 @@ from services.contracts.api import (
     ImportReport,
     ImportRequest,
     Location,
+    NeededSecret,
+    NeededSecrets,
     Parameter,
     RetrieveRequest,
     RetrieveResponse,
@@ -91,6 +93,19 @@ class FakeRetriever(Fake):
         )
         hits = tuple(_hit(api, query) for api in found[offset : offset + limit])
         return ApiSearchPage(hits=hits, total=len(found), catalogue_version=self.version)
+
+    async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
+        """One line for each name that the provider's APIs ask for."""
+        await self._arrive("secrets")
+        asked = [
+            r
+            for api in self.apis.values()
+            if api.provider == provider and _is_seen(api.tenants, tenant)
+            for a in api.security
+            for r in a
+        ]
+        found = {r.secret: NeededSecret(**r.model_dump()) for r in asked}
+        return NeededSecrets(secrets=tuple(found[name] for name in sorted(found)))
 
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
         """One API. Raises NotFound, for another tenant's, too."""

@@ -40,7 +40,7 @@ def failing(host: str, n: int) -> Api:
     """The n-th place that fails: none is like another."""
     needed = SecurityRequirement(
         scheme="oauth",
-        kind=SecretKind.OAUTH2_CLIENT_CREDENTIALS,
+        kind=SecretKind.OAUTH2,
         secret="test.oauth",
         token_url=f"http://{host}/token/{n}",
         scopes=(f"scope-{n}",),

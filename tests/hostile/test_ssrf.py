@@ -262,7 +262,7 @@ async def test_a_token_endpoint_is_guarded_like_any_upstream(
     secrets = json.dumps({"test.oauth": client})
     needed = SecurityRequirement(
         scheme="oauth",
-        kind=SecretKind.OAUTH2_CLIENT_CREDENTIALS,
+        kind=SecretKind.OAUTH2,
         secret="test.oauth",
         token_url=f"http://{inner}/token",
     )

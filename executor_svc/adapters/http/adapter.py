@@ -24,7 +24,7 @@ from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
-from services.contracts.run import Failed, RequestRecord, Succeeded
+from services.contracts.run import Failed, RequestRecord, SecretOutcome, SecretTest, Succeeded
 
 _MAX_PROFILES: Final = 512
 _MAX_VIOLATION: Final = 200
@@ -85,6 +85,25 @@ class HttpAdapter:
         except BadRequest as error:
             raise Unpreviewable(self._masker.text(str(error))) from None
         return request.record(Credentials(), self._masker)
+
+    async def test(self, call: Call, *, send: bool) -> SecretTest:
+        """What comes of presenting the credentials of a call; it is sent once if at all, and its answer not shown."""
+        sending = Sending(call)
+        try:
+            request = build_request(call.api, call.arguments, call.key)
+            await self._sender.present(request, sending)
+            if not send:
+                return SecretTest(outcome="ready", message="It can be presented; nothing was called.")
+            reply = await self._sender.send(request, sending)
+        except CredentialUnavailable as error:
+            return SecretTest(outcome="unavailable", message=self._masker.text(str(error))[:_MAX_MESSAGE])
+        except BadRequest as error:
+            return SecretTest(outcome="unclear", message=self._masker.text(str(error))[:_MAX_MESSAGE])
+        if isinstance(reply, Failed):
+            return SecretTest(outcome="unclear", message=self._masker.text(reply.message)[:_MAX_MESSAGE])
+        outcomes: dict[int, SecretOutcome] = {401: "refused", 403: "refused"}
+        outcome = "accepted" if 200 <= reply.status < 300 else outcomes.get(reply.status, "unclear")
+        return SecretTest(outcome=outcome, message=f"{call.api.method} {call.api.path} answered {reply.status}.")
 
     async def _read(self, request: HttpRequest, reading: _Reading) -> Succeeded | Failed:
         """Read the answer, or all pages of it."""

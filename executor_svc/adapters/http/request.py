@@ -1,8 +1,10 @@
 """An API operation and its arguments as an HTTP request. Credentials are added where it is sent, never here."""
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
@@ -12,7 +14,9 @@ from yarl import URL
 
 from executor_svc.adapters.http.body import Body, as_document, build_body
 from executor_svc.adapters.http.serialise import Unserialisable, cookie_pairs, header_text, path_text, query_pairs
+from executor_svc.adapters.http.sigv4 import signed
 from executor_svc.masking import Masker
+from executor_svc.secret_store import AwsKey
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.plan import content_hash
 from services.contracts.run import RequestRecord
@@ -37,16 +41,26 @@ class BadRequest(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a call presents: values that must never be recorded. ``token`` where it is an OAuth2 access token."""
+    """What a call presents: values that must never be recorded.
+
+    Attributes:
+        token: the OAuth2 access token among them.
+        aws: whose signature the request gets.
+        tls: how to connect, with a client certificate.
+    """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: str | None = field(default=None, repr=False)
+    aws: AwsKey | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def hidden(self) -> "Credentials":
         """The same with every value masked."""
         headers, query, cookies = (dict.fromkeys(part, "***") for part in (self.headers, self.query, self.cookies))
+        if self.aws is not None:
+            headers["Authorization"] = "***"
         return Credentials(headers, query, cookies)
 
 
@@ -90,6 +104,9 @@ class HttpRequest:
             headers["Cookie"] = "; ".join([*self.cookies, *pairs])
         if self.body is not None:
             headers["Content-Type"] = self.body.media_type
+        if credentials.aws is not None:
+            content = b"" if self.body is None else self.body.content
+            headers |= signed(credentials.aws, self.method, self.url(credentials), headers, content, datetime.now(UTC))
         return headers
 
     def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:

@@ -62,6 +62,10 @@ class Sender:
     def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
         self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
 
+    async def present(self, request: HttpRequest, sending: Sending) -> None:
+        """Only have the credentials ready that the request would go out with. Raises CredentialUnavailable."""
+        sending.credentials = await self._auth.present(sending.call.api, request.origin, sending.call.deadline)
+
     async def send(self, request: HttpRequest, sending: Sending) -> Reply | Failed:
         """Send until there is an answer, or no further attempt is allowed or would fit before the deadline.
 
@@ -113,6 +117,7 @@ class Sender:
                 request.body.content if request.body is not None else None,
                 deadline=call.deadline,
                 once=not call.api.resendable,
+                tls=sending.credentials.tls,
             )
         except SendFailed as error:
             host.failed(error, clock() - began)

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -89,8 +90,9 @@ class Transport:
         *,
         deadline: float,
         once: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> Reply:
-        """Send and read. ``deadline`` is a reading of the loop's clock.
+        """Send and read. ``deadline`` is a reading of the loop's clock; ``tls`` holds a certificate to connect with.
 
         With ``once`` the request gets a connection of its own: on a kept one that the upstream closes meanwhile, nobody
         could tell whether the request was seen.
@@ -102,17 +104,30 @@ class Transport:
         try:
             self._guard.check_url(url)
             async with asyncio.timeout_at(deadline):
-                return await self._exchange(method, url, headers, body, once, exchange)
+                return await self._exchange(method, url, headers, body, once, exchange, tls)
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error, exchange) from error
 
     async def _exchange(
-        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, once: bool, exchange: _Exchange
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        once: bool,
+        exchange: _Exchange,
+        tls: ssl.SSLContext | None,
     ) -> Reply:
         session = self._fresh if once else self._pooled
         data = io.BytesIO(body) if body is not None and len(body) > _STREAMED_FROM else body
         async with session.request(
-            method, url, headers=headers, data=data, allow_redirects=False, trace_request_ctx=exchange
+            method,
+            url,
+            headers=headers,
+            data=data,
+            allow_redirects=False,
+            trace_request_ctx=exchange,
+            ssl=True if tls is None else tls,
         ) as response:
             exchange.status = response.status
             try:

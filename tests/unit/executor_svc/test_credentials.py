@@ -93,14 +93,14 @@ async def test_each_kind_arrives_and_leaks_nowhere(
         (((key_in("header"),),), "the secret 'test.it' is not configured as api_key"),
         (((needs("basic", "test.key"),),), "the secret 'test.key' is not configured as basic"),
         (((needs("bearer", "test.elsewhere"),),), "is not bound to 127.0.0.1:"),
-        (((needs("unsupported", "test.key"),),), "the scheme 'it' is not supported"),
+        (((needs("mutual_tls", "test.key"),),), "the secret 'test.key' is not configured as mutual_tls"),
         (
             ((needs("api_key", "test.key", location=Location.HEADER, parameter="Host"),),),
             "cannot travel in the header 'Host'",
         ),
         (((needs("api_key", "test.key"),),), "does not say where its key travels"),
         (((needs("api_key", "test.odd", location=Location.COOKIE, parameter="c"),),), "cannot travel in a cookie"),
-        (((needs("oauth2_client_credentials", "test.client"),),), "has no token URL"),
+        (((needs("oauth2", "test.client"),),), "has no token URL"),
     ],
 )
 async def test_without_a_credential_nothing_is_sent(
@@ -169,7 +169,7 @@ class TokenEndpoint:
         return web.json_response({"echo": dict(seen.headers)}, status=200 if good else 401)
 
     def operation(self, token_url: str = "/token", **more: Any) -> Api:
-        requirement = needs("oauth2_client_credentials", token_url=token_url, scopes=("read", "write"))
+        requirement = needs("oauth2", token_url=token_url, scopes=("read", "write"))
         return api(self.upstream.origin, "/api", security=((requirement,),), **more)
 
     def secrets(self, **more: Any) -> dict[str, Any]:

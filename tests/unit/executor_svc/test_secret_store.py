@@ -34,7 +34,7 @@ def test_the_form_must_fit_the_kind() -> None:
     assert store.get("l", SecretKind.BASIC) is not None
     assert (
         store.get("l", SecretKind.BEARER)
-        is store.get("l", SecretKind.UNSUPPORTED)
+        is store.get("l", SecretKind.MUTUAL_TLS)
         is store.get("x", SecretKind.BASIC)
         is None
     )

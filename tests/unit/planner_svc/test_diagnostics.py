@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.contracts.api import Location, SecretKind
+from services.contracts.api import Location
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference
 from services.contracts.planning import Decision, DiagnosticCode, Policy
 from tests.unit.planner_svc.building import WHOLE, api, codes, only, param, plan, prove, record, secret, step
@@ -218,18 +218,19 @@ def test_missing_answer() -> None:
     assert found.fixes[0].value == "a"
 
 
-def test_missing_credential() -> None:
-    locked = api("locked", security=((secret("key"), secret("pin")), (secret("odd", SecretKind.UNSUPPORTED),)))
+def test_a_plan_waits_for_no_credential_and_says_what_it_lacks() -> None:
+    locked = api("locked", security=((secret("key"), secret("pin")), (secret("odd"), secret("pin"))))
     subject = plan(step("a", "locked"), step("b", "locked", after=("a",)))
-    found = only(prove(subject, locked, credentials=("t.key",)), DiagnosticCode.MISSING_CREDENTIAL)
-    assert found.step == "a"
-    assert "t.pin" in found.message
-    assert "t.key" not in found.message
-    assert found.fixes[0].value == ["t.pin"]
-    assert "odd" in found.fixes[1].message
+    answer = prove(subject, locked, credentials=("t.key",))
+    (found,) = [d for d in answer.diagnostics if d.code is DiagnosticCode.MISSING_CREDENTIAL]
+    assert (found.step, found.severity) == ("a", "warning")
+    assert [fix.value for fix in found.fixes] == [["t.pin"], ["t.odd", "t.pin"]]
+    assert "t.pin or t.odd and t.pin" in found.message
+    assert answer.compiled is not None
+    assert (answer.compiled.proof.missing, answer.compiled.proof.credentials) == (("t.pin",), ())
     proved = prove(subject, locked, credentials=("t.key", "t.pin")).compiled
     assert proved is not None
-    assert proved.proof.credentials == ("t.key", "t.pin")
+    assert (proved.proof.missing, proved.proof.credentials) == ((), ("t.key", "t.pin"))
     assert prove(subject, locked).compiled is not None
 
 

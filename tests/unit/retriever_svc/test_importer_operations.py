@@ -217,9 +217,13 @@ def test_security_is_an_or_of_ands_and_operations_override() -> None:
     (key, basic), (oauth,), anonymous = apis["many"]
     assert (key.kind, key.location, key.parameter) == (SecretKind.API_KEY, Location.HEADER, "X-Api-Key")
     assert (basic.kind, anonymous) == (SecretKind.BASIC, ())
-    assert (oauth.kind, oauth.scopes) == (SecretKind.OAUTH2_CLIENT_CREDENTIALS, ("read",))
+    assert (oauth.kind, oauth.scopes) == (SecretKind.OAUTH2, ("read",))
     assert oauth.token_url == "https://zoo.example/v1/oauth/token"
-    assert [r.kind for alternative in apis["odd"] for r in alternative] == [SecretKind.UNSUPPORTED] * 3
+    assert [r.kind for alternative in apis["odd"] for r in alternative] == [
+        SecretKind.OAUTH2,
+        SecretKind.OPENID_CONNECT,
+        SecretKind.OTHER,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,8 @@ def test_requests_without_a_body(body: Any) -> None:
          SecretKind.API_KEY, Location.QUERY, "K"),
         ({"type": "apikey", "apikey": {"key": "X-Key", "value": "hunter2"}},
          SecretKind.API_KEY, Location.HEADER, "X-Key"),
-        ({"type": "awsv4", "awsv4": []}, SecretKind.UNSUPPORTED, None, None),
-        ({"type": "oauth2", "oauth2": []}, SecretKind.UNSUPPORTED, None, None),
+        ({"type": "awsv4", "awsv4": []}, SecretKind.AWS_SIGV4, None, None),
+        ({"type": "oauth2", "oauth2": []}, SecretKind.OAUTH2, None, None),
     ],
 )  # fmt: skip
 def test_auth(auth: dict[str, Any], kind: SecretKind, location: Location | None, parameter: str | None) -> None:
@@ -203,7 +203,7 @@ def test_auth_with_client_credentials() -> None:
     pairs = {"grant_type": "client_credentials", "accessTokenUrl": "{{baseUrl}}/token", "clientSecret": "hunter2"}
     auth = {"type": "oauth2", "oauth2": [{"key": key, "value": value} for key, value in pairs.items()]}
     ((need,),) = single(request(), auth=auth).security
-    assert (need.kind, need.token_url) == (SecretKind.OAUTH2_CLIENT_CREDENTIALS, "https://zoo.example/v1/token")
+    assert (need.kind, need.token_url) == (SecretKind.OAUTH2, "https://zoo.example/v1/token")
 
 
 def test_auth_is_inherited_and_can_be_switched_off() -> None:

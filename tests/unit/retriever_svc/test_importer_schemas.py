@@ -189,7 +189,7 @@ def test_swagger_2() -> None:
     assert listing.response.json_schema == {"type": "array", "items": {"$ref": "#/$defs/Animal"}}
     assert listing.definitions["Animal"]["properties"]["age"] == {"type": ["integer", "null"]}  # type: ignore[call-overload, index]
     kinds = [[r.kind for r in alternative] for alternative in listing.security]
-    assert kinds == [[SecretKind.OAUTH2_CLIENT_CREDENTIALS], [SecretKind.BASIC]]
+    assert kinds == [[SecretKind.OAUTH2], [SecretKind.BASIC]]
     assert [(p.name, p.required) for p in apis["addAnimal"].parameters] == [
         ("page", False),
         ("name", True),

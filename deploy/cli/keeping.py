@@ -1,0 +1,81 @@
+"""The secrets file as the command line keeps it: what goes into an entry, and where it may be sent."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+from yarl import URL
+
+from deploy.drawing import visible
+from executor_svc.secret_file import SecretsUnreadable, change_file, load_file
+from executor_svc.secret_store import Secret, parse
+from services.contracts.api import NeededSecret
+
+Name = Annotated[str, typer.Argument(help="PROVIDER.SCHEME, as `nestor secrets list PROVIDER` shows it.")]
+File = Annotated[
+    Path,
+    typer.Option("--file", envvar="NESTOR_EXECUTOR_SECRETS_FILE", help="The executor's secrets file.", dir_okay=False),
+]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", help="Where it may be sent: `host` (HTTPS) or `host:port`; default: the API's. Repeat."),
+]
+
+
+def entries_of(file: Path) -> dict[str, JsonValue]:
+    """The entries by name, unchecked. Exits where the file cannot be read."""
+    try:
+        return load_file(file) if file.exists() else {}
+    except SecretsUnreadable as error:
+        raise typer.BadParameter(visible(f"{file}: {error}")) from None
+
+
+def hosts_of(name: str, given: Sequence[str] | None, file: Path, needed: NeededSecret | None) -> list[str]:
+    """Where a secret may be sent: as said, as the entry that is replaced says, or where the APIs are served.
+
+    A document that is imported later never widens this: what a person once agreed to stays.
+    """
+    there = entries_of(file).get(name)
+    before = there.get("hosts") if isinstance(there, dict) else None
+    hosts = list(given or ()) or ([str(h) for h in before] if isinstance(before, list) else [])
+    hosts = hosts or list(needed.hosts if needed is not None else ())
+    if not hosts:
+        raise typer.BadParameter("nobody knows where it may be sent: say --host")
+    return hosts
+
+
+def host_of(url: URL) -> str:
+    """A URL's host as an entry names it."""
+    host = url.host_subcomponent or ""
+    return host if (url.scheme, url.port) == ("https", 443) else f"{host}:{url.port}"
+
+
+def ask_value(name: str, hosts: Sequence[str], what: str) -> str:
+    """The value, from a prompt that does not show it, or from standard input."""
+    if not sys.stdin.isatty():
+        typer.echo(visible(f"{name} will be sent to {', '.join(hosts)} alone."), err=True)
+        return sys.stdin.read().strip("\r\n")
+    question = f"The {what} of {name}, to be sent to {', '.join(hosts)} alone"
+    return str(typer.prompt(visible(question), hide_input=True))
+
+
+def checked(name: str, entry: JsonValue) -> Secret:
+    """The secret of an entry. Exits where it is none."""
+    try:
+        return parse({name: entry}, "the entry")[name]
+    except SecretsUnreadable as error:
+        raise typer.BadParameter(visible(str(error))) from None
+
+
+def keep(name: str, entry: dict[str, JsonValue], file: Path) -> None:
+    """Put an entry in the file, and say so. Exits where it cannot be."""
+    checked(name, entry)
+    try:
+        change_file(file, {name: entry})
+    except (OSError, SecretsUnreadable) as error:
+        raise typer.BadParameter(visible(f"{file} cannot be written: {error}")) from None
+    hosts = entry["hosts"] if isinstance(entry["hosts"], list) else []
+    typer.echo(visible(f"{name} is set in {file}, for {', '.join(map(str, hosts))} alone."))

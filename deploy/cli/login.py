@@ -1,0 +1,145 @@
+"""``nestor login``: a person lets Nestor call a provider's APIs in their name."""
+
+import asyncio
+import time
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import JsonValue
+from yarl import URL
+
+from deploy.cli.gateway import EXIT_PROBLEM, ask
+from deploy.cli.keeping import File, Hosts, ask_value, checked, entries_of, host_of, hosts_of, keep
+from deploy.drawing import visible
+from executor_svc.secret_file import DEFAULT_FILE
+from executor_svc.secret_store import Client
+from executor_svc.settings import ExecutorSettings
+from services.contracts.api import LOGINS, NeededSecret, SecretKind
+
+if TYPE_CHECKING:
+    from deploy.logins import Endpoints
+    from executor_svc.adapters.http.tokens import Issued
+
+
+def login(
+    provider: Annotated[str, typer.Argument(help="Whose APIs are to be called.")],
+    scheme: Annotated[str | None, typer.Option(help="Which of its schemes; needed where it has several.")] = None,
+    client_id: Annotated[str | None, typer.Option(help="Of the application you registered there.")] = None,
+    confidential: Annotated[
+        bool, typer.Option("--client-secret", help="Ask for the application's secret, if it has one.")
+    ] = False,
+    scope: Annotated[list[str] | None, typer.Option(help="Ask for this instead of all the document names.")] = None,
+    device: Annotated[bool, typer.Option("--device", help="Log in on another device, with a code.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the loopback address; 0: any.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the browser; the address is printed either way.")] = True,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether these hosts are the right ones.")] = False,
+    host: Hosts = None,
+    file: File = DEFAULT_FILE,
+) -> None:
+    """Log in to a provider with OAuth2 or OpenID Connect, and keep what renews the access.
+
+    Register `http://127.0.0.1:PORT/callback` with the provider if it asks for a callback address, and say the same
+    `--port` here.
+    """
+    # Loaded by those who log in only: the rest of the command line needs no client of HTTP but the gateway's.
+    from deploy.logins import Asked, LoginFailed, find_endpoints, log_in_elsewhere, log_in_here
+    from executor_svc.adapters.http.transport import open_transport
+
+    needed = _choice(provider, scheme)
+    known = _known_client(needed.secret, file)
+    client_id = client_id or (known.client_id if known else None) or typer.prompt("Client id of your application")
+    hosts = hosts_of(needed.secret, host, file, needed)
+    secret: JsonValue = known.client_secret.get_secret_value() if known and known.client_secret else None
+    if confidential:
+        secret = ask_value(needed.secret, hosts, "client secret")
+    entry: dict[str, JsonValue] = {"hosts": list(hosts), "client_id": client_id}
+    entry |= {"client_secret": secret} if secret else {}
+    client = checked(needed.secret, entry)
+    assert isinstance(client, Client)
+
+    def agree(endpoints: Endpoints) -> None:
+        where = endpoints.device if device else endpoints.authorization
+        typer.echo(
+            visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
+        )
+        typer.echo(visible(f"They are sent to {', '.join(hosts)} alone."))
+        if not yes and not typer.confirm("Are these the right hosts?"):
+            raise typer.Exit(EXIT_PROBLEM)
+
+    def show(address: str) -> None:
+        typer.echo(visible(f"Open this address in a browser of this machine:\n\n  {address}\n"))
+        if browser:
+            with suppress(webbrowser.Error):
+                webbrowser.open(address)
+
+    def show_code(address: str, code: str) -> None:
+        typer.echo(visible(f"Open {address} on any device, and type: {code}"))
+
+    async def logged_in() -> tuple[Endpoints, tuple[str, ...], Issued]:
+        settings = ExecutorSettings()
+        allowed = (*settings.allowed_private_hosts, *(host or ()))
+        async with open_transport(settings.model_copy(update={"allowed_private_hosts": allowed})) as transport:
+            server = URL(f"https://{needed.hosts[0]}") if needed.hosts else URL("https://invalid.")
+            endpoints = await find_endpoints(transport, needed, server)
+            agree(endpoints)
+            scopes = _scopes(needed, endpoints, scope)
+            asked = Asked(client, scopes)
+            if device or (endpoints.authorization is None and endpoints.device is not None):
+                return endpoints, scopes, await log_in_elsewhere(transport, endpoints, asked, show_code)
+            return endpoints, scopes, await log_in_here(transport, endpoints, asked, show, port)
+
+    try:
+        endpoints, scopes, issued = asyncio.run(logged_in())
+    except LoginFailed as error:
+        typer.echo(visible(f"Nobody is logged in: {error}."), err=True)
+        raise typer.Exit(EXIT_PROBLEM) from None
+    keep(needed.secret, entry | _gained(entry, endpoints, scopes, issued), file)
+    if issued.refresh_token is None:
+        left = "at an unknown time" if issued.lifetime_s is None else f"in {issued.lifetime_s / 60:.0f} minutes"
+        typer.echo(f"It cannot be renewed: it ends {left}. Then log in again.")
+
+
+def _gained(
+    entry: dict[str, JsonValue], endpoints: "Endpoints", scopes: Sequence[str], issued: "Issued"
+) -> dict[str, JsonValue]:
+    """What a login adds to an entry."""
+    hosts = entry["hosts"] if isinstance(entry["hosts"], list) else []
+    given: dict[str, JsonValue] = {
+        "hosts": list(dict.fromkeys([*map(str, hosts), host_of(endpoints.token)])),
+        "token_url": str(endpoints.token),
+        "access_token": issued.access_token,
+        "scopes": list(scopes),
+        "refresh_token": issued.refresh_token,
+        "expires_at": None if issued.lifetime_s is None else round(time.time() + issued.lifetime_s),
+    }
+    return {name: value for name, value in given.items() if value not in (None, [])}
+
+
+def _choice(provider: str, scheme: str | None) -> NeededSecret:
+    offered = [one for one in ask(lambda g: g.secrets(provider)).secrets if one.kind in LOGINS]
+    if scheme is not None:
+        offered = [one for one in offered if one.scheme == scheme]
+    if not offered:
+        raise typer.BadParameter(visible(f"{provider} has no such scheme of OAuth2 or OpenID Connect"))
+    if len(offered) > 1:
+        names = ", ".join(one.scheme for one in offered)
+        raise typer.BadParameter(visible(f"{provider} has several schemes; say --scheme with one of: {names}"))
+    return offered[0]
+
+
+def _known_client(name: str, file: Path) -> Client | None:
+    entry = entries_of(file).get(name)
+    known = checked(name, entry) if isinstance(entry, dict) else None
+    return known if isinstance(known, Client) else None
+
+
+def _scopes(needed: NeededSecret, endpoints: Endpoints, given: Sequence[str] | None) -> tuple[str, ...]:
+    if given:
+        return tuple(given)
+    always = ("openid",) if needed.kind is SecretKind.OPENID_CONNECT else ()
+    offline = ("offline_access",) if endpoints.offline else ()
+    return tuple(dict.fromkeys([*always, *needed.scopes, *offline]))

@@ -1,0 +1,268 @@
+"""A person logs in to an authorization server, in a browser here (RFC 8252, 7636) or on any device (RFC 8628).
+
+An authorization server is a stranger's, and may lie, hang or redirect. Its answers are read by the executor's own
+transport and parser; what comes back to the loopback address counts only with the state that was sent.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self, TypeVar
+from urllib.parse import urlencode
+
+from aiohttp import web
+from pydantic import JsonValue
+from yarl import URL
+
+from executor_svc.adapters.http.response import BadResponse, parse_json
+from executor_svc.adapters.http.tokens import (
+    CredentialUnavailable,
+    Issued,
+    ask_token,
+    discover,
+    endpoint,
+    error_of,
+    read_token,
+)
+from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
+from executor_svc.masking import Masker
+from executor_svc.secret_store import Client
+from services.contracts.api import SecurityRequirement
+
+ANSWER_S: Final = 30.0
+"""How long an authorization server may take for an answer."""
+PERSON_S: Final = 600.0
+"""How long a person may take to log in."""
+_CALLBACK: Final = "/callback"
+_DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+_INTERVAL_S: Final = 5.0
+_WHOSE: Final = "the token endpoint"
+_HEARD: Final = "Nestor has got the answer. You can close this window; the terminal says what came of it."
+T = TypeVar("T")
+
+
+class LoginFailed(Exception):
+    """Nobody is logged in. The message says why, without any value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where an authorization server is reached. ``issuer``: what it calls itself, where it has said so."""
+
+    token: URL
+    authorization: URL | None = None
+    device: URL | None = None
+    issuer: str | None = None
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for, as which client, who proves itself with its secret if it has one."""
+
+    client: Client = field(repr=False)
+    scopes: tuple[str, ...]
+
+
+async def find_endpoints(transport: Transport, requirement: SecurityRequirement, server: URL) -> Endpoints:
+    """Where to log in, as the API's document says, or the discovery document that it names.
+
+    Raises:
+        LoginFailed: there is nowhere to.
+    """
+    named: dict[str, JsonValue] = {
+        "token_endpoint": requirement.token_url,
+        "authorization_endpoint": requirement.authorization_url,
+        "device_authorization_endpoint": requirement.device_url,
+    }
+    if requirement.openid_url:
+        where = endpoint(requirement.openid_url, server)
+        if where is None:
+            raise LoginFailed("the address of the OpenID discovery document is none")
+        named = dict(await _heard(discover(transport, where, _soon())))
+    found = {name: endpoint(str(url), server) for name, url in named.items() if isinstance(url, str)}
+    token = found.get("token_endpoint")
+    if token is None:
+        raise LoginFailed(f"the scheme {requirement.scheme!r} has no token endpoint; paste a token instead")
+    issuer, scopes = named.get("issuer"), named.get("scopes_supported")
+    return Endpoints(
+        token,
+        found.get("authorization_endpoint"),
+        found.get("device_authorization_endpoint"),
+        issuer if isinstance(issuer, str) else None,
+        isinstance(scopes, list) and "offline_access" in scopes,
+    )
+
+
+async def log_in_here(
+    transport: Transport, endpoints: Endpoints, asked: Asked, show: Callable[[str], None], port: int = 0
+) -> Issued:
+    """The authorization code flow with PKCE: ``show`` is given the address to open in a browser.
+
+    Args:
+        transport: asks the token endpoint.
+        endpoints: of the authorization server.
+        asked: what for, and as which client.
+        show: given the address to open in a browser of this machine.
+        port: of the loopback address the answer comes back to; 0: any.
+
+    Raises:
+        LoginFailed: nobody logged in in time, it was refused, or what came back cannot be trusted.
+    """
+    if endpoints.authorization is None:
+        raise LoginFailed("the document names no authorization endpoint")
+    state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+    async with _Callback(port) as callback:
+        wanted = {
+            "response_type": "code",
+            "client_id": asked.client.client_id,
+            "redirect_uri": callback.address,
+            "state": state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        if asked.scopes:
+            wanted["scope"] = " ".join(asked.scopes)
+        show(str(endpoints.authorization.extend_query(wanted)))
+        try:
+            async with asyncio.timeout(PERSON_S):
+                answer = await callback.answer
+        except TimeoutError:
+            raise LoginFailed(f"nobody logged in within {PERSON_S / 60:g} minutes") from None
+        code = _code(answer, state, endpoints.issuer)
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback.address}
+        return await _token(transport, endpoints, asked, form | {"code_verifier": verifier})
+
+
+async def log_in_elsewhere(
+    transport: Transport, endpoints: Endpoints, asked: Asked, show: Callable[[str, str], None]
+) -> Issued:
+    """The device flow: ``show`` is given an address to open on any device, and the code to type there.
+
+    Raises:
+        LoginFailed: nobody logged in in time, it was refused, or the server's answers make no sense.
+    """
+    if endpoints.device is None:
+        raise LoginFailed("the document names no endpoint for devices")
+    form = {"client_id": asked.client.client_id} | ({"scope": " ".join(asked.scopes)} if asked.scopes else {})
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+    sent = transport.send("POST", endpoints.device, headers, urlencode(form).encode(), deadline=_soon(), once=True)
+    reply = await _heard(sent)
+    try:
+        given = parse_json(reply.body) if reply.status == 200 else None
+    except BadResponse:
+        given = None
+    given = given if isinstance(given, dict) else {}
+    device, code = given.get("device_code"), given.get("user_code")
+    where = endpoint(str(given.get("verification_uri") or given.get("verification_url") or ""), endpoints.device)
+    if not (isinstance(device, str) and isinstance(code, str) and code.isprintable() and len(code) < 100 and where):
+        raise LoginFailed(f"the endpoint for devices gave no code; it answered {reply.status}")
+    show(str(where), code)
+    interval_s = min(max(_number(given.get("interval"), _INTERVAL_S), 1.0), 60.0)
+    polled = {"grant_type": _DEVICE_GRANT, "device_code": device}
+    try:
+        async with asyncio.timeout(min(_number(given.get("expires_in"), PERSON_S), PERSON_S)):
+            return await _polled(transport, endpoints, asked, polled, interval_s)
+    except TimeoutError:
+        raise LoginFailed("nobody typed the code in time") from None
+
+
+async def _polled(
+    transport: Transport, endpoints: Endpoints, asked: Asked, form: dict[str, str], interval_s: float
+) -> Issued:
+    while True:
+        await asyncio.sleep(interval_s)
+        reply = await _heard(ask_token(transport, endpoints.token, asked.client, form, _soon()))
+        error = error_of(reply, Masker(asked.client.masked())) if reply.status != 200 else ""
+        if error not in ("authorization_pending", "slow_down"):
+            return _read(reply, asked)
+        interval_s += 5.0 if error == "slow_down" else 0.0
+
+
+async def _token(transport: Transport, endpoints: Endpoints, asked: Asked, form: dict[str, str]) -> Issued:
+    return _read(await _heard(ask_token(transport, endpoints.token, asked.client, form, _soon())), asked)
+
+
+def _read(reply: Reply, asked: Asked) -> Issued:
+    try:
+        return read_token(reply, _WHOSE, Masker(asked.client.masked()))
+    except CredentialUnavailable as error:
+        raise LoginFailed(str(error)) from None
+
+
+async def _heard(answer: Awaitable[T]) -> T:
+    """What somebody answered. Raises LoginFailed."""
+    try:
+        return await answer
+    except CredentialUnavailable as error:
+        raise LoginFailed(str(error)) from None
+    except SendFailed as error:
+        raise LoginFailed(f"the authorization server: {error.message}") from None
+
+
+def _code(answer: Mapping[str, str], state: str, issuer: str | None) -> str:
+    """The code in a callback. Raises LoginFailed where it is not the answer to what was asked."""
+    if not hmac.compare_digest(answer.get("state", "").encode(), state.encode()):
+        raise LoginFailed("the answer came with another state than was sent: somebody else may have made it up")
+    if issuer is not None and answer.get("iss", issuer) != issuer:
+        raise LoginFailed("the answer came from another authorization server than was asked")
+    if error := answer.get("error"):
+        raise LoginFailed(f"the login was refused: {plain_word(error)}")
+    if not answer.get("code"):
+        raise LoginFailed("the answer holds no code")
+    return answer["code"]
+
+
+def plain_word(text: str) -> str:
+    """A stranger's error code, fit for a terminal."""
+    return "".join(char for char in text[:60] if char.isascii() and (char.isalnum() or char in "_-. "))
+
+
+def _number(value: JsonValue, otherwise: float) -> float:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else otherwise
+
+
+def _soon() -> float:
+    return asyncio.get_running_loop().time() + ANSWER_S
+
+
+class _Callback:
+    """A server on the loopback address, up within ``async with``, which waits for one request.
+
+    Attributes:
+        address: what the authorization server is to send the browser to.
+        answer: the parameters that came with it.
+    """
+
+    address: str
+    answer: asyncio.Future[dict[str, str]]
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        app = web.Application()
+        app.router.add_get(_CALLBACK, self._called)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+
+    async def __aenter__(self) -> Self:
+        self.answer = asyncio.get_running_loop().create_future()
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise LoginFailed(f"nothing can listen on port {self._port}: {error.strerror}") from None
+        self.address = f"http://127.0.0.1:{self._runner.addresses[0][1]}{_CALLBACK}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    async def _called(self, request: web.Request) -> web.Response:
+        if not self.answer.done():
+            self.answer.set_result(dict(request.query))
+        return web.Response(text=_HEARD, headers={"Connection": "close", "Referrer-Policy": "no-referrer"})

@@ -1,0 +1,329 @@
+"""OAuth2 access tokens: fetched, renewed, kept until shortly before they expire.
+
+A token endpoint is asked only where the client's entry allows its host. Its answers are read with suspicion: no
+redirects, a bounded size, one deadline.
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlencode
+
+from pydantic import JsonValue, SecretStr
+from yarl import URL
+
+from executor_svc.adapters.http.body import FORM
+from executor_svc.adapters.http.recent import Recent
+from executor_svc.adapters.http.response import BadResponse, decode_error, parse_json
+from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
+from executor_svc.masking import MIN_SECRET_CHARS, Masker
+from executor_svc.secret_store import Client, SecretStore
+from services.contracts.api import SecurityRequirement
+
+WELL_KNOWN: Final = "/.well-known/openid-configuration"
+_TOKEN: Final = re.compile(rf"[!-~]{{{MIN_SECRET_CHARS},32768}}")
+_BOUND_TYPES: Final = frozenset({"dpop", "mac", "pop"})
+"""Types of tokens that are no use without a key. Any other word means a bearer token: some servers have their own."""
+_DEFAULT_LIFETIME_S: Final = 300.0
+_LONGEST_LIFETIME_S: Final = 86_400.0
+_RENEWAL_S: Final = 15.0
+"""How long a renewal may take, whoever waits for it: cut off in the middle, a rotated refresh token would be lost."""
+_MAX_TOKENS: Final = 1_000
+_TokenKey = tuple[str, str, tuple[str, ...]]
+
+
+class CredentialUnavailable(Exception):
+    """No alternative can be met, or no token was issued. The message names secrets, never values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What a token endpoint gave. ``lifetime_s``: None where it does not say."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(repr=False)
+    lifetime_s: float | None
+
+
+@dataclass(slots=True)
+class _Grant:
+    """What is known of one token: itself, or the problem with it. Times are readings of the loop's clock."""
+
+    lock: asyncio.Lock
+    client: Client | None = field(default=None, repr=False)
+    token: str = field(default="", repr=False)
+    refused: str = field(default="", repr=False)
+    expires: float = 0.0
+    problem: str = ""
+    at: float = 0.0
+
+
+class Tokens:
+    """Access tokens of OAuth2 clients. ``skew_s``: how many seconds before its expiry a token is replaced."""
+
+    def __init__(self, store: SecretStore, transport: Transport, masker: Masker, skew_s: float) -> None:
+        self._store, self._transport, self._masker, self._skew_s = store, transport, masker, skew_s
+        self._grants: Recent[_TokenKey, _Grant] = Recent(_MAX_TOKENS)
+        self._endpoints: Recent[str, list[str]] = Recent(_MAX_TOKENS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def problem(self, requirement: SecurityRequirement, client: Client, origin: URL) -> str | None:
+        """Why no token can be had for this requirement, or None."""
+        if client.access_token is not None and client.refresh_token is None:
+            return None  # it is presented as it is, and nobody is asked for another
+        if not (client.refresh_token or client.password or client.client_secret):
+            return f"the secret {requirement.secret!r} holds no token; {_again(requirement.secret)}"
+        asked = endpoint(client.token_url or requirement.token_url or requirement.openid_url, origin)
+        if asked is None:
+            return f"the scheme {requirement.scheme!r} has no token URL, nor has the secret {requirement.secret!r}"
+        return _unbound(client, asked, requirement.secret)
+
+    def forget(self, token: str) -> None:
+        """Drop a token that an API has refused, so that the next call gets another."""
+        for grant in self._grants.values():
+            if grant.token == token:
+                grant.token, grant.refused = "", token
+
+    async def get(self, requirement: SecurityRequirement, client: Client, origin: URL, deadline: float) -> str:
+        """A kept token, or a new one. Callers that need the same one wait for one fetch, and share what comes of it.
+
+        Raises:
+            CredentialUnavailable: none was issued, or not before ``deadline``.
+        """
+        name, clock = requirement.secret, asyncio.get_running_loop().time
+        asked = clock()
+        scopes = client.scopes or (requirement.scopes if client.refresh_token is None else ())
+        where = str(client.token_url or requirement.token_url or requirement.openid_url)
+        grant = self._grants.get((name, where, scopes), lambda: _Grant(asyncio.Lock()))
+        try:
+            async with asyncio.timeout_at(deadline), grant.lock:
+                self._take_over(grant, name, client)
+                if grant.token and (grant.expires > clock() or grant.at >= asked):
+                    return grant.token
+                if grant.problem and grant.at >= asked:
+                    raise CredentialUnavailable(grant.problem)
+                await self._replace(grant, requirement, scopes, origin, deadline)
+                return grant.token
+        except TimeoutError:
+            raise CredentialUnavailable(f"no token for {name!r} before the deadline") from None
+
+    def _take_over(self, grant: _Grant, name: str, client: Client) -> None:
+        """Where the entry has changed, begin again with the access token it holds, if any."""
+        current = self._store.client(name) or client
+        if grant.client == current:
+            return
+        grant.client, grant.token, grant.problem = current, "", ""
+        held = current.access_token.get_secret_value() if current.access_token is not None else ""
+        if held and held != grant.refused:
+            left_s = float("inf") if current.expires_at is None else current.expires_at - time.time()
+            skew_s = self._skew_s if current.refresh_token is not None else 0.0
+            grant.token, grant.expires = held, asyncio.get_running_loop().time() + left_s - skew_s
+
+    async def _replace(
+        self, grant: _Grant, requirement: SecurityRequirement, scopes: tuple[str, ...], origin: URL, deadline: float
+    ) -> None:
+        """Get another token into ``grant``, or the problem with it, unless that is only the caller's own deadline."""
+        clock, client = asyncio.get_running_loop().time, grant.client
+        assert client is not None
+        grant.token = grant.problem = ""
+        try:
+            if client.refresh_token is not None:
+                await self._renewed(grant, requirement, origin)
+            else:
+                await self._fetch(grant, client, requirement, scopes, origin, deadline)
+        except SendFailed as error:
+            problem = f"no token for {requirement.secret!r}: {error.message}"
+            if error.reason != "timeout":
+                grant.problem, grant.at = problem, clock()
+            raise CredentialUnavailable(problem) from error
+        except CredentialUnavailable as error:
+            grant.problem, grant.at = str(error), clock()
+            raise
+
+    async def _fetch(
+        self,
+        grant: _Grant,
+        client: Client,
+        requirement: SecurityRequirement,
+        scopes: tuple[str, ...],
+        origin: URL,
+        deadline: float,
+    ) -> None:
+        name = requirement.secret
+        if client.password is not None:
+            form = {"grant_type": "password", "username": str(client.username)}
+            form |= {"password": client.password.get_secret_value()}
+        elif client.access_token is None:
+            form = {"grant_type": "client_credentials"}
+        else:
+            raise CredentialUnavailable(f"the access token of {name!r} has expired or was refused; {_again(name)}")
+        if scopes:
+            form["scope"] = " ".join(scopes)
+        await self._ask(grant, client, requirement, form, origin, deadline)
+
+    async def _renewed(self, grant: _Grant, requirement: SecurityRequirement, origin: URL) -> None:
+        """Renew in a task of its own: it is not cut off with its caller, who may wait a shorter time."""
+        task = asyncio.create_task(self._renew(grant, requirement, origin))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(task)
+
+    async def _renew(self, grant: _Grant, requirement: SecurityRequirement, origin: URL) -> None:
+        """RFC 6749, section 6. Another process may have been faster: then its token is taken."""
+        name = requirement.secret
+        deadline = asyncio.get_running_loop().time() + _RENEWAL_S
+        async with asyncio.timeout_at(deadline), self._store.renewing(name):
+            assert grant.client is not None
+            self._take_over(grant, name, grant.client)
+            client = grant.client
+            if grant.token and grant.expires > asyncio.get_running_loop().time():
+                return
+            if client.refresh_token is None:
+                raise CredentialUnavailable(f"the refresh token of {name!r} is gone; {_again(name)}")
+            form = {"grant_type": "refresh_token", "refresh_token": client.refresh_token.get_secret_value()}
+            issued = await self._ask(grant, client, requirement, form, origin, deadline)
+            renewed = client.model_copy(
+                update={
+                    "access_token": SecretStr(issued.access_token),
+                    "refresh_token": SecretStr(issued.refresh_token) if issued.refresh_token else client.refresh_token,
+                    "expires_at": None if issued.lifetime_s is None else round(time.time() + issued.lifetime_s),
+                }
+            )
+            self._store.keep(name, renewed)
+            grant.client = renewed
+
+    async def _ask(
+        self,
+        grant: _Grant,
+        client: Client,
+        requirement: SecurityRequirement,
+        form: dict[str, str],
+        origin: URL,
+        deadline: float,
+    ) -> Issued:
+        """Ask the token endpoint, and put into ``grant`` what it gives. Raises CredentialUnavailable, SendFailed."""
+        clock, name = asyncio.get_running_loop().time, requirement.secret
+        url = await self._token_url(requirement, client, origin, deadline)
+        began = clock()
+        reply = await ask_token(self._transport, url, client, form, deadline)
+        issued = read_token(reply, f"the token endpoint of {name!r}", self._masker)
+        self._masker.add(issued.access_token)
+        lifetime_s = min(_DEFAULT_LIFETIME_S if issued.lifetime_s is None else issued.lifetime_s, _LONGEST_LIFETIME_S)
+        skew_s = min(self._skew_s, lifetime_s / 2)  # a token that lives shorter than the skew is still used once
+        grant.token, grant.expires, grant.at = issued.access_token, began + lifetime_s - skew_s, clock()
+        return issued
+
+    async def _token_url(self, requirement: SecurityRequirement, client: Client, origin: URL, deadline: float) -> URL:
+        name, openid = requirement.secret, requirement.openid_url
+        declared = client.token_url or requirement.token_url
+        if declared is None and openid is not None:
+            kept = self._endpoints.get(openid, list)
+            if not kept:
+                found = await discover(self._transport, origin.join(URL(openid)), deadline)
+                kept.append(str(found.get("token_endpoint", "")))
+            declared = kept[0]
+        url = endpoint(declared, origin)
+        if url is None:
+            raise CredentialUnavailable(f"the secret {name!r} has no token endpoint")
+        if problem := _unbound(client, url, name):
+            raise CredentialUnavailable(problem)
+        return url
+
+
+async def ask_token(transport: Transport, url: URL, client: Client, form: dict[str, str], deadline: float) -> Reply:
+    """Ask a token endpoint as this client (RFC 6749, section 2.3.1). Raises SendFailed."""
+    headers = {"Content-Type": FORM, "Accept": "application/json"}
+    proof = client.header()
+    if proof is not None and client.client_auth == "basic":
+        headers["Authorization"] = proof
+    else:
+        form = form | {"client_id": client.client_id}
+        if client.client_secret is not None:
+            form["client_secret"] = client.client_secret.get_secret_value()
+    return await transport.send("POST", url, headers, urlencode(form).encode(), deadline=deadline, once=True)
+
+
+async def discover(transport: Transport, url: URL, deadline: float) -> Mapping[str, JsonValue]:
+    """An OpenID provider's discovery document.
+
+    Raises:
+        CredentialUnavailable: it is none, or speaks for another issuer than its address says.
+        SendFailed: no complete answer.
+    """
+    if not url.path.endswith(WELL_KNOWN):
+        url = url.with_path(url.path.rstrip("/") + WELL_KNOWN)
+    reply = await transport.send("GET", url, {"Accept": "application/json"}, None, deadline=deadline)
+    if reply.status != 200:
+        raise CredentialUnavailable(f"the OpenID discovery document is not there: {url.host} answered {reply.status}")
+    try:
+        answer = parse_json(reply.body)
+    except BadResponse as error:
+        raise CredentialUnavailable(f"the OpenID discovery document: {error}") from None
+    found = answer if isinstance(answer, dict) else {}
+    if str(found.get("issuer")).rstrip("/") != str(url).removesuffix(WELL_KNOWN):
+        raise CredentialUnavailable("the OpenID discovery document names another issuer than the one it was asked of")
+    return found
+
+
+def read_token(reply: Reply, whose: str, masker: Masker) -> Issued:
+    """The token in an answer (RFC 6749, section 5.1). Raises CredentialUnavailable."""
+    if reply.status != 200:
+        error = error_of(reply, masker)
+        suffix = f" ({error})" if error else ""
+        message = f"{whose} answered {reply.status}{suffix}"
+        if error == "invalid_grant":
+            message += "; what it was shown is not valid any more: log in again"
+        raise CredentialUnavailable(message)
+    try:
+        answer = parse_json(reply.body)
+    except BadResponse as error_:
+        raise CredentialUnavailable(f"{whose}: {error_}") from None
+    answer = answer if isinstance(answer, dict) else {}
+    token, kind, renewal = (answer.get(name) for name in ("access_token", "token_type", "refresh_token"))
+    if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+        raise CredentialUnavailable(f"{whose} issued no usable access_token")
+    if str(kind).lower() in _BOUND_TYPES:
+        raise CredentialUnavailable(f"{whose} issued a token of a type that cannot be presented")
+    usable = isinstance(renewal, str) and _TOKEN.fullmatch(renewal)
+    return Issued(token, str(renewal) if usable else None, _lifetime(answer.get("expires_in")))
+
+
+def error_of(reply: Reply, masker: Masker) -> str:
+    """The error code in a token endpoint's refusal, masked; empty where it names none."""
+    detail = masker.json(decode_error(reply.content_type, reply.body, truncated=reply.truncated))
+    why = detail.get("error") if isinstance(detail, dict) else None
+    return (why if isinstance(why, str) else json.dumps(why))[:100] if why else ""
+
+
+def endpoint(declared: str | None, origin: URL) -> URL | None:
+    """An endpoint's address, which may be relative to the API's; None where it is none of HTTP."""
+    try:
+        url = origin.join(URL(declared or ""))
+    except ValueError:
+        return None
+    usable = declared and url.scheme in ("http", "https") and url.raw_host and url.user is None
+    return url.with_fragment(None) if usable else None
+
+
+def _lifetime(expires_in: JsonValue) -> float | None:
+    if isinstance(expires_in, (int, float, str)) and not isinstance(expires_in, bool):
+        try:
+            return min(max(float(expires_in), 0.0), 10 * 365 * 86_400.0)
+        except (ValueError, OverflowError):
+            pass
+    return None
+
+
+def _unbound(client: Client, url: URL, name: str) -> str | None:
+    if client.bound_to(url.scheme, url.raw_host or "", url.port or 0):
+        return None
+    return f"the secret {name!r} is not bound to its token endpoint, {url.raw_host}:{url.port}"
+
+
+def _again(name: str) -> str:
+    return f"log in again: nestor login {name.partition('.')[0]}"

@@ -1,0 +1,80 @@
+"""The secrets file: read whole, changed by one process at a time, and replaced in one step."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from filelock import AsyncFileLock, FileLock
+from pydantic import JsonValue, TypeAdapter
+
+DEFAULT_FILE: Final = Path("var") / "secrets" / "executor.json"
+"""Where the command line and `nestor serve` look if nobody says; docker-compose mounts the same file."""
+Entries = dict[str, JsonValue]
+_OBJECT: TypeAdapter[Entries] = TypeAdapter(Entries)
+_EDIT_S: Final = 10.0
+_POLL_S: Final = 0.05
+
+
+class SecretsUnreadable(ValueError):
+    """The secrets file or setting is not what it should be. The message never quotes a value."""
+
+
+def read_entries(text: str, where: str) -> Entries:
+    """The entries by name, unchecked. Raises SecretsUnreadable."""
+    try:
+        return _OBJECT.validate_python(json.loads(text))
+    except (ValueError, RecursionError):
+        raise SecretsUnreadable(f"{where} is not a JSON object of entries by secret name") from None
+
+
+def load_file(file: Path) -> Entries:
+    """The file's entries by name, unchecked. Raises SecretsUnreadable."""
+    try:
+        return read_entries(file.read_text("utf-8"), "the secrets file")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SecretsUnreadable(f"the secrets file cannot be read: {type(error).__name__}") from None
+
+
+def change_file(file: Path, changes: Mapping[str, JsonValue]) -> None:
+    """Set entries by name; None removes one. Others are kept as they are.
+
+    A new file can be read by its owner only; one that exists keeps its mode.
+
+    Raises:
+        SecretsUnreadable: what is there cannot be read, so it is not overwritten.
+        OSError: it cannot be written.
+    """
+    file = file.resolve()  # a link is followed, not replaced
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with FileLock(_beside(file, "lock"), timeout=_EDIT_S):
+        there = file.exists()
+        entries = (load_file(file) if there else {}) | dict(changes)
+        kept = {name: entry for name, entry in entries.items() if entry is not None}
+        _replace(file, json.dumps(kept, indent=2) + "\n", file.stat().st_mode & 0o777 if there else 0o600)
+
+
+def renewal_lock(file: Path, name: str) -> AsyncFileLock:
+    """What a process holds that renews a token which can be renewed only once; in the order of no queue."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    lock = _beside(file.resolve(), f"{digest}.lock")
+    return AsyncFileLock(lock, poll_interval=_POLL_S, thread_local=False, run_in_executor=False)
+
+
+def _beside(file: Path, suffix: str) -> Path:
+    return file.with_name(f".{file.name}.{suffix}")
+
+
+def _replace(file: Path, text: str, mode: int) -> None:
+    """The file never exists with another mode or half its text."""
+    draft = _beside(file, "new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as opened:
+        os.fchmod(opened.fileno(), mode)
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    draft.replace(file)
