@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from deploy.cli.credentials import missing_secrets, print_missing
 from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
+from deploy.cli.reasons import grouped, told
 from deploy.cli.reviewing import FEW, show_changes
 from deploy.cli.sources import Source, Unreadable, find_sources
 from deploy.cli.tally import Outcome, Tally
@@ -141,10 +142,10 @@ def _print_report(console: Console, report: ImportReport) -> None:
         f"{report.removed} removed, {len(report.skipped)} skipped"
     )
     console.print(counts if report.applied else f"{counts} (dry run: nothing was changed)")
-    for skipped in report.skipped:
-        console.print(plain(f"  skipped {skipped.operation}: {skipped.reason}"))
-    for warning in report.warnings:
-        console.print(plain(f"  warning: {warning}"))
+    for group in grouped((skipped.operation, skipped.reason) for skipped in report.skipped):
+        console.print(plain(f"  skipped {group}"))
+    for group in grouped(map(told, report.warnings)):
+        console.print(plain(f"  warning: {group}"))
     for related in report.related:
         console.print(plain(f"  warning: {related.api} is {related.relation.replace('_', ' ')} {related.other}"))
     if (more := report.related_total - len(report.related)) > 0:

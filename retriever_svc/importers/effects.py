@@ -13,12 +13,15 @@ from fnmatch import fnmatchcase
 from services.contracts.api import Effect, effect_of
 
 _CHANGES = frozenset(
-    "activate add approve cancel create deactivate delete destroy disable drop edit enable erase insert modify publish"
-    " purge reject remove rename reset restart restore revoke send start stop suspend terminate unsubscribe update void"
-    " wipe".split()
+    re.findall(
+        r"\S+",
+        "activate add approve cancel create deactivate delete destroy disable drop edit enable erase insert modify "
+        "publish purge reject remove rename reset restart restore revoke send start stop suspend terminate unsubscribe "
+        "update void wipe",
+    )
 )
 """Verbs that are seldom anything else; `archive`, `set` or `transfer` are names of things as often."""
-_READS = frozenset("find get list lookup query read search".split())
+_READS = frozenset(["find", "get", "list", "lookup", "query", "read", "search"])
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 

@@ -67,12 +67,9 @@ class Normalised:
 
 def required_names(schema: JsonObject) -> list[str]:
     """The properties a schema requires, each once: its list, and those that say so themselves, as draft 3 had it."""
-    own = (name for name, member in as_object(schema.get("properties")).items() if _says_required(member))
+    members = as_object(schema.get("properties")).items()
+    own = [name for name, member in members if isinstance(member, dict) and is_true(member.get("required"))]
     return list(dict.fromkeys([*(name for name in as_list(schema.get("required")) if isinstance(name, str)), *own]))
-
-
-def _says_required(schema: JsonValue) -> bool:
-    return is_true(as_object(schema).get("required"))
 
 
 class Schemas:

@@ -396,6 +396,8 @@ class ImportedDocument(Contract):
         default=(), description="Whose it was imported to be; a tenant is shown no name but its own."
     )
     imported_at: AwareDatetime
+    skipped: tuple[SkippedOperation, ...] = Field(default=(), description="The first operations not imported, and why.")
+    skipped_total: int = Field(default=0, ge=0, description="How many there are in all.")
     current: bool = Field(description="Whether importing the same text and `server` for this provider changes nothing.")
 
 

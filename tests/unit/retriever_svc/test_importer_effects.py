@@ -3,6 +3,7 @@
 import pytest
 
 from retriever_svc.importers import Limits
+from services.contracts.api import Effect
 from tests.unit.retriever_svc.documents import document, imported, operation
 
 
@@ -27,7 +28,7 @@ from tests.unit.retriever_svc.documents import document, imported, operation
 )  # fmt: skip
 def test_wording_counts_beside_the_method(
     method: str, path: str, members: dict[str, str], mutating: bool, told: str
-) -> None:  # noqa: E501
+) -> None:
     result = imported(document({path: {method: operation(**members)}}))
     (api,) = result.apis
     assert api.mutating == mutating
@@ -46,7 +47,7 @@ def test_the_operator_has_the_last_word_and_leaves_no_doubt() -> None:
         "/accounts/search": {"post": operation(operationId="searchAccounts")},
         "/touch": {"get": operation(operationId="touch")},
     }
-    effects = {"zoo.get*": "read", "zoo.search*": "read", "zoo.touch": "change", "zoo.*": "change"}
+    effects: dict[str, Effect] = {"zoo.get*": "read", "zoo.search*": "read", "zoo.touch": "change", "zoo.*": "change"}
     result = imported(document(paths), provider="zoo", limits=Limits(effects=effects))
     assert [api.mutating for api in result.apis] == [False, False, True]
     assert not any("counts as" in warning for warning in result.warnings)
