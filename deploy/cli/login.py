@@ -61,7 +61,7 @@ def login(
     client = checked(needed.secret, entry)
     assert isinstance(client, Client)
 
-    def agree(endpoints: Endpoints) -> None:
+    def agree(endpoints: "Endpoints") -> None:
         where = endpoints.device if device else endpoints.authorization
         typer.echo(
             visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
@@ -79,7 +79,7 @@ def login(
     def show_code(address: str, code: str) -> None:
         typer.echo(visible(f"Open {address} on any device, and type: {code}"))
 
-    async def logged_in() -> tuple[Endpoints, tuple[str, ...], Issued]:
+    async def logged_in() -> tuple["Endpoints", tuple[str, ...], "Issued"]:
         settings = ExecutorSettings()
         allowed = (*settings.allowed_private_hosts, *(host or ()))
         async with open_transport(settings.model_copy(update={"allowed_private_hosts": allowed})) as transport:
@@ -137,7 +137,7 @@ def _known_client(name: str, file: Path) -> Client | None:
     return known if isinstance(known, Client) else None
 
 
-def _scopes(needed: NeededSecret, endpoints: Endpoints, given: Sequence[str] | None) -> tuple[str, ...]:
+def _scopes(needed: NeededSecret, endpoints: "Endpoints", given: Sequence[str] | None) -> tuple[str, ...]:
     if given:
         return tuple(given)
     always = ("openid",) if needed.kind is SecretKind.OPENID_CONNECT else ()
