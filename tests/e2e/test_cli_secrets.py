@@ -1,0 +1,201 @@
+"""``nestor secrets`` and ``nestor login`` against a running Nestor, and a bank with an authorization server."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from deploy.cli import app
+from deploy.onebox import OneboxSettings, create_onebox
+from deploy.sockets import serving
+from tests.support.authorization import CLIENT, AuthorizationServer, serve_authorization
+
+runner = CliRunner()
+KEY = "api-key-canary"
+
+
+@pytest.fixture(scope="module")
+def bank() -> Iterator[AuthorizationServer]:
+    """The bank, served by a thread: the command line has loops of its own."""
+    up: Future[AuthorizationServer] = Future()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def serve() -> None:
+        async with serve_authorization() as server:
+            up.set_result(server)
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    yield up.result(20)
+    loop.call_soon_threadsafe(stop.set)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("nestor")
+
+
+@pytest.fixture(scope="module")
+def url(data: Path, bank: AuthorizationServer) -> Iterator[str]:
+    settings = OneboxSettings(data, allowed_private_hosts=("127.0.0.1",))
+    with serving(create_onebox(settings)) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def nestor(url: str, data: Path, bank: AuthorizationServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NESTOR_URL", url)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(data / "secrets" / "executor.json"))
+    monkeypatch.setenv("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", '["127.0.0.1"]')
+
+
+def run(*arguments: str, exit_code: int = 0, answers: str | None = None) -> str:
+    result = runner.invoke(app, arguments, input=answers)
+    assert result.exit_code == exit_code, result.output
+    assert "canary" not in result.output
+    return result.output
+
+
+def document(bank: AuthorizationServer) -> dict[str, Any]:
+    """Three ways to authenticate: a login, a declared key, and a key that is declared as a parameter."""
+    flow = {"authorizationUrl": f"{bank.origin}/authorize", "tokenUrl": f"{bank.origin}/token", "scopes": {"read": "r"}}
+    ok = {"responses": {"200": {"description": "ok"}}}
+    city = {"name": "city", "in": "query", "required": True, "schema": {"type": "string"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Bank", "version": "1"},
+        "servers": [{"url": bank.origin}],
+        "components": {
+            "securitySchemes": {
+                "login": {"type": "oauth2", "flows": {"authorizationCode": flow}},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "X-Key"},
+            }
+        },
+        "paths": {
+            "/api": {"get": {"operationId": "getBalance", "summary": "Get the balance of my account",
+                             "security": [{"login": ["read"]}], **ok}},
+            "/rates": {"get": {"operationId": "listRates", "summary": "List the exchange rates of all currencies",
+                               "security": [{"apiKey": []}], **ok}},
+            "/branches": {"get": {"operationId": "findBranches", "summary": "Find the bank's branches in a city", **ok,
+                                  "parameters": [city, city | {"name": "api_key"}]}},
+        },
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def imported(url: str, bank: AuthorizationServer, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What importing the bank's document prints."""
+    file = tmp_path_factory.mktemp("documents") / "bank.json"
+    file.write_text(json.dumps(document(bank)))
+    os.environ["NESTOR_URL"] = url
+    try:
+        return runner.invoke(app, ["import", str(file), "--provider", "bank"], env={"COLUMNS": "200"}).output
+    finally:
+        del os.environ["NESTOR_URL"]
+
+
+def test_an_import_ends_with_what_is_missing(imported: str) -> None:
+    lines = [line.split("#")[0].strip() for line in imported.splitlines() if "nestor " in line]
+    assert lines == [
+        "nestor secrets set bank.apiKey",
+        "nestor secrets set bank.api_key",
+        "nestor login bank --scheme login",
+    ]
+
+
+def test_a_plan_needs_no_key_and_a_run_says_what_to_do(imported: str, bank: AuthorizationServer) -> None:
+    planned = json.loads(run("solve", "List the exchange rates of all currencies", "--dry-run", "--json"))
+    assert (planned["status"], planned["proof"]["missing"]) == ("planned", ["bank.apiKey"])
+    assert [d["severity"] for d in planned["diagnostics"] if d["code"] == "missing_credential"] == ["warning"]
+    failed = json.loads(run("solve", "List the exchange rates of all currencies", "--json", exit_code=1))
+    assert failed["status"] == "failed"
+    assert "nestor secrets set bank.apiKey" in failed["reason"]
+    assert bank.upstream.count("/rates") == 0
+
+
+def test_a_key_is_set_listed_and_tried(imported: str, bank: AuthorizationServer, data: Path) -> None:
+    assert "unavailable" in run("secrets", "test", "bank.apiKey", exit_code=1)
+    shown = run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
+    assert f"for {bank.host} alone" in shown
+    file = data / "secrets" / "executor.json"
+    assert json.loads(file.read_text())["bank.apiKey"] == {"hosts": [bank.host], "value": KEY}
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "bank.apiKey: accepted. GET /rates answered 200." in run("secrets", "test", "bank.apiKey")
+    assert "configured" in next(line for line in run("secrets", "list", "bank").splitlines() if "bank.apiKey" in line)
+    assert "bank.apiKey" in run("secrets", "list")
+    solved = json.loads(run("solve", "List the exchange rates of all currencies", "--json"))
+    assert solved["status"] == "succeeded"
+    assert bank.upstream.seen[-1].headers["X-Key"] == KEY
+
+
+def test_a_key_that_is_a_parameter_is_asked_of_nobody(imported: str, bank: AuthorizationServer) -> None:
+    run("secrets", "set", "bank.api_key", answers=f"{KEY}-2\n")
+    solved = json.loads(run("solve", "Find the bank's branches in the city 'Porto'", "--json"))
+    assert solved["status"] == "succeeded"
+    assert bank.upstream.seen[-1].query == f"city=Porto&api_key={KEY}-2"
+    assert "api_key=***" in json.dumps(solved)
+    assert "canary" not in json.dumps(solved)
+
+
+def test_a_login(imported: str, bank: AuthorizationServer, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = list[threading.Thread]()
+
+    def browse(address: str) -> None:
+        thread = threading.Thread(target=lambda: httpx2.get(address, follow_redirects=True, trust_env=False))
+        opened.append(thread)
+        thread.start()
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    assert "Are these the right hosts" in run("login", "bank", "--client-id", CLIENT, answers="n\n", exit_code=1)
+    assert opened == []
+    shown = run("login", "bank", "--client-id", CLIENT, answers="y\n")
+    assert f"bank.login is set in {data / 'secrets' / 'executor.json'}, for {bank.host} alone." in shown
+    opened[0].join()
+    assert "accepted" in run("secrets", "test", "bank.login")
+    bank.valid.clear()  # the executor renews it, and keeps the rotated token
+    assert "accepted" in run("secrets", "test", "bank.login")
+    kept = json.loads((data / "secrets" / "executor.json").read_text())["bank.login"]
+    assert bank.refreshes[kept["refresh_token"]]
+    bank.denied = True
+    assert "the login was refused: access_denied" in run("login", "bank", "--yes", exit_code=1)
+    bank.denied = False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answers", "words"),
+    [
+        (("set", "nodot"), KEY, "PROVIDER.SCHEME"),
+        (("set", "nobody.key"), KEY, "say --host"),
+        (("set", "bank.apiKey"), "", "shorter than 6 characters"),
+        (("set", "bank.apiKey", "--host", "https://evil.example/"), KEY, "hosts.0"),
+        (("remove", "nobody.key"), None, "is not in"),
+    ],
+)
+def test_what_cannot_be_set(imported: str, arguments: tuple[str, ...], answers: str | None, words: str) -> None:
+    assert words in run("secrets", *arguments, exit_code=2, answers=answers)
+
+
+def test_a_later_document_does_not_move_a_secret(imported: str, bank: AuthorizationServer, tmp_path: Path) -> None:
+    run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
+    file = tmp_path / "bank.json"
+    file.write_text(json.dumps(document(bank) | {"servers": [{"url": "https://evil.example"}]}))
+    run("import", str(file), "--provider", "bank", "--yes")
+    assert f"for {bank.host} alone" in run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
+    assert "not bound to evil.example" in run("secrets", "test", "bank.apiKey", exit_code=1)
+    file.write_text(json.dumps(document(bank)))
+    run("import", str(file), "--provider", "bank", "--yes")
+    run("secrets", "remove", "bank.apiKey")
+    assert "unavailable" in run("secrets", "test", "bank.apiKey", exit_code=1)
