@@ -47,6 +47,8 @@ class Direction(StrEnum):
 
 _HIDDEN = {Direction.REQUEST: "readOnly", Direction.RESPONSE: "writeOnly"}
 
+_PLACES = ("components", "schemas", "definitions", "x-nestor-files")
+"""Parts of a pointer that say nothing about what is there."""
 _COMPOSED = ("required", "properties", "allOf", "anyOf", "oneOf")
 """Where properties of a value are required, in the schema itself or in a part of it."""
 
@@ -157,7 +159,7 @@ class Schemas:
         if known is not None:
             return known
         pointer, direction = key
-        parts = [part for part in pointer.split("/")[1:] if part not in ("components", "schemas", "definitions")]
+        parts = [part for part in pointer.split("/")[1:] if part not in _PLACES]
         base = re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(parts[-3:]))[-80:].strip("_") or "Root"
         base += "Input" if self._directional and direction is Direction.REQUEST else ""
         self._names[key] = self._taken.take(base)
