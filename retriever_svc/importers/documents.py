@@ -38,8 +38,8 @@ _NOBODYS_ENDINGS = frozenset({"example", "internal", "invalid", "lan", "local", 
 _NOBODYS = frozenset(
     re.findall(
         r"\S+",
-        "amazonaws appspot azure azurewebsites cloudapp cloudfront example github githubusercontent herokuapp localhost "
-        "netlify ngrok postman rapidapi readme run swaggerhub vercel windows",
+        "amazonaws appspot azure azurewebsites cloudapp cloudfront example github githubusercontent herokuapp "
+        "localhost netlify ngrok postman rapidapi readme run swaggerhub vercel windows",
     )
 )
 

@@ -290,7 +290,7 @@ class ImportRequest(Contract):
     """An API description to import: OpenAPI, Swagger, a Postman collection or a list of tools (docs/importing.md)."""
 
     document: str = Field(min_length=1, description="The document itself. References to other documents are refused.")
-    provider: ProviderName | None = Field(default=None, description="Defaults to a slug of the document's title.")
+    provider: ProviderName | None = Field(default=None, description="Defaults to the vendor and the title, as a slug.")
     server: str | None = Field(
         default=None,
         max_length=2_000,

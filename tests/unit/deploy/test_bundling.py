@@ -80,9 +80,19 @@ def test_a_document_in_one_file_is_sent_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["../secret.json#/A", "/etc/passwd", "file:///etc/passwd", "https://other.example/a.json", "link.json#/A",
-                  "%2e%2e/secret.json#/A", "gone.json#/A", "..\\secret.json#/A", "linked/secret.json#/A"]
-)  # fmt: skip
+    "reference",
+    [
+        "../secret.json#/A",
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "https://other.example/a.json",
+        "link.json#/A",
+        "%2e%2e/secret.json#/A",
+        "gone.json#/A",
+        "..\\secret.json#/A",
+        "linked/secret.json#/A",
+    ],
+)
 def test_nothing_outside_the_folder_is_read(tmp_path: Path, reference: str) -> None:
     (tmp_path / "secret.json").write_text('{"A": {"type": "string", "description": "secret"}}')
     inside = tmp_path / "zoo"
