@@ -329,19 +329,19 @@ class _Reader:
         out = plain_keywords(schema)
         if "$ref" in schema:
             out |= self._reference(schema["$ref"], in_place)
-        for key in SUBSCHEMA:
-            self._one(key, schema.get(key), out, in_place and key in IN_PLACE)
+        for key in (key for key in SUBSCHEMA if key in schema):
+            self._one(key, schema[key], out, in_place and key in IN_PLACE)
         if not schema.keys().isdisjoint(_COMPOSED):
             hidden |= self._schemas.hidden(schema, self._direction)
-        for key in SUBSCHEMA_LIST:
+        for key in (key for key in SUBSCHEMA_LIST if key in schema):
             same = key in IN_PLACE
             branches: list[JsonValue] = [
                 self.read(item, in_place and same, hidden if same else frozenset()) for item in as_list(schema.get(key))
             ]
             if branches:
                 out[key] = branches
-        for key in SUBSCHEMA_MAP:
-            self._map(key, as_object(schema.get(key)), out, in_place and key in IN_PLACE)
+        for key in (key for key in SUBSCHEMA_MAP if key in schema):
+            self._map(key, as_object(schema[key]), out, in_place and key in IN_PLACE)
         if kept := [name for name in required_names(schema) if name not in hidden]:
             out["required"] = list[JsonValue](kept)
         return make_nullable(out) if is_true(schema.get("nullable")) or is_true(schema.get("x-nullable")) else out
