@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,8 +33,11 @@ from services.contracts.api import (
     SkippedOperation,
 )
 from services.encoder import Encoder, Vectors
-from services.errors import Conflict
+from services.errors import Conflict, InvalidDocument
 
+_REASONS = 3
+_SKIPPED = 20
+_MAX_DETAIL = 600
 _BATCH = 32
 """Texts that a worker embeds at a time."""
 _DIFFERENCES = 200
@@ -125,6 +129,7 @@ class DocumentImporter:
         imported = await self._pool.run(
             import_document, request.document, request.provider, request.server, self._limits
         )
+        _refuse_nothing(imported)
         return self.apply(await self.prepare(imported, request, tenant))
 
     async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> Prepared:
@@ -135,6 +140,7 @@ class DocumentImporter:
         change = await self._storage.change(pin, records, tenant)
         await self._refuse_foreign(imported.provider, change.added)
         refuse_unexpected(change, request.expected_change)
+        _refuse_stranger(imported, change, request)
         held = request.hold_changes and await self._is_news(change, pin)
         # What was found harmless must still be what is done when the provider is changed by someone else meanwhile.
         expected = change.hash if request.hold_changes else request.expected_change
@@ -174,6 +180,7 @@ class DocumentImporter:
         return DocumentPage(documents=tuple(shown), total=total)
 
     def _document(self, pin: Pin, tenant: str | None) -> ImportedDocument:
+        skipped = _NOTES.validate_json(pin.notes)[0] if pin.notes.startswith("[") else ()  # "{}" of early versions
         return ImportedDocument(
             provider=pin.provider,
             document_hash=pin.document_hash,
@@ -182,6 +189,8 @@ class DocumentImporter:
             server=pin.server,
             tenants=tuple(name for name in pin.tenants if tenant in (None, name)),
             imported_at=pin.imported_at,
+            skipped=skipped[:_SKIPPED],
+            skipped_total=len(skipped),
             current=pin.importer == self._importer,
         )
 
@@ -301,6 +310,37 @@ def _others(prepared: Prepared) -> list[ImportChange]:
     new = {api.id: api for api in prepared.imported.apis}
     removed = [ImportChange(action="removed", id=key) for key in prepared.change.removed]
     return removed + [ImportChange(action="added", id=key, summary=new[key].summary) for key in prepared.change.added]
+
+
+def _refuse_stranger(imported: Imported, change: Change, request: ImportRequest) -> None:
+    """A document that gave itself the name of another is not taken for its next version, unless somebody looks.
+
+    Raises:
+        Conflict: none of the provider's APIs is in it, and all of them would go.
+    """
+    looked_at = request.provider or request.expected_change or request.hold_changes or request.dry_run
+    if not looked_at and change.removed and len(change.added) == len(change.after):
+        raise Conflict(
+            f"Another document is imported as {imported.provider!r}, and this one has none of its operations. Import it"
+            f" with a `provider` of its own, or with `provider` {imported.provider!r} to replace the other."
+        )
+
+
+def _refuse_nothing(imported: Imported) -> None:
+    """An import that adds nothing would only remove what is there.
+
+    Raises:
+        InvalidDocument: no operation could be imported; the commonest reasons are named.
+    """
+    if imported.apis:
+        return
+    reasons = Counter(skipped.reason for skipped in imported.skipped).most_common(_REASONS)
+    told = "; ".join(f"{reason} ({times} operations)" for reason, times in reasons)
+    raise InvalidDocument(
+        f"none of the document's {len(imported.skipped)} operations can be imported: {told}"[:_MAX_DETAIL]
+        if reasons
+        else "the document has no operations, so there is nothing to import"
+    )
 
 
 def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:

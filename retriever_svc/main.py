@@ -114,7 +114,11 @@ def _service(
     indexes: Indexes,
 ) -> CatalogueService:
     folder = _index_folder(settings)
-    limits = Limits(document_bytes=settings.max_document_bytes, operations=settings.max_document_operations)
+    limits = Limits(
+        document_bytes=settings.max_document_bytes,
+        operations=settings.max_document_operations,
+        effects=settings.effects,
+    )
     return CatalogueService(
         storage,
         encoder,

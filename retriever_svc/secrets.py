@@ -21,7 +21,8 @@ def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
         for name, requirement in named.items():
             known = found.get(name) or NeededSecret.model_validate(requirement | {"scopes": ()})
             alone = [r["secret"] for r in alternatives[0]] == [name]
-            harmless = api["method"] in _SAFE and not any(p.get("required") for p in api.get("parameters", ()))
+            reads = api["method"] in _SAFE and api.get("effect") != "change"
+            harmless = reads and not any(p.get("required") for p in api.get("parameters", ()))
             better = alone and (known.probe is None or (harmless and not known.harmless))
             update: dict[str, object] = {"operations": known.operations + 1}
             update["scopes"] = tuple(dict.fromkeys([*known.scopes, *requirement.get("scopes", ())]))[:_MAX_SCOPES]

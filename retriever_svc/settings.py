@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from services.contracts.api import Effect
 from services.encoder import RETRIEVER_MODEL
 from services.settings import ServiceSettings, default_database_url
 
@@ -86,4 +87,9 @@ class RetrieverSettings(ServiceSettings):
     max_document_bytes: int = Field(default=20_000_000, ge=1_024, description="Largest document imported, in bytes.")
     max_document_operations: int = Field(
         default=20_000, ge=1, description="Most operations in one document; one with more is refused."
+    )
+    effects: dict[str, Effect] = Field(
+        default={},
+        description="What calls do, `read` or `change`, by shell patterns over ids of APIs, whatever their method and"
+        ' wording say: `{"acme.search*": "read"}`. The first that matches decides; it counts from the next import on.',
     )

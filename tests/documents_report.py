@@ -26,6 +26,7 @@ class Report:
     formats: Counter[str] = field(default_factory=Counter)
     operations: int = 0
     without_server: int = 0
+    effects: int = 0
     refused: dict[str, str] = field(default_factory=dict)
     crashed: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -43,6 +44,7 @@ class Report:
             self.formats[imported.format] += 1
             self.operations += len(imported.apis)
             self.without_server += sum(not api.server for api in imported.apis)
+            self.effects += sum(api.effect is not None for api in imported.apis)
             self.skipped.update(_general(skipped.reason) for skipped in imported.skipped)
             self.warned.update(_general(warning.partition(": ")[2] or warning) for warning in imported.warnings)
 
@@ -52,6 +54,10 @@ class Report:
         skipped = sum(self.skipped.values())
         console.print(f"{sum(self.formats.values())} documents read ({formats}): {self.operations:,} operations")
         console.print(f"{skipped:,} operations skipped, {self.without_server:,} without a server")
+        every = self.operations + skipped
+        able = self.operations - self.without_server
+        shares = f"{self.operations / every:.2%} can be planned, {able / every:.2%} have a server of their own to call"
+        console.print(f"{shares}; {self.effects} reads change something" if every else "nothing was read")
         table = Table("what", "times", "why", box=None)
         for what, reasons in (("refused", self.refused), ("crashed", self.crashed)):
             for name, reason in reasons.items():

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from deploy.cli.doctor import examine
 from deploy.cli.gateway import Json, Limit, ask, gateway, run
 from deploy.cli.importing import import_apis, imported_documents
 from deploy.drawing import plain
@@ -19,6 +20,7 @@ demos = typer.Typer(no_args_is_help=True, help="The knowledge base of solved req
 
 
 apis.command("import")(import_apis)
+apis.command("doctor")(examine)
 
 
 @apis.command("search")

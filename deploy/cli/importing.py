@@ -15,10 +15,12 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from deploy.cli.bundling import Unreadable
 from deploy.cli.credentials import missing_secrets, print_missing
 from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
+from deploy.cli.reasons import grouped, told
 from deploy.cli.reviewing import FEW, show_changes
-from deploy.cli.sources import Source, Unreadable, find_sources
+from deploy.cli.sources import Source, find_sources
 from deploy.cli.tally import Outcome, Tally
 from deploy.drawing import plain, visible
 from services.clients import GatewayClient
@@ -58,7 +60,7 @@ class Wish:
 
 
 def import_apis(
-    sources: Annotated[list[str], typer.Argument(help="Files, folders, 'patterns', URLs, or `-`: standard input.")],
+    sources: Annotated[list[str], typer.Argument(help="Files, folders, ZIP archives, 'patterns', URLs, or `-`.")],
     provider: Annotated[str | None, typer.Option(help="Name for the provider; default: see below.")] = None,
     server: Annotated[str | None, typer.Option(help="Base URL of the service, in place of the document's.")] = None,
     tenant: Annotated[
@@ -74,7 +76,8 @@ def import_apis(
     A newer version of a provider's document updates its APIs and removes the ones that are gone; what would become of
     APIs that are there is shown, and asked, first. A document that cannot be imported changes nothing.
 
-    A single document's provider is called after its title, several after their files and folders. An import of many
+    A single document's provider is called after its vendor and title, several after their files and folders. Files of
+    one folder or archive that refer to each other are imported as one document. An import of many
     that was interrupted goes on where it was: documents that are in the catalogue already are not sent again.
     """
     found = find_sources(sources, provider)
@@ -141,10 +144,10 @@ def _print_report(console: Console, report: ImportReport) -> None:
         f"{report.removed} removed, {len(report.skipped)} skipped"
     )
     console.print(counts if report.applied else f"{counts} (dry run: nothing was changed)")
-    for skipped in report.skipped:
-        console.print(plain(f"  skipped {skipped.operation}: {skipped.reason}"))
-    for warning in report.warnings:
-        console.print(plain(f"  warning: {warning}"))
+    for group in grouped((skipped.operation, skipped.reason) for skipped in report.skipped):
+        console.print(plain(f"  skipped {group}"))
+    for group in grouped(map(told, report.warnings)):
+        console.print(plain(f"  warning: {group}"))
     for related in report.related:
         console.print(plain(f"  warning: {related.api} is {related.relation.replace('_', ' ')} {related.other}"))
     if (more := report.related_total - len(report.related)) > 0:

@@ -7,24 +7,21 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 import httpx2
 import typer
 
-MAX_DOCUMENT_BYTES = 25_000_000
+from deploy.cli.bundling import MAX_FILE_BYTES, Archive, Folder, Unreadable, bundle, parts_of_others
+
 MAX_NAME = 100
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
 
 _KIND = re.compile(r"[._-](openapi|swagger|postman[_-]collection)$", re.IGNORECASE)
 _VERSION = re.compile(r"v?\d+(?:[._-]\d+)*(?:[._-]?(?:alpha|beta|pre|preview|rc)(?:[._-]?\d+)*)?", re.IGNORECASE)
 _MEANINGLESS = frozenset({"api", "collection", "index", "latest", "main", "openapi", "spec", "swagger"})
-
-
-class Unreadable(Exception):
-    """A document that cannot be read; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +32,15 @@ class Source:
         label: the file, URL or ``-``, as it is shown.
         parts: what it is called, outermost folder first.
         provider: the name of its provider; None: the document's title gives it.
+        within: the folder or archive in which it may refer to other files; None: the one in which the file lies.
+        path: its own in there, with slashes.
     """
 
     label: str
     parts: tuple[str, ...]
     provider: str | None = None
+    within: Folder | Archive | None = None
+    path: str = ""
 
     @property
     def origin(self) -> str | None:
@@ -48,7 +49,7 @@ class Source:
         return f"{url.scheme}://{url.netloc}" if url.scheme in ("http", "https") else None
 
     def read(self) -> str:
-        """The document's text.
+        """The document's text, with the files that it refers to in the same folder or archive.
 
         Raises:
             Unreadable: it cannot be read, is too large, or is not UTF-8.
@@ -56,8 +57,13 @@ class Source:
         try:
             if self.label == "-":
                 return sys.stdin.read()
-            content = _download(self.label) if self.origin else _load(Path(self.label))
-            return content.decode("utf-8")
+            if self.origin:
+                return _download(self.label).decode("utf-8")
+            own = Path(self.label).resolve()  # the folder of a file that is named itself is where it really lies
+            within, path = (self.within, self.path) if self.within else (Folder(own.parent), own.name)
+            if (text := within.read(path)) is None:
+                raise Unreadable("No such file, or a link that leads out of the folder")
+            return bundle(text, path, within.read)
         except UnicodeDecodeError as error:
             raise Unreadable(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
         except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -78,7 +84,7 @@ def find_sources(asked: Sequence[str], provider: str | None) -> list[Source]:
         raise typer.BadParameter("--provider is for a single document; several are called after their files")
     sources = list(found.values())
     names = provider_names([source.parts for source in sources]) if several else [provider]
-    return [Source(source.label, source.parts, name) for source, name in zip(sources, names, strict=True)]
+    return [replace(source, provider=name) for source, name in zip(sources, names, strict=True)]
 
 
 def provider_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
@@ -101,7 +107,15 @@ def _repeated(names: Sequence[str]) -> set[str]:
 
 
 def _is_many(text: str) -> bool:
-    return Path(text).is_dir() or (glob.has_magic(text) and not Path(text).is_file() and not _is_url(text))
+    return (
+        Path(text).is_dir()
+        or _is_archive(text)
+        or (glob.has_magic(text) and not Path(text).is_file() and not _is_url(text))
+    )
+
+
+def _is_archive(text: str) -> bool:
+    return text.lower().endswith(".zip") and Path(text).is_file()
 
 
 def _is_url(text: str) -> bool:
@@ -114,10 +128,12 @@ def _expand(text: str) -> Iterator[Source]:
     elif _is_url(text):
         url = urlsplit(text)
         yield Source(text, (url.hostname or "", *PurePosixPath(url.path).parts[1:]))
+    elif _is_archive(text):
+        yield from _without_parts(_archived(Archive(Path(text))))
     elif Path(text).is_file():
         yield Source(text, (Path(text).name,))
     elif _is_many(text):
-        yield from _search(text)
+        yield from _without_parts(list(_search(text)))
     else:
         raise typer.BadParameter(f"{text} is not a file")
 
@@ -130,7 +146,35 @@ def _search(text: str) -> Iterator[Source]:
     wanted = [path for path in files if path.suffix.lower() in SUFFIXES]
     if not wanted:
         raise typer.BadParameter(f"{text} holds no {', '.join(SUFFIXES)} files")
-    yield from (Source(str(path), path.relative_to(folder).parts) for path in wanted)
+    for path in wanted:
+        inside = path.relative_to(folder)
+        yield Source(str(path), inside.parts, within=Folder(folder), path=inside.as_posix())
+
+
+def _archived(archive: Archive) -> list[Source]:
+    try:
+        wanted = [path for path in archive.paths() if path.lower().endswith(SUFFIXES)]
+    except Unreadable as error:
+        raise typer.BadParameter(str(error)) from None
+    if not wanted:
+        raise typer.BadParameter(f"{archive.file} holds no {', '.join(SUFFIXES)} files")
+    return [Source(f"{archive.file}/{path}", PurePosixPath(path).parts, within=archive, path=path) for path in wanted]
+
+
+def _without_parts(sources: list[Source]) -> Iterator[Source]:
+    """The sources but for files that are only parts of others."""
+    if len(sources) < 2:
+        yield from sources
+        return
+    parts = parts_of_others((source.path, text) for source in sources if (text := _text_of(source)) is not None)
+    yield from (source for source in sources if source.path not in parts)
+
+
+def _text_of(source: Source) -> str | None:
+    try:
+        return source.within.read(source.path) if source.within is not None else None
+    except (OSError, UnicodeDecodeError, Unreadable):  # told where it is imported
+        return None
 
 
 def _fixed_part(pattern: str) -> Path:
@@ -171,18 +215,12 @@ def _marked(name: str, path: tuple[str, ...]) -> str:
     return f"{name[: MAX_NAME - 9]}-{digest}" if name else f"document-{digest}"
 
 
-def _load(path: Path) -> bytes:
-    if (size := path.stat().st_size) > MAX_DOCUMENT_BYTES:
-        raise Unreadable(f"it has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read")
-    return path.read_bytes()
-
-
 def _download(url: str) -> bytes:
     body = bytearray()
     with httpx2.stream("GET", url, timeout=30, follow_redirects=True) as response:
         response.raise_for_status()
         for chunk in response.iter_bytes():
             body += chunk
-            if len(body) > MAX_DOCUMENT_BYTES:
-                raise Unreadable(f"it has more than {MAX_DOCUMENT_BYTES:,} bytes")
+            if len(body) > MAX_FILE_BYTES:
+                raise Unreadable(f"it has more than {MAX_FILE_BYTES:,} bytes")
     return bytes(body)

@@ -1,18 +1,17 @@
 """What became of the documents of a bulk import."""
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
 
+from deploy.cli.reasons import general
 from deploy.cli.sources import Source
 from deploy.drawing import plain
 from services.contracts.api import ImportChange, ImportReport
 
 _REASONS = 10
-_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ _COUNTS = ("added", "updated", "unchanged", "removed")
 def _print_reasons(console: Console, reports: list[ImportReport]) -> None:
     """The commonest reasons for which operations were skipped; their particulars do not count."""
     told = (skipped.reason.partition(": ")[0] for report in reports for skipped in report.skipped)
-    skipped = [_PARTICULARS.sub("…", reason) for reason in told]
+    skipped = [general(reason) for reason in told]
     reasons = Counter(skipped).most_common()
     for reason, times in reasons[:_REASONS]:
         console.print(plain(f"  {times:,} skipped: {reason}"))

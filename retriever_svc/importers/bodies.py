@@ -8,8 +8,16 @@ from pydantic import JsonValue
 
 from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
 from retriever_svc.importers.parameters import ARGUMENT_STEPS, Argument, Reading, is_json, style_of
-from retriever_svc.importers.refs import DanglingReference, JsonObject, SkipOperation, as_list, as_object, as_text
-from retriever_svc.importers.schemas import Direction, Key
+from retriever_svc.importers.refs import (
+    DanglingReference,
+    JsonObject,
+    SkipOperation,
+    as_list,
+    as_object,
+    as_text,
+    is_true,
+)
+from retriever_svc.importers.schemas import Direction, Key, required_names
 from services.contracts.api import ApiResponse, Location, RequestBody, Style
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -51,7 +59,7 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
     media_type = choose_media_type(list(content))
     chosen = as_object(content[media_type])
     media_type = "application/json" if media_type in _ANYTHING else media_type
-    stated = body.get("required")
+    stated = _flag(body.get("required"))
     flat = (
         _flatten(reading, chosen.get("schema")) if is_json(media_type) or media_type in FORMS else _Flat(is_flat=False)
     )
@@ -61,6 +69,11 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
     arguments = _properties(reading, flat, as_object(chosen.get("encoding")), required=stated is not False)
     required = stated is True or any(argument.required for argument in arguments)
     return RequestBody(media_type=media_type, required=required, whole=False), arguments
+
+
+def _flag(declared: JsonValue) -> bool | None:
+    """A flag as it is stated, also as a text; None where it is not."""
+    return True if is_true(declared) else False if str(declared).strip().lower() == "false" else None
 
 
 def read_response(reading: Reading, declared: JsonValue) -> tuple[ApiResponse, frozenset[Key]]:
@@ -120,7 +133,7 @@ def _whole(reading: Reading, body: JsonObject, chosen: JsonObject, media_type: s
     return Argument(
         wire_name="body",
         location=Location.BODY,
-        required=body.get("required") is True,
+        required=_flag(body.get("required")) is True,
         description=as_text(body.get("description"), MAX_FIELD_DESCRIPTION)
         or str(schema.schema.get("description", "")),
         schema=schema.schema,
@@ -216,7 +229,7 @@ def _merge(reading: Reading, part: JsonObject, flat: _Flat, pending: list[JsonVa
         return
     for name, member in as_object(part.get("properties")).items():
         flat.properties.setdefault(name, member)
-    flat.required |= {name for name in as_list(part.get("required")) if isinstance(name, str)}
+    flat.required |= set(required_names(part))
     pending[:0] = as_list(part.get("allOf"))
 
 

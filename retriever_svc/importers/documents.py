@@ -17,13 +17,31 @@ from retriever_svc.importers.operations import Source, read_operation
 from retriever_svc.importers.outline import Entry, Outline
 from retriever_svc.importers.reading import read_document
 from retriever_svc.importers.refs import SkipOperation, as_object, as_text
-from retriever_svc.importers.servers import choose_server
+from retriever_svc.importers.servers import NoServer, choose_server
 from services.contracts.api import Api, SkippedOperation
 from services.errors import InvalidDocument
 
 _FORMATS = (openapi.outline, postman.outline, seal_tools.outline, nestful.outline)
 
 _MAX_VERSION = 40
+_MAX_PROVIDER = 100
+_MEANINGLESS = frozenset(
+    re.findall(
+        r"\S+",
+        "a an api apis collection definition docs documentation example json main my new openapi public reference rest "
+        "restful schema server service services spec specification swagger test the untitled v version web",
+    )
+)
+_VERSION = re.compile(r"v?\d+")
+_SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "gov", "gob", "net", "or", "org"})
+_NOBODYS_ENDINGS = frozenset({"example", "internal", "invalid", "lan", "local", "localhost", "test"})
+_NOBODYS = frozenset(
+    re.findall(
+        r"\S+",
+        "amazonaws appspot azure azurewebsites cloudapp cloudfront example github githubusercontent herokuapp "
+        "localhost netlify ngrok postman rapidapi readme run swaggerhub vercel windows",
+    )
+)
 
 Progress = Callable[[int, int], None]
 """Called with operations done and operations in all."""
@@ -69,13 +87,13 @@ def import_document(
     source = Source.open(outline, provider or "", server, limits)
     source.provider = provider or _provider(outline, source, server)
     apis, skipped = _read(source, entries, progress)
+    if apis and not any(api.server for api in apis):
+        source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     if provider is None and not outline.is_titled:
         source.notes.warn(
             f"the document has no title, so its provider is called {source.provider!r}; import it with a `provider` to"
             " keep it beside others of its kind"
         )
-    if apis and not any(api.server for api in apis):
-        source.notes.warn("no operation has a server that could be called; import again with the server's URL")
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
     notes = source.notes.as_tuple()
     version = _own_version(outline)
@@ -118,11 +136,39 @@ def _own_version(outline: Outline) -> str:
 
 
 def _provider(outline: Outline, source: Source, server: str | None) -> str:
-    """A slug of the title; where that gives none, of the server's host."""
-    host = urlsplit(choose_server([source.servers], server)).hostname
-    for text in (outline.title, host or ""):
-        plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-        provider = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:100].strip("-")
-        if provider:
-            return provider
+    """The vendor and the title; of a title that says nothing (``API v2``) the vendor alone, else the host."""
+    host = _host(source, server)
+    stated = as_object(outline.root.get("info")).get("x-providerName")
+    vendor = vendor_of(stated if isinstance(stated, str) else host)
+    title = _slug(outline.title)
+    if title and outline.is_titled and vendor and vendor.replace("-", "") not in title.replace("-", ""):
+        telling = any(word not in _MEANINGLESS and not _VERSION.fullmatch(word) for word in title.split("-"))
+        title = f"{vendor}-{title}"[:_MAX_PROVIDER].strip("-") if telling else vendor
+    if provider := title or _slug(host):
+        return provider
     raise InvalidDocument("the document's title and server give no provider name; import it with a `provider`")
+
+
+def vendor_of(host: str) -> str:
+    """The label of a host that names who runs it: ``nytimes`` of ``api.nytimes.com``; empty where none does.
+
+    Addresses, private names and hosts of clouds, whose customers share a domain, name nobody.
+    """
+    labels = host.lower().rstrip(".").split(".")
+    if len(labels) < 2 or labels[-1].isdigit() or ":" in host or labels[-1] in _NOBODYS_ENDINGS:
+        return ""
+    is_country = len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL and len(labels) > 2
+    vendor = _slug(labels[-3 if is_country else -2])
+    return "" if vendor in _NOBODYS else vendor
+
+
+def _host(source: Source, server: str | None) -> str:
+    try:
+        return urlsplit(choose_server([source.servers], server)[0]).hostname or ""
+    except NoServer:
+        return ""
+
+
+def _slug(text: str) -> str:
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:_MAX_PROVIDER].strip("-")

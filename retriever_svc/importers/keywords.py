@@ -13,33 +13,39 @@ import orjson
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
-from retriever_svc.importers.refs import JsonObject, as_list, as_text
+from retriever_svc.importers.refs import JsonObject, as_list, as_text, is_true
 
-SUBSCHEMA = frozenset(
-    {
-        "items",
-        "additionalProperties",
-        "unevaluatedProperties",
-        "unevaluatedItems",
-        "contains",
-        "propertyNames",
-        "not",
-        "if",
-        "then",
-        "else",
-    }
+# Tuples where they are gone through: what comes out must not depend on how a set is ordered in this process.
+SUBSCHEMA = (
+    "items",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "contains",
+    "propertyNames",
+    "not",
+    "if",
+    "then",
+    "else",
 )
-SUBSCHEMA_LIST = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-SUBSCHEMA_MAP = frozenset({"properties", "patternProperties", "dependentSchemas"})
+SUBSCHEMA_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
+SUBSCHEMA_MAP = ("properties", "patternProperties", "dependentSchemas")
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 """Keywords that apply to the same value, not to a part of it: references round in a circle through them never end."""
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _NUMBERS = ("minimum", "maximum")
-_COUNTS = frozenset(
-    {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"}
+_COUNTS = (
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "minContains",
+    "maxContains",
 )
-_FLAGS = frozenset({"uniqueItems", "deprecated", "readOnly", "writeOnly"})
+_FLAGS = ("uniqueItems", "deprecated", "readOnly", "writeOnly")
 _MAX_ENUM = 1_000
 _MAX_EXAMPLES = 3
 _MAX_LOOKED_AT = 20
@@ -53,12 +59,12 @@ def plain_keywords(schema: JsonObject) -> JsonObject:
     _copy_type(schema, out)
     _copy_bounds(schema, out)
     _copy_values(schema, out)
-    for key in _COUNTS & schema.keys():
-        value = schema[key]
+    for key in _COUNTS:
+        value = schema.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             out[key] = value
-    for key in _FLAGS & schema.keys():
-        if schema[key] is True:
+    for key in _FLAGS:
+        if is_true(schema.get(key)):
             out[key] = True
     title, description = (
         as_text(schema.get("title"), MAX_NAME),

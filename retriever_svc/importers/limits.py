@@ -1,6 +1,9 @@
-"""What an imported document may cost, and the notes kept about it."""
+"""What an imported document may cost, what the operator says of its operations, and the notes kept about it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from services.contracts.api import Effect
 
 MAX_NAME = 200
 MAX_SUMMARY = 300
@@ -24,6 +27,7 @@ class Limits:
         api_bytes: all APIs together, as JSON.
         definitions: schema definitions kept with one operation.
         definition_bytes: their size together, as JSON.
+        effects: what calls do, by shell patterns over ids of APIs, whatever their method and wording say.
     """
 
     document_bytes: int = 20_000_000
@@ -35,6 +39,7 @@ class Limits:
     api_bytes: int = 200_000_000
     definitions: int = 64
     definition_bytes: int = 64_000
+    effects: Mapping[str, Effect] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

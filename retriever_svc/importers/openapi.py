@@ -12,6 +12,8 @@ from retriever_svc.importers.outline import METHODS, Entry, Outline
 from retriever_svc.importers.refs import DanglingReference, Document, JsonObject, SkipOperation, as_object, as_text
 from services.errors import InvalidDocument
 
+_NOT_IMPORTED = ("trace", "query")
+
 
 def outline(root: JsonValue) -> Outline | None:
     """The outline of an OpenAPI or Swagger document, None where it is of another kind.
@@ -39,11 +41,16 @@ def _entries(root: JsonObject) -> Iterator[Entry]:
         except (SkipOperation, DanglingReference) as error:
             yield Entry(path, "*", {}, SkipOperation(str(error)))
             continue
-        for method in METHODS:
-            operation = item.get(method)
-            if isinstance(operation, dict):
+        written = {name.lower(): operation for name, operation in item.items()}
+        for method in (*METHODS, *_NOT_IMPORTED):
+            operation = written.get(method)
+            if operation is None:
+                continue
+            if method in _NOT_IMPORTED:
+                yield Entry(path, method, item, SkipOperation(f"the method {method.upper()} is not called"))
+            elif isinstance(operation, dict):
                 yield Entry(path, method, item, operation)
-            elif operation is not None:
+            else:
                 yield Entry(path, method, item, SkipOperation("the operation is not an object"))
 
 

@@ -9,6 +9,7 @@ import orjson
 from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
+from retriever_svc.importers.effects import read_effect
 from retriever_svc.importers.keys import Usual, take_keys, usual_names
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
 from retriever_svc.importers.names import Names, slug
@@ -17,14 +18,16 @@ from retriever_svc.importers.parameters import Argument, Reading, name_arguments
 from retriever_svc.importers.refs import Document, JsonObject, SkipOperation, as_list, as_text
 from retriever_svc.importers.schemas import Key, Schemas
 from retriever_svc.importers.security import Alternatives, read_security
-from retriever_svc.importers.servers import choose_server
-from retriever_svc.importers.swagger import upgrade_operation, upgrade_servers
+from retriever_svc.importers.servers import NoServer, choose_server, private_host
+from retriever_svc.importers.swagger import sends_body_parameters, upgrade_operation, upgrade_servers
 from services.contracts.api import OUTSIDE_CONTENT, Api
 from services.contracts.plan import content_hash
 from services.errors import InvalidDocument
 
 _MAX_PATH = 1_000
 _MAX_TAGS = 20
+_FOREIGN = re.compile(r"(?<=/)(?::([A-Za-z_]\w*)|<(?:\w+:)?([A-Za-z_]\w*)>)(?=[/?.]|$)")
+"""A segment that is a parameter as Express, Flask and others write it."""
 
 
 @dataclass(slots=True)
@@ -83,26 +86,32 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         raise SkipOperation(f"the path holds blanks or has more than {_MAX_PATH} characters")
     source.document.spend(len(item) + len(operation))
     label = f"{method} {path}"[:MAX_SUMMARY]
-    # RFC 6570 as Google writes it; the parameter itself is named without the plus sign.
-    path = path.replace("{+", "{")
+    # RFC 6570 as Google writes it (the parameter itself is named without the plus), and others' `:id` and `<id>`.
+    path = _FOREIGN.sub(lambda match: f"{{{match[1] or match[2]}}}", path.replace("{+", "{"))
     shared = item.get("parameters")
-    if source.is_swagger:
+    if source.is_swagger or sends_body_parameters(source.document, shared, operation):
         operation, shared = upgrade_operation(source.document, source.notes, shared, operation), None
     reading = Reading(source.document, source.schemas, source.notes, label)
     arguments, idempotency = read_parameters(reading, shared, operation.get("parameters"), path)
     body, properties = read_body(reading, operation.get("requestBody"))
     response, response_refs = read_response(reading, operation.get("responses"))
-    server = choose_server([operation.get("servers"), item.get("servers"), source.servers], source.given_server)
+    server = _server(source, reading, operation, item)
     security = _security(source, operation, server)
     if source.usual_keys is not None:
         arguments, security = take_keys(arguments, security, source.provider, source.usual_keys)
     arguments += properties
     name = _name(source, operation.get("operationId"), method, path)
+    api_id = f"{source.provider}.{name}"
+    summary = as_text(operation.get("summary"), MAX_SUMMARY) or as_text(item.get("summary"), MAX_SUMMARY)
+    stated = as_text(operation.get("operationId"), MAX_NAME)
+    effect, doubt = read_effect(api_id, method, path, stated, summary, source.limits.effects)
+    if doubt:
+        reading.warn(doubt)
     api = Api(
-        id=f"{source.provider}.{name}",
+        id=api_id,
         provider=source.provider,
         name=name,
-        summary=as_text(operation.get("summary"), MAX_SUMMARY) or as_text(item.get("summary"), MAX_SUMMARY),
+        summary=summary,
         description=as_text(operation.get("description"), MAX_DESCRIPTION),
         tags=_tags(operation),
         deprecated=operation.get("deprecated") is True,
@@ -115,6 +124,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         definitions=_definitions(source, arguments, response_refs, label),
         security=security,
         idempotency_header=idempotency,
+        effect=effect,
     )
     return source.weigh(sealed(api))
 
@@ -140,6 +150,25 @@ def _security(source: Source, operation: JsonObject, server: str) -> Alternative
 def _tags(operation: JsonObject) -> tuple[str, ...]:
     texts = (as_text(tag, MAX_NAME) for tag in as_list(operation.get("tags"))[:_MAX_TAGS])
     return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _server(source: Source, reading: Reading, operation: JsonObject, item: JsonObject) -> str:
+    """The base URL; empty where none can be called, and the notes say why."""
+    own = as_list(operation.get("servers")) or as_list(item.get("servers"))
+    if own and source.given_server is not None:
+        reading.warn("has a server of its own, which the given one replaces")
+    try:
+        server, passed_over = choose_server([own, source.servers], source.given_server)
+    except NoServer as reason:
+        source.notes.warn(f"no server: {reason}")
+        return ""
+    if passed_over:
+        source.notes.warn(f"the server is {server}, not the first: {passed_over}")
+    if host := private_host(server):
+        source.notes.warn(
+            f"{host} is a private address: a call of it is refused unless NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS has it"
+        )
+    return server
 
 
 def _name(source: Source, declared: JsonValue, method: str, path: str) -> str:

@@ -17,6 +17,7 @@ from retriever_svc.importers.refs import (
     as_list,
     as_object,
     as_text,
+    is_true,
 )
 from retriever_svc.importers.schemas import Direction, Key, Schemas
 from services.contracts.api import Location, Parameter, Style
@@ -27,6 +28,19 @@ ARGUMENT_STEPS = 10
 _NOT_PARAMETERS = frozenset({"accept", "content-type"})
 """Header parameters OpenAPI 3.1, section 4.8.12.1 tells readers to ignore. The third, which authorizes a call, is read
 as the credential that it is (:mod:`keys`)."""
+
+_OWN_KEYWORDS = (
+    "type",
+    "format",
+    "items",
+    "enum",
+    "default",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+)
 
 _STYLES = {
     Location.PATH: (Style.SIMPLE, Style.LABEL, Style.MATRIX),
@@ -76,8 +90,8 @@ def read_parameters(
         SkipOperation: a required parameter cannot be expressed, or a reference leaves the document.
     """
     merged: dict[tuple[str, str], JsonObject] = {}
-    for item in [*as_list(shared), *as_list(own)]:
-        declared = _declared(reading, item)
+    for item in [*parameter_list(shared), *parameter_list(own)]:
+        declared = _declared(reading, item, path)
         if declared is not None:
             name, place = str(declared["name"]), str(declared["in"])
             merged[place, name.lower() if place == "header" else name] = declared
@@ -88,6 +102,11 @@ def read_parameters(
         elif not (place == "header" and name in _NOT_PARAMETERS):
             arguments.append(_read_parameter(reading, declared))
     return _match_path(reading, arguments, path), idempotency
+
+
+def parameter_list(declared: JsonValue) -> list[JsonValue]:
+    """The parameter objects, which some authors write as an object of named ones."""
+    return [*as_object(declared).values()] or as_list(declared)
 
 
 def is_json(media_type: str) -> bool:
@@ -138,16 +157,20 @@ def name_arguments(arguments: Iterable[Argument]) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-def _declared(reading: Reading, item: JsonValue) -> JsonObject | None:
-    """One parameter object with a name and a place, or None where it can be done without."""
+def _declared(reading: Reading, item: JsonValue, path: str) -> JsonObject | None:
+    """One parameter object with a name and a place, or None where it can be done without.
+
+    A place in capitals is understood, and where there is none but the path names the parameter, it is there.
+    """
     try:
         declared = as_object(reading.document.deref(item))
     except DanglingReference as error:
         raise SkipOperation(f"a parameter cannot be read: {error}") from error
     name, place = declared.get("name"), declared.get("in")
+    place = place.strip().lower() if isinstance(place, str) else "path" if f"{{{name}}}" in path else place
     if isinstance(name, str) and 0 < len(name) <= MAX_NAME and place in ("path", "query", "header", "cookie"):
-        return declared
-    if declared.get("required") is True:
+        return {**declared, "in": place}
+    if is_true(declared.get("required")):
         raise SkipOperation(
             f"a required parameter has no usable name or place: {str(name)[:60]!r} in {str(place)[:40]!r}"
         )
@@ -158,7 +181,7 @@ def _declared(reading: Reading, item: JsonValue) -> JsonObject | None:
 def _read_parameter(reading: Reading, declared: JsonObject) -> Argument:
     reading.document.spend(ARGUMENT_STEPS)
     name, location = str(declared["name"]), Location(str(declared["in"]))
-    required = declared.get("required") is True or location is Location.PATH
+    required = is_true(declared.get("required")) or location is Location.PATH
     media_type, wanted = _document(declared)
     schema = reading.schemas.normalise(wanted, Direction.REQUEST)
     style, explode = style_of(declared, location, reading)
@@ -186,8 +209,11 @@ def _document(declared: JsonObject) -> tuple[str | None, JsonValue]:
     One that is not JSON is given as the text that it is (OpenAPI 3.1, section 4.8.12.2.3: ``content`` has one entry).
     """
     content = as_object(declared.get("content"))
-    if "schema" in declared or not content:
-        return None, declared.get("schema", {})
+    if "schema" not in declared and not content:
+        # Written as in Swagger 2.0, the schema's keywords stand in the parameter itself.
+        return None, {key: declared[key] for key in _OWN_KEYWORDS if key in declared}
+    if "schema" in declared:
+        return None, declared["schema"]
     media_type = next(iter(content))
     if is_json(media_type):
         return media_type[:MAX_NAME], as_object(content[media_type]).get("schema", {})

@@ -24,6 +24,8 @@ except ImportError:  # pragma: no cover
     from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_DANGLING_COMMA = re.compile(rf"({_STRING.pattern})|,(?=\s*[\]}}])", re.DOTALL)
+"""A comma after the last member, where it stands outside a string."""
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INT64 = 2**63
 _MAX_EXAMPLE = 500_000
@@ -42,7 +44,7 @@ def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[Json
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
         _measure_json(text, limits)
-        raw = _read_json(text)
+        raw = _read_braced(text, limits)
     else:
         raw = _read_yaml(text, limits)
     value = _Cleaner(limits).clean(raw, 0)
@@ -73,6 +75,17 @@ def _measure_json(text: str, limits: Limits) -> None:
         raise InvalidDocument(f"the document has more than {limits.nodes:,} values")
 
 
+def _read_braced(text: str, limits: Limits) -> Any:
+    """JSON, or YAML that is written like it: keys without quotes, comments, commas too many."""
+    try:
+        return _read_json(text)
+    except InvalidDocument as refusal:
+        try:
+            return _read_yaml(text, limits)
+        except InvalidDocument:
+            raise refusal from None
+
+
 def _read_json(text: str) -> Any:
     try:
         return orjson.loads(text.encode("utf-8", "replace"))
@@ -80,7 +93,11 @@ def _read_json(text: str) -> Any:
         lines = _read_json_lines(text)
         if lines is not None:
             return lines
-        raise InvalidDocument(f"the document is not valid JSON: {error}") from error
+        refusal = InvalidDocument(f"the document is not valid JSON: {error}")
+    try:  # as people write it by hand
+        return orjson.loads(_DANGLING_COMMA.sub(r"\1", text).encode("utf-8", "replace"))
+    except orjson.JSONDecodeError:
+        raise refusal from None
 
 
 def _read_json_lines(text: str) -> list[Any] | None:

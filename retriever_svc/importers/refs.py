@@ -117,6 +117,11 @@ def as_list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
+def is_true(value: JsonValue) -> bool:
+    """Whether a flag is set: ``true``, or the text "true" as authors write it."""
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true")
+
+
 def as_text(value: JsonValue, limit: int) -> str:
     """The value where it is text, without outer blanks, cut to ``limit`` characters; else the empty text.
 

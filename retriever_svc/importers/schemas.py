@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -27,7 +27,15 @@ from retriever_svc.importers.keywords import (
 )
 from retriever_svc.importers.limits import Limits, Notes
 from retriever_svc.importers.names import Names
-from retriever_svc.importers.refs import DanglingReference, Document, JsonObject, SkipOperation, as_list, as_object
+from retriever_svc.importers.refs import (
+    DanglingReference,
+    Document,
+    JsonObject,
+    SkipOperation,
+    as_list,
+    as_object,
+    is_true,
+)
 
 
 class Direction(StrEnum):
@@ -38,6 +46,11 @@ class Direction(StrEnum):
 
 
 _HIDDEN = {Direction.REQUEST: "readOnly", Direction.RESPONSE: "writeOnly"}
+
+_PLACES = ("components", "schemas", "definitions", "x-nestor-files")
+"""Parts of a pointer that say nothing about what is there."""
+_COMPOSED = ("required", "properties", "allOf", "anyOf", "oneOf")
+"""Where properties of a value are required, in the schema itself or in a part of it."""
 
 Key = tuple[str, Direction]
 """A definition: its pointer in the document, and the direction it is read for."""
@@ -52,6 +65,13 @@ class Normalised:
     in_place: frozenset[Key]
     leaves: str | None = None  # the other document that it refers to, and is open there
     size: int = 0  # as JSON; of definitions only
+
+
+def required_names(schema: JsonObject) -> list[str]:
+    """The properties a schema requires, each once: its list, and those that say so themselves, as draft 3 had it."""
+    members = as_object(schema.get("properties")).items()
+    own = [name for name, member in members if isinstance(member, dict) and is_true(member.get("required"))]
+    return list(dict.fromkeys([*(name for name in as_list(schema.get("required")) if isinstance(name, str)), *own]))
 
 
 class Schemas:
@@ -72,7 +92,9 @@ class Schemas:
         self._definitions: dict[Key, Normalised] = {}
         self._names: dict[Key, str] = {}
         self._taken = Names()
-        self._endless: dict[Key, bool] = {}
+        self._keys: dict[str, Key] = {}
+        self._cut: dict[Key, JsonObject] = {}
+        self._besides: dict[Key, tuple[Key, ...]] = {}
 
     def normalise(self, schema: JsonValue, direction: Direction) -> Normalised:
         """Read one schema; references in it are noted, not followed.
@@ -104,7 +126,7 @@ class Schemas:
                 found[self.name(key)] = {}
                 left_open += 1
                 continue
-            found[self.name(key)] = {} if self._is_endless(key) else definition.schema
+            found[self.name(key)] = self._finite(key)
             kept[key] = None
             new = sorted(definition.refs - seen)
             seen.update(new)
@@ -137,10 +159,11 @@ class Schemas:
         if known is not None:
             return known
         pointer, direction = key
-        parts = [part for part in pointer.split("/")[1:] if part not in ("components", "schemas", "definitions")]
+        parts = [part for part in pointer.split("/")[1:] if part not in _PLACES]
         base = re.sub(r"[^A-Za-z0-9_.-]+", "_", "_".join(parts[-3:]))[-80:].strip("_") or "Root"
         base += "Input" if self._directional and direction is Direction.REQUEST else ""
         self._names[key] = self._taken.take(base)
+        self._keys[f"#/$defs/{self._names[key]}"] = key
         return self._names[key]
 
     def key(self, reference: JsonValue, direction: Direction) -> Key:
@@ -155,12 +178,39 @@ class Schemas:
     def travels(self, schema: JsonValue, direction: Direction) -> bool:
         """Whether a property with this schema exists in messages of this direction."""
         hidden = _HIDDEN[direction]
-        if as_object(schema).get(hidden) is True:
+        if is_true(as_object(schema).get(hidden)):
             return False
         try:
-            return as_object(self._document.deref(schema)).get(hidden) is not True
+            return not is_true(as_object(self._document.deref(schema)).get(hidden))
         except (DanglingReference, SkipOperation):  # told where the schema itself is read
             return True
+
+    def hidden(self, schema: JsonObject, direction: Direction) -> set[str]:
+        """The names of the properties that messages of this direction leave out.
+
+        Those of ``allOf`` parts are among them: what one part requires may be read-only in another.
+        """
+        if not self._directional:
+            return set()
+        found, pending, seen = set[str](), [schema], set[str]()
+        while pending:
+            part = pending.pop()
+            properties = as_object(part.get("properties"))
+            self._document.spend(1 + len(properties))
+            found |= {name for name, member in properties.items() if not self.travels(member, direction)}
+            referred: list[JsonValue] = [{"$ref": part["$ref"]}] if "$ref" in part else []
+            for item in [*referred, *as_list(part.get("allOf"))]:
+                branch = as_object(item)
+                pointer = str(branch.get("$ref", ""))
+                if pointer in seen:
+                    continue
+                if pointer:
+                    seen.add(pointer)
+                try:
+                    pending.append(as_object(self._document.deref(branch)))
+                except (DanglingReference, SkipOperation):  # told where the schema itself is read
+                    continue
+        return found
 
     def spend(self, schema: JsonObject) -> None:
         """Count what looking at one schema costs, the schemas in it not included.
@@ -188,20 +238,69 @@ class Schemas:
         as_dict = result if isinstance(result, dict) else ({} if result else {"not": {}})
         return Normalised(as_dict, frozenset(reader.refs), frozenset(reader.in_place), reader.leaves)
 
-    def _is_endless(self, key: Key) -> bool:
+    def _finite(self, key: Key) -> JsonObject:
+        """The definition's schema, such that a validator that follows it comes to an end.
+
+        A base that lists its kinds (``oneOf``), each built on the base (``allOf``), goes round in a circle: a kind then
+        takes the base's own members alone. What is circular beyond that is left open. Where it is cut depends on the
+        definitions alone, not on the operation.
+        """
+        if key not in self._cut:
+            if not self._returns(key, self._in_place):
+                self._cut[key] = self._definition(key).schema
+            else:
+                open_ended = self._returns(key, self._besides_bases)
+                self._cut[key] = {} if open_ended else self._without_circle(self._definition(key).schema)
+                if not self._cut[key]:
+                    self._notes.warn(f"{key[0][:200]} contains itself without end and is left open")
+        return self._cut[key]
+
+    def _returns(self, key: Key, leads_to: Callable[[Key], Iterable[Key]]) -> bool:
         """Whether a validator could come back to this definition without having consumed any part of the value."""
-        if key not in self._endless:
-            pending, seen = list(self._definition(key).in_place), set[Key]()
-            while pending and key not in seen:
-                self._document.spend(1)
-                other = pending.pop()
-                if other not in seen:
-                    seen.add(other)
-                    pending.extend(self._definition(other).in_place)
-            self._endless[key] = key in seen
-            if key in seen:
-                self._notes.warn(f"{key[0][:200]} contains itself without end and is left open")
-        return self._endless[key]
+        pending, seen = list(leads_to(key)), set[Key]()
+        while pending and key not in seen:
+            self._document.spend(1)
+            other = pending.pop()
+            if other not in seen:
+                seen.add(other)
+                pending.extend(leads_to(other))
+        return key in seen
+
+    def _in_place(self, key: Key) -> Iterable[Key]:
+        return self._definition(key).in_place
+
+    def _besides_bases(self, key: Key) -> Iterable[Key]:
+        """The definitions that apply to the same value, but for the entries of the schema's own ``allOf``."""
+        if key not in self._besides:
+            schema = self._definition(key).schema
+            bases = [branch for branch in as_list(schema.get("allOf")) if as_object(branch).keys() == {"$ref"}]
+            parts: list[JsonValue] = [branch for branch in as_list(schema.get("allOf")) if branch not in bases]
+            pending: list[JsonValue] = [{**schema, "allOf": parts}]
+            found = dict[Key, None]()
+            while pending:
+                part = as_object(pending.pop())
+                self.spend(part)
+                if (other := self._keys.get(str(part.get("$ref", "")))) is not None:
+                    found[other] = None
+                for name in IN_PLACE & part.keys():
+                    inner = part[name]
+                    pending += inner if isinstance(inner, list) else [inner]
+                    pending += as_object(inner).values() if name == "dependentSchemas" else []
+            self._besides[key] = tuple(found)
+        return self._besides[key]
+
+    def _without_circle(self, schema: JsonObject) -> JsonObject:
+        """The schema with its circular bases' own members in place of references to them."""
+        bases = list[JsonValue]()
+        for branch in as_list(schema.get("allOf")):
+            base = self._keys.get(str(as_object(branch).get("$ref", "")))
+            if base is None or as_object(branch).keys() != {"$ref"} or not self._returns(base, self._in_place):
+                bases.append(branch)
+            else:
+                own = self._definition(base).schema
+                bases += [members] if (members := {k: own[k] for k in own if k not in IN_PLACE and k != "$ref"}) else []
+        kept = {name: value for name, value in schema.items() if name != "allOf"}
+        return {**kept, "allOf": bases} if bases else kept
 
 
 class _Reader:
@@ -214,24 +313,38 @@ class _Reader:
         self.in_place: set[Key] = set()
         self.leaves: str | None = None
 
-    def read(self, schema: JsonValue, in_place: bool = False) -> JsonObject | bool:
-        """One schema or subschema; what is no schema at all becomes ``True``, which allows everything."""
+    def read(
+        self, schema: JsonValue, in_place: bool = False, hidden: frozenset[str] = frozenset()
+    ) -> JsonObject | bool:
+        """One schema or subschema; what is no schema at all becomes ``True``, which allows everything.
+
+        Args:
+            schema: what to read.
+            in_place: whether it applies to the very value that reading began with.
+            hidden: properties of the same value that schemas around this one leave out.
+        """
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
         self._schemas.spend(schema)
         out = plain_keywords(schema)
         if "$ref" in schema:
             out |= self._reference(schema["$ref"], in_place)
-        for key in SUBSCHEMA & schema.keys():
+        for key in (key for key in SUBSCHEMA if key in schema):
             self._one(key, schema[key], out, in_place and key in IN_PLACE)
-        for key in SUBSCHEMA_LIST & schema.keys():
-            branches: list[JsonValue] = [self.read(item, in_place and key in IN_PLACE) for item in as_list(schema[key])]
+        if not schema.keys().isdisjoint(_COMPOSED):
+            hidden |= self._schemas.hidden(schema, self._direction)
+        for key in (key for key in SUBSCHEMA_LIST if key in schema):
+            same = key in IN_PLACE
+            branches: list[JsonValue] = [
+                self.read(item, in_place and same, hidden if same else frozenset()) for item in as_list(schema.get(key))
+            ]
             if branches:
                 out[key] = branches
-        for key in SUBSCHEMA_MAP & schema.keys():
+        for key in (key for key in SUBSCHEMA_MAP if key in schema):
             self._map(key, as_object(schema[key]), out, in_place and key in IN_PLACE)
-        self._required(schema, out)
-        return make_nullable(out) if schema.get("nullable") is True or schema.get("x-nullable") is True else out
+        if kept := [name for name in required_names(schema) if name not in hidden]:
+            out["required"] = list[JsonValue](kept)
+        return make_nullable(out) if is_true(schema.get("nullable")) or is_true(schema.get("x-nullable")) else out
 
     def _reference(self, reference: JsonValue, in_place: bool) -> JsonObject:
         try:
@@ -263,13 +376,3 @@ class _Reader:
         }
         if kept:
             out[key] = dict(kept)
-
-    def _required(self, schema: JsonObject, out: JsonObject) -> None:
-        """The names required, less those that do not travel this way."""
-        names = dict.fromkeys(name for name in as_list(schema.get("required")) if isinstance(name, str))
-        properties = as_object(schema.get("properties"))
-        kept: list[JsonValue] = [
-            name for name in names if name not in properties or self._schemas.travels(properties[name], self._direction)
-        ]
-        if kept:
-            out["required"] = kept

@@ -2,32 +2,70 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import JsonValue
 
-from retriever_svc.importers.refs import as_list, as_object
+from retriever_svc.importers.refs import JsonObject, as_list, as_object
 
 _MAX_URL = 2_000
+_MAX_SERVERS = 20
+_PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".corp")
+_PLACEHOLDER = re.compile(
+    r"\byour|example|placeholder|changeme|change-me|replace|<|abcd|^my[-_]?(?:[-_]|shop|store|domain|company|org|tenant)"
+    r"|^(?:tenant|subdomain|domain|company|organi[sz]ation|account|customer|hostname|instance|site|x+)$",
+    re.IGNORECASE,
+)
+"""Defaults that stand for a value of one's own."""
+_VARIABLE = re.compile(r"\{([^{}]+)\}")
+_HOST = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?:/|$)", re.IGNORECASE)
 
 
-def choose_server(levels: list[JsonValue], given: str | None) -> str:
-    """The base URL, without a slash at its end; empty where the document names none that could be called.
+class NoServer(Exception):
+    """A declared server cannot be called; the message says what is missing."""
+
+
+def choose_server(levels: list[JsonValue], given: str | None) -> tuple[str, str]:
+    """The base URL, without a slash at its end, and why it is not the first that is declared; empty where it is.
 
     Args:
-        levels: the ``servers`` lists of the operation, its path item and the document: the first that has any counts.
+        levels: the ``servers`` lists of the operation, its path item and the document: the first that has any counts,
+            and of it the first server that can be called.
         given: replaces an absolute server and completes a relative one.
+
+    Raises:
+        NoServer: none could be called.
     """
     servers = next((found for level in levels if (found := as_list(level))), [])
-    declared = _expand(servers[0]) if servers else ""
-    if given is None:
-        return _callable(declared)
-    if declared.strip("/") == "" or _scheme(declared):
-        return _callable(given)
+    if given is not None:
+        return _completed(given, _url(servers[0]) if servers else ""), ""
+    reasons = list[str]()
+    for server in servers[:_MAX_SERVERS]:
+        try:
+            return _callable(_expand(server)), reasons[0] if reasons else ""
+        except NoServer as reason:
+            reasons.append(str(reason))
+    raise NoServer(reasons[0] if reasons else "the document names no server")
+
+
+def private_host(server: str) -> str | None:
+    """The `host` or `host:port` of a URL that is a private address, as far as the name itself tells; else None."""
+    parts = urlsplit(server)
+    host = parts.hostname or ""
     try:
-        return _callable(urljoin(given, declared))
+        private = not ipaddress.ip_address(host).is_global
     except ValueError:
+        private = bool(host) and ("." not in host or host.endswith(_PRIVATE_ENDINGS))
+    return parts.netloc if private else None
+
+
+def _completed(given: str, declared: str) -> str:
+    try:
+        url = given if declared.strip("/") == "" or _scheme(declared) else urljoin(given, declared)
+        return _callable(url)
+    except (ValueError, NoServer):
         return _callable(given)
 
 
@@ -40,30 +78,64 @@ def _scheme(url: str) -> str:
     return parts.scheme or ("https" if parts.netloc else "")
 
 
-def _expand(server: JsonValue) -> str:
-    """The URL with its variables replaced by their defaults."""
+def _url(server: JsonValue) -> str:
+    """The URL with its variables replaced by their defaults, as far as they have any."""
+    return _VARIABLE.sub(lambda match: _default(server, match[1]) or match[0], _template(server))
+
+
+def _template(server: JsonValue) -> str:
     url = as_object(server).get("url")
-    if not isinstance(url, str):
-        return ""
-    variables = as_object(as_object(server).get("variables"))
+    return url.strip()[:_MAX_URL] if isinstance(url, str) else ""
 
-    def default(match: re.Match[str]) -> str:
-        value = as_object(variables.get(match[1])).get("default")
-        return str(value) if isinstance(value, (str, int, float)) else match[0]
 
-    return re.sub(r"\{([^{}]+)\}", default, url.strip()[:_MAX_URL])
+def _default(server: JsonValue, name: str) -> str:
+    variable = _variable(server, name)
+    value = variable.get("default")
+    return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
+
+
+def _variable(server: JsonValue, name: str) -> JsonObject:
+    return as_object(as_object(as_object(server).get("variables")).get(name))
+
+
+def _expand(server: JsonValue) -> str:
+    """The URL with its variables replaced by their defaults.
+
+    Raises:
+        NoServer: a variable has none, or in the host one that only stands for a value of one's own.
+    """
+    template = _template(server)
+    host = template.partition("://")[2].partition("/")[0]
+    for name in dict.fromkeys(_VARIABLE.findall(template)):
+        default = _default(server, name)
+        if not default:
+            raise NoServer(f"the server's variable {name[:60]!r} is unset: it has no default ({template[:100]})")
+        is_choice = bool(as_list(_variable(server, name).get("enum")))
+        if f"{{{name}}}" in host and not is_choice and (_PLACEHOLDER.search(default) or default == name):
+            raise NoServer(
+                f"the server's variable {name[:60]!r} is unset: its default {default[:60]!r} stands for a value of"
+                f" one's own ({template[:100]})"
+            )
+    return _url(server)
 
 
 def _callable(url: str) -> str:
-    """The URL where it is one that HTTP can call, else nothing.
+    """The URL where it is one that HTTP can call. A host without a scheme is taken as one of https.
 
     Query and fragment have no place in a base URL, and a user with a password none in a catalogue.
+
+    Raises:
+        NoServer: it is no such URL.
     """
+    if _HOST.match(url):
+        url = f"https://{url}"
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        return ""
+        raise NoServer(f"the server is no URL: {url[:100]!r}") from None
+    if not parts.scheme and not parts.netloc:
+        raise NoServer(f"the server is relative: {url[:100]!r}")
     if not valid or re.search(r"[\s{}\x00-\x1f]", url):
-        return ""
+        raise NoServer(f"the server is no http or https URL: {url[:100]!r}")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")

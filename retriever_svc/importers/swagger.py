@@ -6,7 +6,16 @@ from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import FORMS, choose_media_type
 from retriever_svc.importers.limits import Notes
-from retriever_svc.importers.refs import DanglingReference, Document, JsonObject, SkipOperation, as_list, as_object
+from retriever_svc.importers.parameters import parameter_list
+from retriever_svc.importers.refs import (
+    DanglingReference,
+    Document,
+    JsonObject,
+    SkipOperation,
+    as_list,
+    as_object,
+    is_true,
+)
 
 _COLLECTIONS: dict[str, JsonObject] = {
     "csv": {"style": "form", "explode": False},
@@ -28,6 +37,18 @@ def upgrade_servers(root: JsonObject) -> list[JsonValue]:
     return [{"url": f"{scheme}://{host}{path}"}]
 
 
+def sends_body_parameters(document: Document, shared: JsonValue, operation: JsonObject) -> bool:
+    """Whether an operation of OpenAPI 3 describes its body with Swagger's `in: body` or `in: formData`."""
+    for item in [*parameter_list(shared), *parameter_list(operation.get("parameters"))]:
+        try:
+            place = as_object(document.deref(item)).get("in")
+        except (DanglingReference, SkipOperation):  # told where the parameter is read
+            continue
+        if place in ("body", "formData"):
+            return "requestBody" not in operation
+    return False
+
+
 def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, operation: JsonObject) -> JsonObject:
     """The operation with `parameters` (the path item's among them), `requestBody` and `responses` as in OpenAPI 3.
 
@@ -35,7 +56,7 @@ def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, opera
         SkipOperation: a parameter cannot be read.
     """
     merged: dict[tuple[str, str], JsonObject] = {}
-    for item in [*as_list(shared), *as_list(operation.get("parameters"))]:
+    for item in [*parameter_list(shared), *parameter_list(operation.get("parameters"))]:
         try:
             parameter = as_object(document.deref(item))
         except DanglingReference as error:
@@ -65,6 +86,8 @@ def _media_types(operation: JsonObject, document: Document, key: str) -> list[st
 
 
 def _schema(parameter: JsonObject) -> JsonObject:
+    if isinstance(parameter.get("schema"), dict):
+        return as_object(parameter["schema"])
     return {key: value for key, value in parameter.items() if key not in _NOT_SCHEMA}
 
 
@@ -83,6 +106,8 @@ def _parameter(notes: Notes, parameter: JsonObject) -> JsonObject:
     collection = _collection(notes, parameter)
     if parameter.get("in") in ("path", "header"):
         collection = {}  # always comma-separated there
+    if "schema" in parameter or "content" in parameter:  # already as in OpenAPI 3
+        return parameter
     return {**kept, **collection, "schema": _schema(parameter)}
 
 
@@ -102,7 +127,7 @@ def _form(notes: Notes, parameters: list[JsonObject], consumes: list[str]) -> Js
         name = str(parameter["name"])
         properties[name] = _schema(parameter) | {k: parameter[k] for k in ("description",) if k in parameter}
         encoding[name] = dict(_collection(notes, parameter))
-    required: list[JsonValue] = [p["name"] for p in parameters if p.get("required") is True]
+    required: list[JsonValue] = [p["name"] for p in parameters if is_true(p.get("required"))]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     return {"content": {media_type: {"schema": schema, "encoding": encoding}}, "required": bool(required)}
 
@@ -113,7 +138,7 @@ def _response(document: Document, notes: Notes, declared: JsonValue, produces: l
     except (DanglingReference, SkipOperation) as error:
         notes.warn(f"a response is left open: {error}")
         return {}
-    content: JsonObject = {}
+    content = as_object(response.get("content"))
     if "schema" in response:
         content = {choose_media_type(produces or ["application/json"]): {"schema": response["schema"]}}
     return {"description": response.get("description", ""), "content": content}

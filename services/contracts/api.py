@@ -19,8 +19,15 @@ Tenant = Annotated[
     StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,100}$"),
     Field(description="A tenant of the gateway, as `NESTOR_GATEWAY_PRINCIPALS` names it."),
 ]
+Effect = Literal["read", "change"]
+"""What a call does to the upstream's state."""
 FoundBy = Literal["pinned", "exact_name", "meaning", "words", "provider", "supplier"]
 """Why an API is among the candidates (docs/retrieval.md has a line about each)."""
+
+
+def effect_of(method: str) -> Effect:
+    """What a method says of its calls (RFC 9110, section 9.2.1: what is not a safe method may change state)."""
+    return "read" if method in ("GET", "HEAD", "OPTIONS") else "change"
 
 
 class Location(StrEnum):
@@ -143,6 +150,12 @@ class Api(Contract):
         default=(), description="Alternatives, each a set of credentials needed together; empty: none is needed."
     )
     idempotency_header: str | None = Field(default=None, description="Set where the operation honours such a key.")
+    effect: Effect | None = Field(
+        default=None,
+        exclude_if=lambda effect: effect is None,
+        description="Set where it is not what the method says: `change` for a GET that deletes, `read` for a POST that"
+        " searches.",
+    )
     content_hash: str = Field(default="", description="SHA-256 of everything above: what a plan was proved against.")
     tenants: tuple[Tenant, ...] = Field(
         default=(),
@@ -152,8 +165,8 @@ class Api(Contract):
 
     @property
     def mutating(self) -> bool:
-        """Whether a call may change state upstream (RFC 9110, section 9.2.1: what is not a safe method)."""
-        return self.method not in {"GET", "HEAD", "OPTIONS"}
+        """Whether a call may change state upstream."""
+        return (self.effect or effect_of(self.method)) == "change"
 
     @property
     def resendable(self) -> bool:
@@ -277,7 +290,7 @@ class ImportRequest(Contract):
     """An API description to import: OpenAPI, Swagger, a Postman collection or a list of tools (docs/importing.md)."""
 
     document: str = Field(min_length=1, description="The document itself. References to other documents are refused.")
-    provider: ProviderName | None = Field(default=None, description="Defaults to a slug of the document's title.")
+    provider: ProviderName | None = Field(default=None, description="Defaults to the vendor and the title, as a slug.")
     server: str | None = Field(
         default=None,
         max_length=2_000,
@@ -383,6 +396,8 @@ class ImportedDocument(Contract):
         default=(), description="Whose it was imported to be; a tenant is shown no name but its own."
     )
     imported_at: AwareDatetime
+    skipped: tuple[SkippedOperation, ...] = Field(default=(), description="The first operations not imported, and why.")
+    skipped_total: int = Field(default=0, ge=0, description="How many there are in all.")
     current: bool = Field(description="Whether importing the same text and `server` for this provider changes nothing.")
 
 

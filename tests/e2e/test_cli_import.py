@@ -165,3 +165,58 @@ def test_whose_the_apis_are(tmp_path: Path) -> None:
     assert "Not found" in run("apis", "show", "whose.feed", exit_code=1)
     assert "belongs to other tenants" in run(*asked, "--everyone", exit_code=1)
     assert "pattern" in run(*asked, "--tenant", "a b", exit_code=2)
+
+
+def test_doctor_says_what_stands_in_the_way(tmp_path: Path) -> None:
+    gone = {"parameters": [{"$ref": "gone.json#/A"}], "responses": {}}
+    root = json.loads(document(free="Look", secret="Feed"))
+    root["paths"]["/secret"]["get"]["security"] = [{"key": []}]
+    root["paths"]["/gone"] = {"get": gone}
+    root["paths"]["/home"] = {"get": {"operationId": "home", "servers": [{"url": "/v1"}], "responses": {}}}
+    root["components"] = {"securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}}
+    (tmp_path / "zoo.json").write_text(json.dumps(root))
+    shown = run("import", str(tmp_path / "zoo.json"), "--provider", "clinic")
+    assert "skipped GET /gone: refers to another document" in shown
+    shown = run("apis", "doctor", "clinic")
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["can", "be", "planned", "3", "of", "4", "75.0%"] in rows
+    assert ["can", "be", "called", "2", "of", "4", "50.0%"] in rows
+    assert ["can", "be", "authenticated", "1", "of", "4", "25.0%"] in rows
+    for obstacle in (
+        "GET /gone: not imported: refers to another document",
+        "clinic.home: no server: import again with --server URL",
+        "clinic.secret: no credential: clinic.key must be set",
+        "nestor secrets set clinic.key",
+    ):
+        assert obstacle in shown
+    assert "nothing" not in run("apis", "doctor", "nobody", exit_code=2)
+
+
+def test_nothing_that_can_be_imported_is_an_error(tmp_path: Path) -> None:
+    run("import", write(tmp_path, document(one="One")), "--provider", "empty")
+    root = json.loads(document())
+    root["paths"] = {f"/{n}": {"get": {"parameters": [{"$ref": "gone.json#/A"}]}} for n in range(14)}
+    shown = run("import", write(tmp_path, json.dumps(root)), "--provider", "empty", "--yes", exit_code=1)
+    assert "none of the document's 14 operations can be imported" in " ".join(shown.split())
+    assert "empty.one" in run("apis", "search", "--provider", "empty")
+
+
+def test_another_document_of_the_same_title_does_not_replace_the_first(tmp_path: Path) -> None:
+    run("import", write(tmp_path, document(first="One")))
+    shown = run("import", write(tmp_path, document(second="Two")), "--yes", exit_code=1)
+    assert "Another document is imported as 'zoo'" in " ".join(shown.split())
+    assert "Nothing was changed" in run("import", write(tmp_path, document(second="Two")), answers="n\n", exit_code=1)
+    run("import", write(tmp_path, document(second="Two")), "--provider", "zoo", "--yes")
+    assert "zoo.second" in run("apis", "search", "--provider", "zoo")
+
+
+def test_what_is_said_of_many_operations_is_said_once(tmp_path: Path) -> None:
+    root = json.loads(document(one="One"))
+    root["paths"] |= {f"/{name}/{{id}}": {"get": {"operationId": name}} for name in ("a", "b", "c")}
+    shown = run("import", write(tmp_path, json.dumps(root)), "--provider", "grouped")
+    assert "3 times: the path parameter 'id' is not declared; it is taken as a string (first: GET /a/{id})" in shown
+
+
+def write(folder: Path, text: str) -> str:
+    (folder / "document.json").write_text(text)
+    return str(folder / "document.json")

@@ -133,7 +133,8 @@ async def test_over_http_a_document_is_imported_whole_or_refused(http: httpx2.As
             continue
         before, made = await catalogue(http), hostile.make()
         answer = await send(http, made if isinstance(made, bytes) else made.encode())
-        if hostile.refused is None:
+        nothing = hostile.apis == 0 or (hostile.apis is None and answer.status_code == 422)
+        if hostile.refused is None and not nothing:
             await check_imported(http, name, hostile, answer)
         else:
             await check_refused(http, name, answer)

@@ -8,7 +8,8 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cli.sources import Source, Unreadable, find_sources, provider_names
+from deploy.cli.bundling import Unreadable
+from deploy.cli.sources import Source, find_sources, provider_names
 from services.contracts.api import ImportRequest
 
 

@@ -102,7 +102,9 @@ async def test_a_failed_import_changes_nothing(url: str, encoder: CountingEncode
             await imported(service, api("fine", provider="hr"), foreign, provider="hr")
         assert (await service.status()).providers == {"zoo": 1}
         assert (await service.status()).catalogue_version == 1
-        stream = service.documents.apply(await service.documents.prepare(found(SUN), ImportRequest(document="-")))
+        stream = service.documents.apply(
+            await service.documents.prepare(found(SUN), ImportRequest(document="-", provider="zoo"))
+        )
         await anext(stream)
         await stream.aclose()  # the client went away half-way
         assert (await service.status()).providers == {"zoo": 1}

@@ -342,3 +342,26 @@ def test_the_provider_is_a_slug_of_the_title_or_the_host() -> None:
     assert imported(document({"/x": {"get": operation()}}, info={"title": "動物園"})).provider == "zoo-example"
     with pytest.raises(InvalidDocument, match="provider"):
         import_document(json.dumps({"openapi": "3.1.0", "info": {"title": "動物園"}, "paths": {}}))
+
+
+@pytest.mark.parametrize(
+    ("title", "url", "expected"),
+    [
+        ("Article Search API", "https://api.nytimes.com/svc", "nytimes-article-search-api"),
+        ("API", "https://api.acme.co.uk", "acme"),
+        ("REST API v2", "https://acme.com", "acme"),
+        ("Acme Orders", "https://api.acme.com", "acme-orders"),
+        ("New York Times", "https://newyorktimes.com", "new-york-times"),
+        ("Orders", "https://x1.execute-api.eu-west-1.amazonaws.com", "orders"),
+        ("Orders", "http://10.0.0.1:8080", "orders"),
+        ("Orders", "http://orders.internal", "orders"),
+        ("Orders", "/v1", "orders"),
+        ("API", "/v1", "api"),
+    ],
+)
+def test_a_provider_is_named_after_its_vendor_and_title(title: str, url: str, expected: str) -> None:
+    root = document({"/x": {"get": operation()}}, info={"title": title, "version": "1"}, servers=[{"url": url}])
+    assert imported(root).provider == expected
+    assert imported(root, provider="mine").provider == "mine"
+    root["info"]["x-providerName"] = "vendor.com"
+    assert imported(root).provider.startswith("vendor")

@@ -1,0 +1,192 @@
+"""Documents that are spread over several files of a folder or archive become one, here, before anything is sent.
+
+Only files of that very folder or archive are read: no other host, no path that leads out of it, no link that does.
+"""
+
+import posixpath
+import re
+import stat
+import zipfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import orjson
+from pydantic import JsonValue
+
+from retriever_svc.importers.limits import Limits
+from retriever_svc.importers.reading import read_document
+from services.errors import InvalidDocument
+
+MAX_FILE_BYTES = 25_000_000
+MAX_FILES = 200
+MAX_BYTES = 20_000_000
+MAX_ARCHIVED = 10_000
+_PLACE = "x-nestor-files"
+"""Where the other files stand in the document that is sent."""
+_ELSEWHERE = re.compile(r"\$ref[\"']?\s*:\s*[\"']?([^\"'#\s,}]+)")
+_DOCUMENT = re.compile(r"^[\s{]*[\"']?(?:openapi|swagger)[\"']?\s*:", re.MULTILINE)
+_NO_PATHS = re.compile(r"[\"']?paths[\"']?\s*:\s*\{\s*\}")
+
+Read = Callable[[str], str | None]
+"""The text of a file by its path in the folder, with slashes; None where there is no such file."""
+
+
+class Unreadable(Exception):
+    """A document that cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder whose files may refer to each other."""
+
+    root: Path
+
+    def read(self, path: str) -> str | None:
+        """The text of a file in it. Raises Unreadable where it is too large, and UnicodeDecodeError."""
+        file = self.root / path
+        if not file.is_file() or not file.resolve().is_relative_to(self.root.resolve()):
+            return None
+        if (size := file.stat().st_size) > MAX_FILE_BYTES:
+            raise Unreadable(f"{path} has {size:,} bytes; at most {MAX_FILE_BYTES:,} are read")
+        return file.read_bytes().decode("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A ZIP archive whose files may refer to each other. Nothing is unpacked to the disk."""
+
+    file: Path
+
+    def paths(self) -> list[str]:
+        """Its files, but for links and for those whose paths lead out of it.
+
+        Raises:
+            Unreadable: it is damaged, or has too many files.
+        """
+        try:
+            with zipfile.ZipFile(self.file) as archive:
+                infos = archive.infolist()
+        except (zipfile.BadZipFile, OSError) as error:
+            raise Unreadable(f"{self.file} cannot be read: {error}") from None
+        if len(infos) > MAX_ARCHIVED:
+            raise Unreadable(f"{self.file} has more than {MAX_ARCHIVED:,} files")
+        return sorted({i.filename for i in infos if not i.is_dir() and not _is_link(i) and is_inside(i.filename)})
+
+    def read(self, path: str) -> str | None:
+        """The text of a file in it. Raises Unreadable where it is too large or damaged, and UnicodeDecodeError."""
+        try:
+            with zipfile.ZipFile(self.file) as archive:
+                info = archive.getinfo(path)
+                if _is_link(info):
+                    return None
+                with archive.open(info) as content:  # what it says of its size may be wrong
+                    found = content.read(MAX_FILE_BYTES + 1)
+        except KeyError:
+            return None
+        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, ValueError) as error:
+            raise Unreadable(f"{path} cannot be read: {error}") from None
+        if len(found) > MAX_FILE_BYTES:
+            raise Unreadable(f"{path} has more than {MAX_FILE_BYTES:,} bytes")
+        return found.decode("utf-8")
+
+
+def is_inside(path: str) -> bool:
+    """Whether a relative path with slashes stays in its folder."""
+    return bool(path) and not path.startswith(("/", "..")) and "\\" not in path and ".." not in path.split("/")
+
+
+def bundle(text: str, path: str, read: Read) -> str:
+    """The document with the files that it refers to put in; the same text where it refers to none that is there.
+
+    Args:
+        text: of the document.
+        path: its own, in the folder.
+        read: reads the others.
+
+    Raises:
+        Unreadable: they are too many, or too large together.
+    """
+    if not _ELSEWHERE.search(text):
+        return text
+    try:
+        root = read_document(text, Limits())
+    except InvalidDocument:  # told where it is imported
+        return text
+    bundler = _Bundler(path, read)
+    rewritten = bundler.rewrite(root, path)
+    if not isinstance(rewritten, dict) or not bundler.files:
+        return text
+    return orjson.dumps({**rewritten, _PLACE: bundler.files}).decode()
+
+
+def parts_of_others(texts: Iterable[tuple[str, str]]) -> set[str]:
+    """Of files by path and text, those that others refer to and that are no documents with operations themselves."""
+    referred, parts = set[str](), set[str]()
+    for path, text in texts:
+        for match in _ELSEWHERE.finditer(text):
+            referred.add(_target(path, match[1]))
+        if not _DOCUMENT.search(text) or _NO_PATHS.search(text):
+            parts.add(path)
+    return referred & parts
+
+
+class _Bundler:
+    """Reads what is referred to, each file once, and turns references into such within one document."""
+
+    def __init__(self, path: str, read: Read) -> None:
+        self._path = path
+        self._read = read
+        self._left = MAX_BYTES
+        self._absent = set[str]()
+        self.files = dict[str, JsonValue]()
+
+    def rewrite(self, value: JsonValue, here: str) -> JsonValue:
+        """The value, which stands in the file ``here``, with its references rewritten."""
+        if isinstance(value, list):
+            return [self.rewrite(item, here) for item in value]
+        if not isinstance(value, dict):
+            return value
+        kept = {key: self.rewrite(item, here) for key, item in value.items()}
+        reference = value.get("$ref")
+        if isinstance(reference, str):
+            kept["$ref"] = self._reference(reference, here)
+        return kept
+
+    def _reference(self, reference: str, here: str) -> str:
+        file, _, fragment = reference.partition("#")
+        target = _target(here, file) if file else here
+        if (fragment and not fragment.startswith("/")) or not is_inside(target) or "://" in file:
+            return reference
+        if target == self._path:
+            return f"#{fragment}"
+        if not self._is_there(target):
+            return reference
+        return f"#/{_PLACE}/{quote(target.replace('~', '~0').replace('/', '~1'), safe='~')}{fragment}"
+
+    def _is_there(self, path: str) -> bool:
+        if path in self.files or path in self._absent:
+            return path in self.files
+        text = self._read(path)
+        try:
+            parsed = read_document(text, Limits()) if text is not None else None
+        except InvalidDocument as refusal:
+            raise Unreadable(f"{path}: {refusal.detail}") from None
+        if text is None or parsed is None:
+            self._absent.add(path)
+            return False
+        self._left -= len(text)
+        if len(self.files) >= MAX_FILES or self._left < 0:
+            raise Unreadable(f"it refers to more than {MAX_FILES} files, or to more than {MAX_BYTES:,} bytes of them")
+        self.files[path] = None  # it may refer to itself
+        self.files[path] = self.rewrite(parsed, path)
+        return True
+
+
+def _target(here: str, file: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(here), unquote(file)))
+
+
+def _is_link(info: zipfile.ZipInfo) -> bool:
+    return stat.S_ISLNK(info.external_attr >> 16)

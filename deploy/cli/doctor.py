@@ -1,0 +1,117 @@
+"""``nestor apis doctor``: which share of a provider's operations can be planned, called and authenticated."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from deploy.cli.credentials import command_for
+from deploy.cli.gateway import gateway, run
+from deploy.cli.importing import imported_documents
+from deploy.cli.reasons import Group, grouped
+from deploy.drawing import plain
+from retriever_svc.importers.servers import private_host
+from services.clients import GatewayClient
+from services.contracts.api import Api, ImportedDocument, NeededSecret
+
+_AT_ONCE = 8
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """How far the operations of a provider get; each stage counts what passed the one before.
+
+    Attributes:
+        operations: in the document, those that were not imported among them.
+        planned: what can be planned.
+        called: of those, what has a server that can be called.
+        authenticated: of those, what needs no credential that is missing.
+        obstacles: what stands in the way, the most frequent first within each stage.
+        private: hosts that the executor calls only where its settings allow them.
+    """
+
+    operations: int
+    planned: int
+    called: int
+    authenticated: int
+    obstacles: tuple[Group, ...]
+    private: tuple[str, ...]
+
+
+def diagnose(apis: Sequence[Api], document: ImportedDocument | None, configured: Collection[str]) -> Diagnosis:
+    """What becomes of a provider's APIs where these secrets are configured."""
+    skipped = [(one.operation, f"not imported: {one.reason}") for one in document.skipped] if document else []
+    total = document.skipped_total if document else 0
+    if unnamed := total - len(skipped):
+        skipped += [("", "not imported, like others")] * unnamed
+    callable_ = [api for api in apis if api.server]
+    no_server = [(api.id, "no server: import again with --server URL") for api in apis if not api.server]
+    missing = [(api, names) for api in callable_ if (names := missing_for(api, configured))]
+    unauthenticated = [(api.id, f"no credential: {names} must be set") for api, names in missing]
+    obstacles = [group for said in (skipped, no_server, unauthenticated) for group in grouped(said)]
+    private = dict.fromkeys(host for api in callable_ if (host := private_host(api.server)))
+    return Diagnosis(
+        operations=len(apis) + total,
+        planned=len(apis),
+        called=len(callable_),
+        authenticated=len(callable_) - len(missing),
+        obstacles=tuple(obstacles),
+        private=tuple(private),
+    )
+
+
+def missing_for(api: Api, configured: Collection[str]) -> str:
+    """The secrets that a call of it lacks, as ``a and b, or c``; empty where it lacks none."""
+    lacking = [[r.secret for r in alternative if r.secret not in configured] for alternative in api.security]
+    if not lacking or not all(lacking):
+        return ""
+    return ", or ".join(dict.fromkeys(" and ".join(names) for names in lacking))
+
+
+def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")]) -> None:
+    """Print which share of a provider's operations can be planned, called and authenticated, and what is in the way."""
+    apis, document, secrets = run(_gathered(provider))
+    if not apis:
+        raise typer.BadParameter(f"the catalogue has no APIs of {provider}")
+    found = diagnose(apis, document, {one.secret for one in secrets if one.configured})
+    console = Console()
+    table = Table(provider, "operations", "share", box=None)
+    stages = (("planned", found.planned), ("called", found.called), ("authenticated", found.authenticated))
+    for stage, number in stages:
+        table.add_row(f"can be {stage}", f"{number:,} of {found.operations:,}", f"{number / found.operations:.1%}")
+    console.print(table)
+    for obstacle in found.obstacles:
+        console.print(plain(f"  {obstacle}"))
+    for host in found.private:
+        console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS must have it"))
+    for one in secrets:
+        if not one.configured:
+            console.print(plain(f"  {command_for(one)}  # {one.operations} operations"))
+
+
+async def _gathered(provider: str) -> tuple[list[Api], ImportedDocument | None, tuple[NeededSecret, ...]]:
+    async with gateway() as client:
+        ids = await _ids(client, provider)
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(api_id: str) -> Api:
+            async with slots:
+                return await client.api(api_id)
+
+        apis = await asyncio.gather(*map(one, ids))
+        documents = [d async for d in imported_documents(client) if d.provider == provider]
+        return list(apis), documents[0] if documents else None, (await client.secrets(provider)).secrets
+
+
+async def _ids(client: GatewayClient, provider: str) -> list[str]:
+    found, total = list[str](), 1
+    while len(found) < total:
+        page = await client.search_apis(provider=provider, limit=_PAGE, offset=len(found))
+        total = page.total if page.hits else 0
+        found += [hit.id for hit in page.hits]
+    return found

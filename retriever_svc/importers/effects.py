@@ -1,0 +1,63 @@
+"""Whether a call changes something, where the wording of an operation says other than its method.
+
+The method decides (RFC 9110, section 9.2.1) until the wording is clear: ``GET /accounts/delete`` is no read. A list of
+the operator's decides over both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from services.contracts.api import Effect, effect_of
+
+_CHANGES = frozenset(
+    re.findall(
+        r"\S+",
+        "activate add approve cancel create deactivate delete destroy disable drop edit enable erase insert modify "
+        "publish purge reject remove rename reset restart restore revoke send start stop suspend terminate unsubscribe "
+        "update void wipe",
+    )
+)
+"""Verbs that are seldom anything else; `archive`, `set` or `transfer` are names of things as often."""
+_READS = frozenset(["find", "get", "list", "lookup", "query", "read", "search"])
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def read_effect(
+    api_id: str, method: str, path: str, name: str, summary: str, overrides: Mapping[str, Effect]
+) -> tuple[Effect | None, str]:
+    """The effect where it is not the one of the method, else None; and what is doubtful about it, or nothing.
+
+    A path that ends with a verb (``/delete``, ``/deleteUser``) says enough; otherwise two of its last segment
+    (``/add-ons``), name and summary have to begin with one.
+
+    Args:
+        api_id: what the patterns of ``overrides`` are matched with, the first that matches decides.
+        method: in capitals.
+        path: of the operation.
+        name: its ``operationId``, empty where it has none.
+        summary: of the operation.
+        overrides: effects by shell patterns over ids.
+    """
+    usual = effect_of(method)
+    for pattern, effect in overrides.items():
+        if fnmatchcase(api_id, pattern):
+            return (None if effect == usual else effect), ""
+    last = next((part for part in reversed(re.split(r"[/:]", path.partition("?")[0])) if part and "{" not in part), "")
+    summed_up = _first(summary)
+    said = [_first(last), _first(name), summed_up.removesuffix("s") if summed_up not in _CHANGES else summed_up]
+    if usual == "change":
+        doubtful = method == "POST" and said[0] in _READS
+        return None, "its path says that it only reads; it counts as a change" if doubtful else ""
+    verbs = [word for word in said if word in _CHANGES]
+    is_phrase = said[0] in _CHANGES and last[len(said[0]) : len(said[0]) + 1].isupper()
+    if last.lower() in _CHANGES - {"start", "stop"} or is_phrase or len(verbs) > 1:
+        return "change", f"{method} says that it reads, its wording ({verbs[0]}) that it changes; it counts as a change"
+    return None, f"its wording ({verbs[0]}) may mean a change; it counts as a read, as {method} says" if verbs else ""
+
+
+def _first(text: str) -> str:
+    """The first word in small letters."""
+    return match[0].lower() if (match := _WORD.search(text[:200])) else ""
