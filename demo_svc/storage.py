@@ -28,7 +28,7 @@ from demo_svc.models import Entry, Listing, Page, text_hash
 from services.contracts.demo import Demo
 from services.encoder import Vectors
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
-from services.storage.engine import ping, read, write
+from services.storage.engine import Probe, read, write
 
 METADATA = MetaData()
 
@@ -60,11 +60,11 @@ class DemoStorage:
     """The tables above, as models. Writers take turns by locking the row of the version, so no insert can collide."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+        self._engine, self._probe = engine, Probe(engine)
 
     async def ping(self) -> None:
-        """Raise ServiceUnavailable unless the database answers."""
-        await ping(self._engine)
+        """Raise ServiceUnavailable unless the database answers, and keeps what it is given."""
+        await self._probe.check()
 
     async def version(self) -> int:
         """The version of the knowledge base."""

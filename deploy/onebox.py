@@ -24,7 +24,7 @@ from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
 from deploy.llm.keeper import planning_model
 from deploy.serve import keep_what_is_loaded
-from deploy.sockets import address, listen, serving
+from deploy.sockets import address, listen, refuse_to_be_open, serving
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.secret_file import DEFAULT_FILE, change_file
 from executor_svc.settings import ExecutorSettings
@@ -40,6 +40,9 @@ from services.clients import GatewayClient, InProcessTransport, open_http
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.demo import Demo, ImportDemosRequest
 from services.encoder import load_encoder
+from services.errors import NotReady
+from services.http import ReadinessCheck
+from services.server import raise_file_limit
 from services.telemetry import configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
@@ -84,6 +87,8 @@ class OneboxSettings:
     allowed_private_hosts: tuple[str, ...] = ()
     policy_allow: tuple[str, ...] = ()
     """Mutating APIs that need no approval, as patterns."""
+    readiness: dict[str, ReadinessCheck] = field(default_factory=dict)
+    """What else must be the case before `/readyz` says so, by name."""
 
 
 def _database(settings: OneboxSettings, name: str) -> str:
@@ -135,6 +140,7 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
             for peer in peers.values():
                 await stack.enter_async_context(peer.router.lifespan_context(peer))
             await stack.enter_async_context(own_lifespan(app))
+            app.state.readiness |= settings.readiness
             yield
 
     app.router.lifespan_context = lifespan
@@ -160,12 +166,22 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
     bound = listen("127.0.0.1", sandbox_port)
     sandbox_host = address(bound)
     access = sandbox_access(sandbox_host)
-    settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY)
+    taught = threading.Event()
+
+    async def knows_sandbox() -> None:
+        if not taught.is_set():
+            raise NotReady("its APIs are being imported")
+
+    checks: dict[str, ReadinessCheck] = {"sandbox": knows_sandbox}
+    settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY, checks)
+    app = create_onebox(settings)
+    refuse_to_be_open(app, host)
     with ExitStack() as stack:
         stack.enter_context(serving(create_sandbox(access.settings), bound=bound))
-        gateway_url = stack.enter_context(serving(create_onebox(settings), host=host, port=port))
+        gateway_url = stack.enter_context(serving(app, host=host, port=port))
         found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=_own_token())
         asyncio.run(teach_sandbox(found))
+        taught.set()
         yield found
 
 
@@ -204,8 +220,10 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
 
     Raises:
         LlmError: the model's server does not start.
+        OpenToAnybody: other machines could use it, and none has to show a token.
     """
     settings = GatewaySettings()
+    raise_file_limit()
     configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())
     stop = threading.Event()
     with ExitStack() as stack:
@@ -214,7 +232,9 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         if sandbox_port is None:
-            url = stack.enter_context(serving(create_onebox(OneboxSettings(data_dir)), host=host, port=port))
+            app = create_onebox(OneboxSettings(data_dir))
+            refuse_to_be_open(app, host)
+            url = stack.enter_context(serving(app, host=host, port=port))
         else:
             url = stack.enter_context(world(data_dir, host=host, port=port, sandbox_port=sandbox_port)).gateway_url
         print(f"Nestor is ready on {url} (docs: {url}/docs). Try:\n")

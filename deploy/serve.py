@@ -1,11 +1,16 @@
 """Run one service as a process of its own: ``python -m deploy.serve retriever_svc --port 8001``."""
 
 import argparse
+import contextlib
 import gc
 import importlib
+import sys
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 
+from deploy.sockets import OpenToAnybody, refuse_to_be_open
+from services.server import BoundedConfig, raise_file_limit
 from services.telemetry import configure_logging
 
 SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc", "sandbox")
@@ -22,17 +27,19 @@ def main(argv: list[str] | None = None) -> None:
     options = parser.parse_args(argv)
     # Only the chosen service is imported: a container pays for what it runs.
     app = importlib.import_module(f"{options.service}.main").create_app()
+    try:
+        refuse_to_be_open(app, options.host)
+    except OpenToAnybody as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
     keep_what_is_loaded()
     settings = getattr(app.state, "settings", None)  # the sandbox, a customer's service, has none of the chassis
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
-    uvicorn.run(
-        app,
-        host=options.host,
-        port=options.port,
-        access_log=False,  # the chassis writes one line per request, with the request id
-        log_level="warning",
-        timeout_graceful_shutdown=15,
-    )
+    raise_file_limit()
+    server = uvicorn.Server(BoundedConfig(app, host=options.host, port=options.port, timeout_graceful_shutdown=15))
+    with contextlib.suppress(KeyboardInterrupt):  # raised once more after an orderly end
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
 
 
 def keep_what_is_loaded() -> None:

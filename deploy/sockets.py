@@ -1,12 +1,37 @@
 """Serving an app on a real socket from inside a process that has other things to do."""
 
 import contextlib
+import ipaddress
 import socket
 import threading
 from collections.abc import Iterator
 
 import uvicorn
+from fastapi import FastAPI
 from starlette.types import ASGIApp
+
+from services.server import BoundedConfig
+
+
+class OpenToAnybody(Exception):
+    """A service that asks nobody who they are was to listen beyond loopback."""
+
+
+def refuse_to_be_open(app: FastAPI, host: str) -> None:
+    """Raise OpenToAnybody where this app would take requests from other machines without asking for a token."""
+    if getattr(getattr(app.state, "settings", None), "takes_anybody", False) and not _is_loopback(host):
+        raise OpenToAnybody(
+            f"on {host}, any machine that reaches this one could make calls with your credentials. Set "
+            "NESTOR_GATEWAY_TOKEN or NESTOR_GATEWAY_PRINCIPALS, listen on 127.0.0.1, or, where a proxy in front "
+            "authorises, set NESTOR_GATEWAY_ALLOW_ANYBODY=true."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -66,7 +91,7 @@ def serving(
         RuntimeError: the app did not start; its log says why.
     """
     bound = bound or listen(host, port)
-    server = EmbeddedServer(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5))
+    server = EmbeddedServer(BoundedConfig(app, timeout_graceful_shutdown=5))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -17,7 +16,7 @@ from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import MEMBERS, LedgerStore
 from services.app import create_service
-from services.storage.engine import create_engine, ping
+from services.storage.engine import Probe, create_engine
 from services.storage.members import Membership
 from services.storage.migrate import migrate
 
@@ -34,7 +33,7 @@ def create_app(settings: ExecutorSettings | None = None, *, transports: None = N
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_executor(settings, app.state.registry) as (service, engine):
             app.state.service = service
-            app.state.readiness = {"database": partial(ping, engine)}
+            app.state.readiness = {"database": Probe(engine).check}
             yield
 
     return create_service(

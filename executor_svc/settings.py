@@ -25,6 +25,9 @@ class ExecutorSettings(ServiceSettings):
     max_body_bytes: int = Field(
         default=64 * 1024 * 1024, ge=1, description="Largest plan accepted, with its APIs, in bytes."
     )
+    max_json_values: int = Field(
+        default=5_000_000, ge=1, description="Most values accepted in a JSON body, lists and objects counted too."
+    )
     database_url: str = Field(
         default_factory=lambda: default_database_url("executor"),
         description="SQLAlchemy URL of the ledger's database; all executors of one installation share it.",

@@ -28,7 +28,7 @@ from services.contracts.run import (
     TrySecret,
 )
 from services.errors import ServiceUnavailable
-from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
+from services.http import BODY_LIMIT, NdjsonResponse, SseResponse, StrictRoute
 
 PRINTABLE = r"^[^\x00-\x1f]*$"
 Event = TypeVar("Event", bound=BaseModel)
@@ -40,16 +40,22 @@ def get_service(request: Request) -> GatewayService:
     return service
 
 
-def authorize(
-    request: Request, authorization: Annotated[str | None, Header(include_in_schema=False)] = None
-) -> Principal:
-    """Who asks. Raises Unauthorized."""
-    principal: Principal = request.app.state.principals.of(authorization)
+class ProtectedRoute(StrictRoute):
+    """A route for principals: who asks is known before anything of the body is read."""
+
+    def admit(self, request: Request) -> None:
+        """Find out who asks. Raises Unauthorized, and what else keeps the caller out."""
+        request.state.principal = request.app.state.principals.asking(request)
+
+
+def get_caller(request: Request) -> Principal:
+    """Who asks."""
+    principal: Principal = request.state.principal
     return principal
 
 
 Service = Annotated[GatewayService, Depends(get_service)]
-Caller = Annotated[Principal, Depends(authorize)]
+Caller = Annotated[Principal, Depends(get_caller)]
 Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
 Limit = Annotated[int, Query(ge=1, le=100)]
 DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
@@ -64,10 +70,9 @@ IdempotencyKey = Annotated[
     ),
 ]
 EventNumber = Annotated[int | None, Query(ge=0, le=2**53)]
-protected = [Depends(authorize)]
-runs = service_router(tags=["solve"], dependencies=protected)
-apis = service_router(tags=["apis"], dependencies=protected)
-demos = service_router(tags=["demos"], dependencies=protected)
+runs = service_router(route_class=ProtectedRoute, tags=["solve"])
+apis = service_router(route_class=ProtectedRoute, tags=["apis"])
+demos = service_router(route_class=ProtectedRoute, tags=["demos"])
 UNDER_WAY_ANSWER: dict[int | str, dict[str, Any]] = {
     202: {
         "model": Run,

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 
 from fastapi import FastAPI
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -19,7 +18,7 @@ from gateway.settings import GatewaySettings
 from gateway.storage import MEMBERS, RunStore
 from gateway.warming import Warmer
 from services.app import create_service
-from services.storage.engine import create_engine, ping
+from services.storage.engine import Probe, create_engine
 from services.storage.members import Membership
 from services.storage.migrate import migrate
 
@@ -54,7 +53,7 @@ def create_app(
                 open_service(engine, asked, settings, GatewayMetrics(app.state.registry))
             )
             app.state.readiness = {
-                "database": partial(ping, engine),
+                "database": Probe(engine).check,
                 "retriever_svc": asked.retriever.ready,
                 "demo_svc": asked.demos.ready,
                 "planner_svc": asked.planner.ready,

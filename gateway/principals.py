@@ -1,10 +1,21 @@
 """Who asks, as the bearer token says (RFC 6750, section 2.1)."""
 
+import hashlib
 import hmac
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.requests import Request
 
 from gateway.settings import GatewaySettings
-from services.errors import Unauthorized
+from services.errors import TooManyAttempts, Unauthorized
+from services.http import bearer_token
+from services.server import address_key
+
+_WINDOW_S: Final = 60.0
+_MOST_ADDRESSES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,23 +27,75 @@ class Principal:
 
 
 class Principals:
-    """Those who may use the gateway: the configured ones, or anybody where none is."""
+    """Those who may use the gateway: the configured ones, or anybody where none is.
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    Args:
+        settings: who they are.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, settings: GatewaySettings, clock: Callable[[], float] = time.monotonic) -> None:
         known = [(Principal(p.name, p.tenant), p.token) for p in settings.principals]
         if settings.token is not None:
             known.append((Principal("token"), settings.token))
-        self._known = [(principal, f"Bearer {token.get_secret_value()}".encode()) for principal, token in known]
+        self._known = [(principal, token.get_secret_value().encode()) for principal, token in known]
+        self._guesses = _Guesses(settings.max_wrong_tokens, clock)
 
-    def of(self, authorization: str | None) -> Principal:
-        """The principal of an `Authorization` header. Raises Unauthorized.
+    def asking(self, request: Request) -> Principal:
+        """The principal of a request.
+
+        Raises:
+            InvalidRequest: it names two.
+            Unauthorized: it names none that is known.
+            TooManyAttempts: its address has been guessing.
+        """
+        return self.of(bearer_token(request.headers), request.client.host if request.client else "")
+
+    def of(self, token: bytes, address: str = "") -> Principal:
+        """The principal of a token that came from an address. Raises Unauthorized and TooManyAttempts.
 
         All tokens are compared, each in constant time, so that the time it takes tells nothing about any of them.
         """
         if not self._known:
             return Principal()
-        given = (authorization or "").encode()
-        matches = [principal for principal, expected in self._known if hmac.compare_digest(given, expected)]
+        self._guesses.check(address)
+        matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]
         if not matches:
+            if token:
+                self._guesses.add(address, token)
             raise Unauthorized("Send `Authorization: Bearer TOKEN` with a token of this gateway.")
         return matches[0]
+
+
+@dataclass(slots=True)
+class _Tries:
+    since: float
+    wrong: set[bytes] = field(default_factory=set)
+
+
+class _Guesses:
+    """Different wrong tokens of each address within a minute. One wrong token, however often it is sent, is one."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most, self._clock = most, clock
+        self._tries: dict[str, _Tries] = {}
+
+    def check(self, address: str) -> None:
+        """Raise TooManyAttempts while the address has to wait, whatever token it sends now."""
+        tries = self._tries.get(address_key(address)) if self._most else None
+        left = _WINDOW_S - (self._clock() - tries.since) if tries else 0.0
+        if tries and left > 0 and len(tries.wrong) >= self._most:
+            raise TooManyAttempts(f"More than {self._most} wrong tokens in a minute.", retry_after_s=left)
+
+    def add(self, address: str, token: bytes) -> None:
+        """A wrong token."""
+        if not self._most:
+            return
+        key, now = address_key(address), self._clock()
+        tries = self._tries.get(key)
+        if tries is None or now - tries.since >= _WINDOW_S:
+            self._tries.pop(key, None)
+            tries = self._tries[key] = _Tries(now)
+            if len(self._tries) > _MOST_ADDRESSES:
+                self._tries.pop(next(iter(self._tries)))  # the oldest
+        tries.wrong.add(hashlib.blake2b(token, digest_size=16).digest())

@@ -16,7 +16,7 @@ class PrincipalSettings(BaseModel):
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*$")
     tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9_.-]{1,100}$")
-    token: SecretStr = Field(min_length=1)
+    token: SecretStr = Field(min_length=8)
 
 
 class GatewaySettings(ServiceSettings):
@@ -35,8 +35,20 @@ class GatewaySettings(ServiceSettings):
     executor_url: str = Field(default="http://127.0.0.1:8004", description="Base URL of executor_svc.")
     token: SecretStr | None = Field(
         default=None,
-        description="Bearer token that apps must send, as principal `token` of tenant `default`; without it and "
-        "`principals` the gateway is open, so listen on loopback only.",
+        min_length=8,
+        description="Bearer token that apps must send, as principal `token` of tenant `default`, of 8 characters or "
+        "more; without it and `principals` the gateway takes anybody, and listens on loopback only.",
+    )
+    allow_anybody: bool = Field(
+        default=False,
+        description="Listen beyond loopback without a token, for example behind a proxy that authorises.",
+    )
+    max_wrong_tokens: int = Field(
+        default=20,
+        ge=0,
+        le=10_000,
+        description="Different wrong tokens that one address may send in a minute; then all it sends is refused with "
+        "429 for the rest of that minute. 0: any number.",
     )
     principals: tuple[PrincipalSettings, ...] = Field(
         default=(),
@@ -95,6 +107,11 @@ class GatewaySettings(ServiceSettings):
     shutdown_grace_s: float = Field(
         default=10.0, ge=0, description="How long runs may go on after a stop signal; then others continue them."
     )
+
+    @property
+    def takes_anybody(self) -> bool:
+        """Whether no token is asked for, and nobody said that this is meant."""
+        return self.token is None and not self.principals and not self.allow_anybody
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from services.clients import Planner, Retriever
+from services.contracts.api import LookupRequest
 from services.errors import ServiceError
 from services.telemetry import get_logger
 
@@ -80,10 +81,7 @@ class Warmer:
     async def _hand_on(self, ids: list[str]) -> bool:
         """These APIs, and a rest as long as it took: requests come first. Whether the planner has read any of them."""
         began = time.monotonic()
-        apis = []
-        for identifier in ids:
-            with suppress(ServiceError):  # removed meanwhile
-                apis.append(await self._retriever.get(identifier))
+        apis = (await self._retriever.lookup(LookupRequest(ids=tuple(ids)))).apis
         read = (await self._planner.read(apis)).read if apis else len(ids)
         await asyncio.sleep(time.monotonic() - began)
         return read > 0

@@ -146,3 +146,6 @@ class PlannerSettings(ServiceSettings):
     max_body_bytes: int = Field(
         default=32 * 1_048_576, ge=1_024, description="Largest body accepted: room for the schemas of many candidates."
     )
+    max_json_values: int = Field(
+        default=5_000_000, ge=1, description="Most values accepted in a JSON body, lists and objects counted too."
+    )

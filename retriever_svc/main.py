@@ -92,7 +92,7 @@ async def _opened(
     following = asyncio.create_task(Follower(service, signals, settings.version_check_s / 2).run())
     opened.push_async_callback(_stopped, following)
     app.state.answers = AnswerCache(cache, settings.answer_ttl_s)
-    app.state.readiness["catalogue"] = service.check_index
+    app.state.readiness |= {"catalogue": service.check_index, "database": storage.ping}
     if settings.redis_url is not None:
         app.state.readiness["redis"] = cache.ping
         app.state.optional = frozenset({"redis"})

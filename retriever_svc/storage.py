@@ -39,7 +39,7 @@ from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, read_vectors
-from services.storage.engine import Transactions, ping, read, write
+from services.storage.engine import Probe, Transactions, read, write
 
 METADATA = MetaData()
 
@@ -129,15 +129,15 @@ class CatalogueStorage:
     """The tables above, as models. Writers take turns by locking the row of the version."""
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine, self._reads = engine, Transactions(engine, read_only=True)
+        self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
 
     def close(self) -> None:
         """Let go of connections of its own; the engine is its owner's."""
         self._reads.close()
 
     async def ping(self) -> None:
-        """Raise ServiceUnavailable unless the database answers."""
-        await ping(self._engine)
+        """Raise ServiceUnavailable unless the database answers, and keeps what it is given."""
+        await self._probe.check()
 
     async def version(self) -> int:
         """The version of the catalogue."""

@@ -1,6 +1,7 @@
 """``create_service``: the FastAPI application every service starts from."""
 
 import asyncio
+import hmac
 import importlib.metadata
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,12 +12,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from services.contracts.base import Contract
 from services.contracts.problem import Problem
-from services.errors import NotReady, ServiceError
+from services.docs_page import docs_page
+from services.errors import NotReady, ServiceError, Unauthorized
 from services.http import (
     PROBLEM_MEDIA_TYPE,
+    NamesMiddleware,
     ReadinessCheck,
     RequestScopeMiddleware,
     StrictRoute,
+    bearer_token,
     install_error_handlers,
 )
 from services.settings import ServiceSettings
@@ -85,6 +89,8 @@ def create_service(
         version=version(),
         lifespan=with_state,
         responses=PROBLEM_RESPONSES,
+        docs_url=None,  # ours is below: FastAPI's loads scripts that nobody has pinned
+        redoc_url=None,
         redirect_slashes=False,  # an unknown address is a problem, not a detour
         generate_unique_id_function=lambda route: route.name,
     )
@@ -98,13 +104,14 @@ def create_service(
         app.include_router(router)
     app.include_router(_operations_router())
     _declare_problem(app)
+    app.add_middleware(NamesMiddleware, allowed=settings.allowed_hosts)
     app.add_middleware(RequestScopeMiddleware, service=name, metrics=HttpMetrics(registry, name))
     return app
 
 
-def service_router(**options: Any) -> APIRouter:
+def service_router(*, route_class: type[StrictRoute] = StrictRoute, **options: Any) -> APIRouter:
     """A router whose routes read their bodies strictly; every service's handlers use it."""
-    return APIRouter(route_class=StrictRoute, **options)
+    return APIRouter(route_class=route_class, **options)
 
 
 def _operations_router() -> APIRouter:
@@ -125,8 +132,15 @@ def _operations_router() -> APIRouter:
             raise NotReady(", ".join(f"{check}: {result}" for check, result in failed.items()), checks=outcome)
         return Readiness(checks=outcome)
 
+    @router.get("/docs", summary="The API, to read and try", response_class=Response, include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return docs_page(request.app.title)
+
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response, include_in_schema=False)
     async def metrics(request: Request) -> Response:
+        wanted = request.app.state.settings.metrics_token
+        if wanted and not hmac.compare_digest(bearer_token(request.headers), wanted.get_secret_value().encode()):
+            raise Unauthorized("Send `Authorization: Bearer TOKEN` with the token for metrics.")
         return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -5,14 +5,19 @@
     ServiceError
     ├── InvalidRequest        400   unreadable: not JSON, not UTF-8, NaN, lone surrogates, nested too deep
     ├── Unauthorized          401
+    ├── Forbidden             403   asked by a page of another origin
     ├── NotFound              404
     ├── MethodNotAllowed      405
     ├── NotAcceptable         406
+    ├── RequestTimeout        408
     ├── Conflict              409
     ├── PayloadTooLarge       413
     ├── UnsupportedMedia      415
+    ├── Misdirected           421
     ├── ValidationFailed      422   readable, but not what the contract asks for
     │   └── InvalidDocument   422   an API description that cannot be imported
+    ├── TooManyAttempts       429
+    ├── HeadersTooLarge       431
     ├── Overloaded            503   too much work is waiting; try again
     ├── ServiceUnavailable    503   a service this one needs is down (`service` says which)
     ├── NotReady              503   `/readyz` (`checks` says why)
@@ -59,6 +64,12 @@ class Unauthorized(ServiceError):
     slug, title, status = "unauthorized", "Not authorised", 401
 
 
+class Forbidden(ServiceError):
+    """A web page of another origin asks. The service takes requests from its own pages and from programs."""
+
+    slug, title, status = "forbidden", "Forbidden", 403
+
+
 class NotFound(ServiceError):
     """There is nothing under this address or id."""
 
@@ -75,6 +86,12 @@ class NotAcceptable(ServiceError):
     """None of the media types asked for can be produced."""
 
     slug, title, status = "not-acceptable", "Not acceptable", 406
+
+
+class RequestTimeout(ServiceError):
+    """The request did not come in time. The connection is closed."""
+
+    slug, title, status = "request-timeout", "The request took too long to come", 408
 
 
 class Conflict(ServiceError):
@@ -95,6 +112,12 @@ class UnsupportedMedia(ServiceError):
     slug, title, status = "unsupported-media-type", "Unsupported media type", 415
 
 
+class Misdirected(ServiceError):
+    """The service is not known under the name in `Host`: add it to the service's `ALLOWED_HOSTS`, if it is."""
+
+    slug, title, status = "misdirected", "Misdirected", 421
+
+
 class ValidationFailed(ServiceError):
     """The request was read but is not what the contract asks for. ``errors`` lists each field and why."""
 
@@ -105,6 +128,18 @@ class InvalidDocument(ValidationFailed):
     """An API description that cannot be imported. The catalogue is as it was."""
 
     slug, title, status = "invalid-document", "The API description cannot be imported", 422
+
+
+class TooManyAttempts(ServiceError):
+    """Too many wrong tokens came from this address. Try again after ``retry_after_s`` seconds."""
+
+    slug, title, status = "too-many-attempts", "Too many wrong tokens", 429
+
+
+class HeadersTooLarge(ServiceError):
+    """Address and headers are larger than the service accepts. ``limit_bytes`` says how much it does."""
+
+    slug, title, status = "headers-too-large", "Headers too large", 431
 
 
 class Overloaded(ServiceError):

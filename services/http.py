@@ -1,10 +1,13 @@
 """The edges of a service: strict reading of requests, and problem documents for everything that goes wrong."""
 
+import asyncio
+import ipaddress
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
 
 import orjson
 from anyio import CancelScope
@@ -15,6 +18,7 @@ from fastapi.routing import APIRoute
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
 from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
@@ -22,8 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.contracts.run import RunEvent
 from services.errors import (
+    Forbidden,
     InternalError,
     InvalidRequest,
+    Misdirected,
     PayloadTooLarge,
     ServiceError,
     ValidationFailed,
@@ -34,18 +40,29 @@ from services.telemetry import REQUEST_ID_HEADER, HttpMetrics, get_logger, new_r
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_LONG_DIGITS: Final = 19
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % _LONG_DIGITS)
+_BACKSLASH: Final = ord("\\")
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,60}\]|[A-Za-z0-9_.-]{1,253}?)\.?(?::[0-9]{1,5})?")
+_POLLED: Final = frozenset({"/healthz", "/readyz", "/metrics", "/status"})
+"""Routes that are asked again and again by whoever watches a service: the retriever's `/status` by the gateway."""
 _MAX_FIELD_CHARS = 200
 _log = get_logger(__name__)
 
 
-def loads_strict(body: bytes, *, max_depth: int) -> Any:
+MAX_VALUES: Final = 1_000_000
+_LARGE: Final = 65_536
+"""Bytes from which on a body is parsed beside the event loop, and of the pieces that its values are counted in."""
+
+
+def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -> Any:
     """Parse JSON as RFC 8259 means it. Integers keep all their digits.
 
     Raises:
-        InvalidRequest: not UTF-8, not JSON, NaN, a number beyond the range of doubles, a lone surrogate, or nested
-            deeper than ``max_depth``.
+        InvalidRequest: not UTF-8, not JSON, NaN, a number beyond the range of doubles, a lone surrogate, nested
+            deeper than ``max_depth``, or more than ``max_values`` values.
     """
+    has_long_number = _survey(body, max_values)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -63,7 +80,39 @@ def loads_strict(body: bytes, *, max_depth: int) -> Any:
             if isinstance(child, (dict, list))
         ]
     # orjson makes floats of integers beyond 64 bits; the standard library keeps their digits, and is slower.
-    return json.loads(body) if _LONG_NUMBER.search(body) else value
+    return json.loads(body) if has_long_number else value
+
+
+def _survey(body: bytes, max_values: int) -> bool:
+    """Whether a number of the body is long. Raises InvalidRequest for too many values, before any is made.
+
+    A value costs up to forty times its bytes once it is parsed. Each but the first comes after one of ``[{,`` outside
+    of strings. Pieces keep it short of memory, and let other threads in between. Of what is no JSON this may count
+    too little only behind the place where the parser stops.
+    """
+    values, start, inside, has_long_number, before = 1, 0, False, False, b""
+    while start < len(body):
+        end = start + _LARGE
+        while end < len(body) and _ends_in_escape(body, start, end):
+            end += 1
+        parts = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        plain = b'"'.join(parts[inside::2])  # the quote keeps apart what a string lies between
+        values += plain.count(b",") + plain.count(b"[") + plain.count(b"{")
+        if values > max_values:
+            raise InvalidRequest(f"The body holds more than {max_values} values.")
+        plain = before + plain
+        has_long_number = has_long_number or _LONG_NUMBER.search(plain) is not None
+        inside ^= len(parts) % 2 == 0
+        start, before = end, b"" if inside else plain[-_LONG_DIGITS:]
+    return has_long_number
+
+
+def _ends_in_escape(body: bytes, start: int, end: int) -> bool:
+    """Whether the piece ends behind an odd number of backslashes: what follows belongs to the last."""
+    if body[end - 1] != _BACKSLASH:
+        return False
+    piece = body[start:end]
+    return (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 1
 
 
 BODY_LIMIT = "x-body-limit-setting"
@@ -96,7 +145,9 @@ class StrictRequest(Request):
     async def json(self) -> Any:
         """The parsed body; see :func:`loads_strict`."""
         if not hasattr(self, "_json"):
-            self._json = loads_strict(await self.body(), max_depth=self.app.state.settings.max_json_depth)
+            body, settings = await self.body(), self.app.state.settings
+            parse = partial(loads_strict, body, max_depth=settings.max_json_depth, max_values=settings.max_json_values)
+            self._json = await asyncio.to_thread(parse) if len(body) > _LARGE else parse()
         return self._json
 
     def _limit(self) -> int:
@@ -110,13 +161,17 @@ def _too_large(limit: int) -> PayloadTooLarge:
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body through :class:`StrictRequest`."""
+    """A route that reads its body through :class:`StrictRequest`, and only that of a request that it admits."""
+
+    def admit(self, request: Request) -> None:
+        """Raise a :class:`~services.errors.ServiceError` unless this may be asked. Nothing of the body is read yet."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap FastAPI's handler."""
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
+            self.admit(request)
             own = StrictRequest(request.scope, request.receive)
             # Read here, not by FastAPI: it would turn our errors into one that says nothing.
             if await own.body() and "json" in own.headers.get("content-type", ""):
@@ -279,6 +334,72 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, on_http)
 
 
+def bearer_token(headers: Headers) -> bytes:
+    """The token of the `Authorization` header (RFC 6750, section 2.1); empty where there is none, or no bearer's.
+
+    Raises:
+        InvalidRequest: two such headers: which one counts would depend on who reads them.
+    """
+    given = headers.getlist("authorization")
+    if len(given) > 1:
+        raise InvalidRequest("There is more than one Authorization header.")
+    scheme, _, token = "".join(given).partition(" ")
+    return token.encode("latin-1") if scheme.lower() == "bearer" else b""
+
+
+class NamesMiddleware:
+    """Takes requests under the service's own names only, and from its own pages or from programs, not from others'.
+
+    Without it a page anywhere could ask for whoever looks at it: by a name of its own that it has point to this
+    address (DNS rebinding), or by sending what needs no permission beforehand (cross-site request forgery).
+    """
+
+    def __init__(self, app: ASGIApp, *, allowed: Sequence[str]) -> None:
+        self.app, self._takes_any = app, "*" in allowed
+        self._allowed = [name.lower().rstrip(".") for name in allowed if name != "*"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] == "http":
+            try:
+                self._check(scope)
+            except ServiceError as error:
+                await problem_response(error)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if not hosts and scope["http_version"] == "1.0":
+            hosts = ["localhost"]  # no browser speaks it
+        match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        if match is None:
+            raise InvalidRequest("There must be one Host header, with a name and perhaps a port.")
+        name = match["name"].lower()
+        if not (self._takes_any or _is_own(name) or self._is_allowed(name)):
+            raise Misdirected("This service is not known under the name in Host; ALLOWED_HOSTS lists its names.")
+        for origin in origins:
+            asking = origin.lower().partition("://")[2]
+            from_name = _HOST.fullmatch(asking)
+            if asking != hosts[0].lower() and (from_name is None or not self._is_allowed(from_name["name"])):
+                raise Forbidden("A page of another origin asks.")
+
+    def _is_allowed(self, name: str) -> bool:
+        return any(known == name or (known.startswith("*.") and name.endswith(known[1:])) for known in self._allowed)
+
+
+def _is_own(name: str) -> bool:
+    """Whether nobody's name service can say where this leads: an address, or a name without a dot."""
+    if "." not in name:
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 class RequestScopeMiddleware:
     """Outermost: request id, metrics, access log, and the last resort for bugs.
 
@@ -328,7 +449,7 @@ class RequestScopeMiddleware:
         route = getattr(scope.get("route"), "path", "unmatched")
         method = scope["method"] if scope["method"] in _KNOWN_METHODS else "OTHER"
         self.metrics.observe(method=method, route=route, status=status, started=started)
-        level = _log.debug if route in {"/healthz", "/readyz", "/metrics"} else _log.info
+        level = _log.debug if route in _POLLED else _log.info
         level(
             "request",
             service=self.service,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -18,7 +18,47 @@ class ServiceSettings(BaseSettings):
     log_json: bool = Field(default=True, description="JSON lines; false: coloured text for a terminal.")
     max_body_bytes: int = Field(default=1_048_576, ge=1, description="Largest request body accepted, in bytes.")
     max_json_depth: int = Field(default=64, ge=1, le=500, description="Deepest nesting accepted in a JSON body.")
+    max_json_values: int = Field(
+        default=1_000_000, ge=1, description="Most values accepted in a JSON body, lists and objects counted too."
+    )
+    max_header_bytes: int = Field(
+        default=65_536, ge=1_024, description="Largest address and headers accepted, together, in bytes."
+    )
+    read_timeout_s: float = Field(
+        default=20.0,
+        gt=0,
+        description="Seconds within which a request's headers must have come; its body has as long, and a second more "
+        "for every 10 kB.",
+    )
+    max_connections: int = Field(
+        default=2_000,
+        ge=1,
+        description="Connections open at once, at most half of the files that the process may open. The oldest that "
+        "owes a request makes room for a new one; where all are being served, a new one is refused with 503.",
+    )
+    max_connections_per_address: int = Field(
+        default=1_000, ge=1, description="The same for one address (of IPv6, one /64 network)."
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        default=(),
+        description="Addresses of proxies in front, as a JSON list: what they say in `X-Forwarded-For` is believed, "
+        "and `max_connections_per_address` does not hold for them.",
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Names under which the service is addressed, as a JSON list, beside IP addresses, `localhost` and "
+        "names without a dot, which are always taken; `*.example.com`: all below it; `*`: any name. Other names, and "
+        "pages of other origins, are refused.",
+    )
+    metrics_token: SecretStr | None = Field(
+        default=None, min_length=8, description="Bearer token that `/metrics` asks for; without it, it is open."
+    )
     readiness_timeout_s: float = Field(default=2.0, gt=0, description="How long one `/readyz` check may take.")
+
+    @property
+    def takes_anybody(self) -> bool:
+        """Whether it does for anybody what it should do for some only, so that it had better listen on loopback."""
+        return False
 
 
 def default_database_url(name: str) -> str:

@@ -43,9 +43,15 @@ def serve(
 ) -> None:
     """Run all of Nestor in one process, on SQLite."""
     from deploy.onebox import serve_onebox  # the services are imported by those who serve only
+    from deploy.sockets import OpenToAnybody
 
-    with told(needs_llm=with_llm):
-        serve_onebox(host=host, port=port, data_dir=data, sandbox_port=sandbox_port if sandbox else None, llm=with_llm)
+    try:
+        with told(needs_llm=with_llm):
+            found = sandbox_port if sandbox else None
+            serve_onebox(host=host, port=port, data_dir=data, sandbox_port=found, llm=with_llm)
+    except OpenToAnybody as error:
+        typer.echo(f"Not started: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 @app.command()

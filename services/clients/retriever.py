@@ -13,6 +13,8 @@ from services.contracts.api import (
     DocumentPage,
     ImportEvent,
     ImportRequest,
+    LookupRequest,
+    LookupResponse,
     NeededSecrets,
     RetrieveRequest,
     RetrieveResponse,
@@ -49,6 +51,9 @@ class Retriever(Protocol):
 
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
         """One API. Raises NotFound, for another tenant's, too."""
+
+    async def lookup(self, request: LookupRequest) -> LookupResponse:
+        """Those of several APIs that exist, in the order asked for."""
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict where the id is taken."""
@@ -105,6 +110,10 @@ class RetrieverClient(ServiceClient):
     async def get(self, api_id: str, *, tenant: str | None = None) -> Api:
         """One API. Raises NotFound, for another tenant's, too."""
         return await self._call("GET", _path(api_id), Api, params={"tenant": tenant})
+
+    async def lookup(self, request: LookupRequest) -> LookupResponse:
+        """Those of several APIs that exist, in the order asked for."""
+        return await self._call("POST", "/apis:lookup", LookupResponse, body=request)
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict where the id is taken."""

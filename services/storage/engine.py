@@ -1,12 +1,13 @@
 """SQL engines. Every difference between SQLite and PostgreSQL that Nestor knows of lives here."""
 
 import asyncio
+import os
 import sqlite3
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
+    ExceptionContext,
     Float,
     cast,
     event,
@@ -35,6 +37,7 @@ T = TypeVar("T")
 BUSY_TIMEOUT_MS = 5_000
 PATIENCE_S = 30.0
 """How long a transaction on a server may take."""
+_PROBE_EVERY_S = 1.0
 _WAL_ATTEMPTS = 100
 _GIBBERISH = (BufferError, UnicodeDecodeError)
 """What asyncpg raises, unwrapped, where what comes back is not PostgreSQL's protocol."""
@@ -45,16 +48,39 @@ def create_engine(url: str) -> AsyncEngine:
     """An engine for ``sqlite+aiosqlite:///FILE`` or ``postgresql+asyncpg://...``.
 
     SQLite runs in WAL mode with ``synchronous=FULL``, so a committed transaction survives a crash, and readers do not
-    wait for the writer. The folder of the file is made when missing.
+    wait for the writer. The folder of the file is made when missing; the file is its owner's alone. Errors name
+    statements without their values, which are what people ask and get.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return create_async_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10)
+        server = create_async_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=10, hide_parameters=True)
+        event.listen(server.sync_engine, "handle_error", _forget_values)
+        return server
     if parsed.database and parsed.database != ":memory:":
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_async_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+        _keep_private(Path(parsed.database))
+    engine = create_async_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, hide_parameters=True)
     _prepare(engine.sync_engine)
     return engine
+
+
+def _keep_private(file: Path) -> None:
+    """Make the file, readable by its owner only, or take it from others. SQLite's files beside it take after it."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):  # SQLite says better what is wrong with it
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+        with suppress(OSError):  # not there, or somebody else's, who decides
+            one.chmod(one.stat().st_mode & ~0o007)
+
+
+def _forget_values(context: ExceptionContext) -> None:
+    """Take PostgreSQL's `DETAIL` out of an error that will be logged: it quotes the row that was in the way."""
+    original = context.original_exception
+    for error in (context.sqlalchemy_exception, original, original.__cause__):
+        if error is not None and error.args and isinstance(error.args[0], str):
+            error.args = (error.args[0].partition("\nDETAIL:")[0], *error.args[1:])
+        if isinstance(getattr(error, "detail", None), str):
+            setattr(error, "detail", None)  # noqa: B010 - the driver's, which has no types
 
 
 def _prepare(engine: Engine) -> None:
@@ -115,7 +141,7 @@ class Transactions:
         if engine.dialect.name == "sqlite":
             url = engine.url.set(drivername="sqlite+pysqlite")
             options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}
-            self._sync = create_sync_engine(url, connect_args=options, poolclass=StaticPool)
+            self._sync = create_sync_engine(url, connect_args=options, poolclass=StaticPool, hide_parameters=True)
             _prepare(self._sync)
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader" if read_only else "sqlite-writer")
 
@@ -212,10 +238,72 @@ async def try_lock(connection: AsyncConnection, name: str) -> bool:
     return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock(zlib.crc32(name.encode())))))
 
 
+class Probe:
+    """Whether a database keeps what it is given, for `/readyz`.
+
+    SQLite answers ``SELECT 1`` without a look at its file. So a connection of its own reads of every table and writes
+    a number that nobody reads: a file that is locked, damaged, or on a full disk is found out. Of PostgreSQL a
+    transaction that writes is begun, which a stand-by refuses.
+
+    Args:
+        engine: the database's.
+        patience_s: how long another may write in one go, in seconds.
+    """
+
+    def __init__(self, engine: AsyncEngine, patience_s: float = 10.0) -> None:
+        self._engine, self._patience_s = engine, patience_s
+        self._writable_at = time.monotonic()
+        self._outcome: tuple[float, ServiceUnavailable | None] = (-_PROBE_EVERY_S, None)
+        self._turn = asyncio.Lock()
+
+    async def check(self) -> None:
+        """Raise ServiceUnavailable unless it does. Those who ask at the same time share one look."""
+        async with self._turn:
+            if time.monotonic() - self._outcome[0] >= _PROBE_EVERY_S:
+                try:
+                    await self._look()
+                    found = None
+                except ServiceUnavailable as error:
+                    found = error
+                self._outcome = (time.monotonic(), found)
+            if self._outcome[1] is not None:
+                raise ServiceUnavailable(self._outcome[1].detail, service=self._engine.dialect.name)
+
+    async def _look(self) -> None:
+        database = self._engine.url.database
+        if self._engine.dialect.name != "sqlite" or database in (None, "", ":memory:"):
+            await ping(self._engine)
+            return
+        try:
+            await asyncio.to_thread(_use_sqlite, str(database))
+            self._writable_at = time.monotonic()
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code == sqlite3.SQLITE_CANTOPEN:
+                raise _unavailable(self._engine) from error
+            if code != sqlite3.SQLITE_BUSY:
+                what = "cannot write" if code in _FULL else "is damaged"
+                raise ServiceUnavailable(f"The database (sqlite) {what}.", service="sqlite") from error
+            if time.monotonic() - self._writable_at > self._patience_s:
+                raise ServiceUnavailable("The database (sqlite) is locked by another.", service="sqlite") from error
+
+
+def _use_sqlite(file: str) -> None:
+    uri = f"{Path(file).absolute().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(uri, uri=True, timeout=0.2, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=NORMAL")  # nobody needs to find the number after a crash
+        for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+            connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()  # noqa: S608 - our own tables
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("PRAGMA user_version=1")
+        connection.execute("COMMIT")
+
+
 async def ping(engine: AsyncEngine) -> None:
-    """Raise ServiceUnavailable unless the database answers."""
+    """Raise ServiceUnavailable unless the database answers, and lets this connection write."""
+    look = "SELECT pg_current_xact_id()" if engine.dialect.name == "postgresql" else "SELECT 1"
     try:
         async with engine.connect() as connection:
-            await (await connection.execution_options(read_only=True)).execute(text("SELECT 1"))
+            await (await connection.execution_options(read_only=True)).execute(text(look))
     except (SQLAlchemyError, OSError) as error:
         raise _unavailable(engine) from error

@@ -25,6 +25,8 @@ from services.contracts.api import (
     ImportReport,
     ImportRequest,
     Location,
+    LookupRequest,
+    LookupResponse,
     NeededSecret,
     NeededSecrets,
     Parameter,
@@ -114,6 +116,13 @@ class FakeRetriever(Fake):
         if not _is_seen(api.tenants, tenant):
             raise NotFound(f"There is no API {api_id!r}.")
         return api if tenant is None else _anonymous(api)
+
+    async def lookup(self, request: LookupRequest) -> LookupResponse:
+        """Those of several APIs that exist, in the order asked for."""
+        await self._arrive("lookup")
+        known = (self.apis[one] for one in dict.fromkeys(request.ids) if one in self.apis)
+        seen = (api for api in known if _is_seen(api.tenants, request.tenant))
+        return LookupResponse(apis=tuple(seen if request.tenant is None else map(_anonymous, seen)))
 
     async def create(self, api: Api) -> Api:
         """Add an API. Raises Conflict where the id is taken."""

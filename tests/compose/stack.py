@@ -80,7 +80,8 @@ class Stack:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             payload = None if body is None else json.dumps(body)
-            connection.request(method, path, payload, {"content-type": "application/json"} if payload else {})
+            headers = self._headers() | ({"content-type": "application/json"} if payload else {})
+            connection.request(method, path, payload, headers)
             response = connection.getresponse()
             text = response.read().decode("utf-8", "replace")
         finally:
@@ -92,7 +93,7 @@ class Stack:
         """Server-sent events with a higher number than this, each with its number, until the stream ends."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            connection.request("GET", path, headers={"last-event-id": str(after)})
+            connection.request("GET", path, headers=self._headers() | {"last-event-id": str(after)})
             response = connection.getresponse()
             expect(response.status == 200, f"{path} must be a stream", response.status)
             fields: dict[str, str] = {}
@@ -125,6 +126,11 @@ class Stack:
             for arguments in (["ps"], ["logs", "--no-color", "--tail=40"]):
                 subprocess.run([*self._line(), *arguments], cwd=ROOT, env=self.environ, check=False)
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "10")
+
+    def _headers(self) -> dict[str, str]:
+        lines = self.env_file.read_text(encoding="utf-8").splitlines()
+        env = {name: value for name, _, value in (line.partition("=") for line in lines)}
+        return {"authorization": f"Bearer {env['NESTOR_GATEWAY_TOKEN']}"}
 
     def _line(self) -> tuple[str, ...]:
         # The file is named: an override of the user's own is not what is tested here.

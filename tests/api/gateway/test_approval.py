@@ -96,9 +96,12 @@ async def test_an_executor_that_dies_is_asked_again_and_the_plan_is_run_once(gat
 
 
 async def test_who_approved_is_in_the_record(tmp_path: Path) -> None:
-    people = ({"name": "shop", "tenant": "t1", "token": "a"}, {"name": "desk", "tenant": "t1", "token": "b"})
+    people = (
+        {"name": "shop", "tenant": "t1", "token": "shop-token"},
+        {"name": "desk", "tenant": "t1", "token": "desk-token"},
+    )
     async with open_gateway(tmp_path, principals=people) as gateway:
-        shop, desk = gateway.as_principal("a"), gateway.as_principal("b")
+        shop, desk = gateway.as_principal("shop-token"), gateway.as_principal("desk-token")
         run = await shop.solve(ask(ASK_ROOM))
         approved = await desk.approve(run.id, BOOKING.id, on_behalf_of="Ada")
         assert run.approval is None

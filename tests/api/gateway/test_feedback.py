@@ -23,9 +23,9 @@ from services.errors import Conflict, NotFound, ServiceUnavailable
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOK, FIND, NESTED, Gateway, ask, open_gateway
 
 PRINCIPALS = (
-    {"name": "shop", "tenant": "red", "token": "red-1"},
-    {"name": "desk", "tenant": "red", "token": "red-2"},
-    {"name": "rival", "tenant": "blue", "token": "blue-1"},
+    {"name": "shop", "tenant": "red", "token": "red-token-1"},
+    {"name": "desk", "tenant": "red", "token": "red-token-2"},
+    {"name": "rival", "tenant": "blue", "token": "blue-token-1"},
 )
 CONFIRM, REJECT = FeedbackRequest(verdict=Verdict.CONFIRMED), FeedbackRequest(verdict=Verdict.REJECTED)
 
@@ -239,7 +239,7 @@ async def test_a_run_stays_confirmed_while_its_demonstration_cannot_be_removed(g
 
 async def test_who_said_it_is_kept_and_another_tenant_has_no_say(tmp_path: Path) -> None:
     async with open_gateway(tmp_path, principals=PRINCIPALS) as gateway:
-        shop, desk, rival = (gateway.as_principal(token) for token in ("red-1", "red-2", "blue-1"))
+        shop, desk, rival = (gateway.as_principal(token) for token in ("red-token-1", "red-token-2", "blue-token-1"))
         run = await shop.solve(ask(ASK_HOLIDAYS))
         by_shop = await shop.judge(run.id, CONFIRM)
         for attempt in (rival.judge(run.id, REJECT), rival.demonstrate(run.id)):

@@ -176,8 +176,13 @@ async def test_a_document_may_be_larger_than_a_request(tmp_path: Path) -> None:
 
 
 async def test_a_token_guards_everything_but_the_probes(tmp_path: Path) -> None:
-    async with open_gateway(tmp_path, token="s3cret") as gateway:
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "s3cret"}, {"Authorization": "é"}):
+    async with open_gateway(tmp_path, token="s3cret-token") as gateway:
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "s3cret-token"},
+            {"Authorization": "é"},
+        ):
             for method, path in (
                 ("GET", "/runs"),
                 ("GET", "/v1/runs/x"),
@@ -197,7 +202,7 @@ async def test_a_token_guards_everything_but_the_probes(tmp_path: Path) -> None:
             assert (await gateway.http.get(path)).status_code == 200
         with pytest.raises(Unauthorized):
             await gateway.client.runs()
-        assert (await gateway.http.get("/runs", headers={"Authorization": "Bearer s3cret"})).status_code == 200
+        assert (await gateway.http.get("/runs", headers={"Authorization": "Bearer s3cret-token"})).status_code == 200
         assert gateway.fakes.retriever.calls == ["ready"]
 
 

@@ -5,30 +5,31 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr, ValidationError
+from starlette.requests import Request
 
 from gateway.principals import Principal, Principals
 from gateway.settings import GatewaySettings
 from services.contracts.run import FeedbackRequest, ResolveRequest, RunStatus, Verdict
-from services.errors import NotFound, Unauthorized
+from services.errors import InvalidRequest, NotFound, TooManyAttempts, Unauthorized
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOKING, Gateway, ask, open_gateway
 
 PRINCIPALS = (
-    {"name": "shop", "tenant": "red", "token": "red-1"},
-    {"name": "desk", "tenant": "red", "token": "red-2"},
-    {"name": "rival", "tenant": "blue", "token": "blue-1"},
-    {"name": "plain", "token": "plain-1"},
+    {"name": "shop", "tenant": "red", "token": "red-token-1"},
+    {"name": "desk", "tenant": "red", "token": "red-token-2"},
+    {"name": "rival", "tenant": "blue", "token": "blue-token-1"},
+    {"name": "plain", "token": "plain-token-1"},
 )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Gateway]:
     database = request.getfixturevalue("postgres_url") if request.param == "postgresql" else tmp_path
-    async with open_gateway(database, principals=PRINCIPALS, token="single") as running:
+    async with open_gateway(database, principals=PRINCIPALS, token="single-token") as running:
         yield running
 
 
 async def test_a_tenant_sees_its_own_runs_and_no_others(shared: Gateway) -> None:
-    shop, desk, rival = (shared.as_principal(token) for token in ("red-1", "red-2", "blue-1"))
+    shop, desk, rival = (shared.as_principal(token) for token in ("red-token-1", "red-token-2", "blue-token-1"))
     run = await shop.solve(ask(ASK_ROOM), idempotency_key="k")
     assert run.tenant == "red"
     assert await desk.run(run.id) == run
@@ -55,12 +56,17 @@ async def test_a_tenant_sees_its_own_runs_and_no_others(shared: Gateway) -> None
 
 
 async def test_the_policy_is_told_whose_calls_they_are(shared: Gateway) -> None:
-    for token, tenant in (("red-1", "red"), ("blue-1", "blue"), ("plain-1", "default"), ("single", "default")):
+    for token, tenant in (
+        ("red-token-1", "red"),
+        ("blue-token-1", "blue"),
+        ("plain-token-1", "default"),
+        ("single-token", "default"),
+    ):
         await shared.as_principal(token).solve(ask(ASK_HOLIDAYS))
         assert shared.fakes.planner.requests[-1].policy.tenant == tenant
 
 
-@pytest.mark.parametrize("token", ["", "red", "red-1 ", "red-11", "red-1\x00", "é", "x" * 10_000])
+@pytest.mark.parametrize("token", ["", "red", "red-token-1 ", "red-token-11", "red-token-1\x00", "é", "x" * 10_000])
 async def test_an_unknown_token_is_refused(shared: Gateway, token: str) -> None:
     response = await shared.http.get("/runs", headers={b"Authorization": b"Bearer " + token.encode()})
     assert response.status_code in (400, 401)
@@ -68,39 +74,91 @@ async def test_an_unknown_token_is_refused(shared: Gateway, token: str) -> None:
 
 
 def test_who_a_header_names() -> None:
-    settings = GatewaySettings.model_validate({"principals": PRINCIPALS, "token": "single"})
+    settings = GatewaySettings.model_validate({"principals": PRINCIPALS, "token": "single-token"})
     known = Principals(settings)
-    assert known.of("Bearer red-2") == Principal("desk", "red")
-    assert known.of("Bearer plain-1") == Principal("plain", "default")
-    assert known.of("Bearer single") == Principal("token", "default")
-    for header in (None, "", "Bearer", "bearer red-1", "red-1", "Bearer red-1x", "Basic red-1"):
+    assert known.asking(_request("Bearer red-token-2")) == Principal("desk", "red")
+    assert known.asking(_request("bearer plain-token-1")) == Principal("plain", "default")
+    assert known.asking(_request("Bearer single-token")) == Principal("token", "default")
+    for header in ("", "Bearer", "red-token-1", "Bearer red-token-1x", "Basic red-token-1", "Bearer  red-token-1"):
         with pytest.raises(Unauthorized):
-            known.of(header)
-    assert Principals(GatewaySettings()).of("Bearer whatever") == Principal("anonymous", "default")
+            known.asking(_request(header))
+    with pytest.raises(Unauthorized):
+        known.asking(_request())
+    assert Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal("anonymous", "default")
+
+
+@pytest.mark.parametrize("second", ["Bearer red-token-1", "Bearer wrong-token", "Basic x"])
+def test_two_headers_name_nobody(second: str) -> None:
+    known = Principals(GatewaySettings.model_validate({"principals": PRINCIPALS}))
+    with pytest.raises(InvalidRequest):
+        known.asking(_request("Bearer red-token-1", second))
+
+
+def test_who_guesses_has_to_wait() -> None:
+    now = [0.0]
+    known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3), lambda: now[0])
+    for _ in range(20):  # one wrong token, however often: somebody forgot to change it
+        with pytest.raises(Unauthorized):
+            known.of(b"the-old-token", "192.0.2.1")
+    for guess in (b"guess-1", b"guess-2"):
+        with pytest.raises(Unauthorized):
+            known.of(guess, "192.0.2.1")
+    for token in (b"guess-3", b"s3cret-token"):
+        with pytest.raises(TooManyAttempts) as caught:
+            known.of(token, "192.0.2.1")
+        assert caught.value.extensions["retry_after_s"] <= 60
+    assert known.of(b"s3cret-token", "192.0.2.2").name == "token"
+    now[0] = 61.0
+    assert known.of(b"s3cret-token", "192.0.2.1").name == "token"
+
+
+def test_a_network_of_ipv6_guesses_as_one() -> None:
+    known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3))
+    for number in range(3):
+        with pytest.raises(Unauthorized):
+            known.of(b"guess-%d" % number, f"2001:db8::{number:x}")
+    with pytest.raises(TooManyAttempts):
+        known.of(b"s3cret-token", "2001:db8::ffff")
+
+
+def test_guesses_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.principals._MOST_ADDRESSES", 50)
+    known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3))
+    for number in range(250):
+        for guess in range(2):
+            with pytest.raises(Unauthorized):
+                known.of(b"guess-%d" % guess, f"192.0.2.{number}")
+    assert len(known._guesses._tries) == 50
+
+
+def _request(*authorizations: str) -> Request:
+    headers = [(b"authorization", value.encode()) for value in authorizations]
+    return Request({"type": "http", "headers": headers, "client": ("192.0.2.1", 1)})
 
 
 @pytest.mark.parametrize(
     "principals",
     [
-        [{"name": "a", "token": "s3cret"}, {"name": "b", "token": "s3cret"}],
+        [{"name": "a", "token": "s3cret-token"}, {"name": "b", "token": "s3cret-token"}],
         [{"name": "a", "token": ""}],
-        [{"name": "", "token": "s3cret"}],
-        [{"name": "a", "token": "s3cret", "tenant": "a b"}],
-        [{"name": "a", "token": "s3cret", "role": "x"}],
+        [{"name": "a", "token": "s3"}],
+        [{"name": "", "token": "s3cret-token"}],
+        [{"name": "a", "token": "s3cret-token", "tenant": "a b"}],
+        [{"name": "a", "token": "s3cret-token", "role": "x"}],
         [{"name": "a"}],
-        {"name": "a", "token": "s3cret"},
+        {"name": "a", "token": "s3cret-token"},
     ],
 )
 def test_principals_that_cannot_be_are_refused_without_telling_a_token(principals: object) -> None:
     with pytest.raises(ValidationError) as caught:
         GatewaySettings.model_validate({"principals": principals})
-    assert "s3cret" not in str(caught.value)
+    assert "s3cret-token" not in str(caught.value)
 
 
 def test_principals_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NESTOR_GATEWAY_PRINCIPALS", '[{"name": "a", "tenant": "t", "token": "s3cret"}]')
+    monkeypatch.setenv("NESTOR_GATEWAY_PRINCIPALS", '[{"name": "a", "tenant": "t", "token": "s3cret-token"}]')
     monkeypatch.setenv("NESTOR_GATEWAY_POLICY_RULES", '[{"decision": "deny", "method": "DELETE"}]')
     settings = GatewaySettings()
-    assert settings.principals[0].token == SecretStr("s3cret")
-    assert "s3cret" not in repr(settings)
+    assert settings.principals[0].token == SecretStr("s3cret-token")
+    assert "s3cret-token" not in repr(settings)
     assert settings.policy_rules[0].method == "DELETE"

@@ -173,5 +173,5 @@ async def test_bad_input_is_a_problem(standing: httpx2.AsyncClient, method: str,
 
 
 async def test_readiness_tells_the_truth(app: FastAPI, http: httpx2.AsyncClient) -> None:
-    assert (await http.get("/readyz")).json()["checks"] == {"catalogue": "ok"}
+    assert (await http.get("/readyz")).json()["checks"] == {"catalogue": "ok", "database": "ok"}
     assert b"nestor_catalogue_apis 0.0" in (await http.get("/metrics")).content

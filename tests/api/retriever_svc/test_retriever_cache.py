@@ -63,7 +63,7 @@ async def test_the_same_request_is_answered_once(tmp_path: Path, encoder: Counti
         assert encoder.texts == encoded
         await client.post("/retrieve", json=REQUEST | {"k": 4})
         assert encoder.texts > encoded
-        assert (await client.get("/readyz")).json()["checks"] == {"catalogue": "ok"}
+        assert (await client.get("/readyz")).json()["checks"] == {"catalogue": "ok", "database": "ok"}
 
 
 async def test_no_time_to_live_no_cache(tmp_path: Path, encoder: CountingEncoder) -> None:
@@ -109,13 +109,13 @@ async def test_two_catalogues_at_the_same_version_do_not_mix(
 async def test_redis_goes_and_comes_back(tmp_path: Path, encoder: CountingEncoder, redis_server: RedisServer) -> None:
     async with replica(tmp_path / "a.db", encoder, redis_server.url) as client:
         await add(client, TICKETS)
-        assert (await client.get("/readyz")).json()["checks"] == {"catalogue": "ok", "redis": "ok"}
+        assert (await client.get("/readyz")).json()["checks"] == {"catalogue": "ok", "database": "ok", "redis": "ok"}
         await retrieved(client)
         redis_server.stop()
         assert await retrieved(client) == (1, {TICKETS.id})
         without = await client.get("/readyz")
         assert without.status_code == 200, "answers do not need the cache, so replicas must not be dropped for it"
-        assert without.json()["checks"] == {"catalogue": "ok", "redis": "Redis cannot be reached."}
+        assert without.json()["checks"] == {"catalogue": "ok", "database": "ok", "redis": "Redis cannot be reached."}
         assert "secret" not in json.dumps(without.json())
         redis_server.start()
         assert (await client.get("/readyz")).status_code == 200

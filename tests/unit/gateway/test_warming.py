@@ -19,6 +19,7 @@ async def test_every_api_is_read_once() -> None:
     warmer = Warmer(retriever, planner, most=1_000)
     await warmer.look()
     assert planner.known == [api.id for api in APIS]
+    assert "get" not in retriever.calls  # not one by one
     await warmer.look()
     assert len(planner.known) == len(APIS)
 

@@ -1,12 +1,17 @@
 """The chassis answers bad input with problem documents, and tells the truth about itself."""
 
 import asyncio
+import base64
+import hashlib
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
 import pytest
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from services.app import create_service, service_router
 from services.clients import InProcessTransport
@@ -21,7 +26,7 @@ class Thing(Contract):
     inner: dict[str, object] | None = None
 
 
-def build(*, broken: bool = False) -> FastAPI:
+def build(*, broken: bool = False, settings: ServiceSettings | None = None) -> FastAPI:
     router = service_router()
 
     @router.post("/things")
@@ -33,6 +38,10 @@ def build(*, broken: bool = False) -> FastAPI:
         if thing.name == "slow":
             await asyncio.sleep(60)
         return thing
+
+    @router.get("/status")
+    async def status() -> dict[str, int]:
+        return {"apis": 0}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -47,7 +56,7 @@ def build(*, broken: bool = False) -> FastAPI:
         name="test_svc",
         title="Test",
         description="",
-        settings=ServiceSettings(),
+        settings=settings or ServiceSettings(),
         routers=[router],
         lifespan=lifespan,
     )
@@ -133,3 +142,109 @@ async def test_readyz_names_what_is_broken() -> None:
 async def test_in_process_calls_time_out(http: httpx2.AsyncClient) -> None:
     with pytest.raises(httpx2.ReadTimeout):
         await http.post("/things", json={"name": "slow"}, timeout=0.05)
+
+
+@pytest.mark.parametrize("host", ["attacker.example", "127.0.0.1.attacker.example", "localhost.attacker.example:8080"])
+async def test_a_name_that_is_not_ours_is_refused(http: httpx2.AsyncClient, host: str) -> None:
+    """DNS rebinding: the page's own name leads to us, so to its browser we are of its origin."""
+    refused = await http.post("/things", json={"name": "a"}, headers={"Host": host, "Origin": f"http://{host}"})
+    assert (refused.status_code, refused.json()["type"]) == (421, "urn:nestor:problem:misdirected")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1:8080", "[::1]:8080", "192.0.2.7", "gateway:8000", "LOCALHOST."]
+)
+async def test_names_that_nobody_else_can_have_are_ours(http: httpx2.AsyncClient, host: str) -> None:
+    assert (await http.post("/things", json={"name": "a"}, headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["", "a b", "user@localhost", "localhost:x", "localhost/x"])
+async def test_what_is_no_name_is_refused(http: httpx2.AsyncClient, host: str) -> None:
+    assert (await http.get("/healthz", headers={"Host": host})).status_code == 400
+
+
+async def test_names_are_listed() -> None:
+    app = build(settings=ServiceSettings(allowed_hosts=("nestor.example.com", "*.internal.example")))
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=InProcessTransport(app), base_url="http://localhost") as http,
+    ):
+        for host, status in (
+            ("Nestor.Example.com:443", 200),
+            ("a.internal.example", 200),
+            ("internal.example", 421),
+            ("evilinternal.example", 421),
+            ("localhost", 200),
+        ):
+            assert (await http.get("/healthz", headers={"Host": host})).status_code == status, host
+        # A proxy in front may change the name; the page is still known by its own.
+        own = {"Host": "localhost", "Origin": "https://nestor.example.com"}
+        assert (await http.post("/things", json={"name": "a"}, headers=own)).status_code == 200
+
+
+@pytest.mark.parametrize("origin", ["http://attacker.example", "http://localhost:3000", "null", "file://", "https://"])
+async def test_pages_of_other_origins_are_refused(http: httpx2.AsyncClient, origin: str) -> None:
+    answer = await http.post("/things", json={"name": "a"}, headers={"Host": "localhost:8080", "Origin": origin})
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:nestor:problem:forbidden")
+
+
+async def test_pages_of_our_own_are_taken(http: httpx2.AsyncClient) -> None:
+    headers = {"Host": "localhost:8080", "Origin": "http://localhost:8080"}
+    assert (await http.post("/things", json={"name": "a"}, headers=headers)).status_code == 200
+
+
+async def test_metrics_may_want_a_token() -> None:
+    app = build(settings=ServiceSettings(metrics_token=SecretStr("scraper-token")))
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=InProcessTransport(app), base_url="http://localhost") as http,
+    ):
+        for token, status in (("", 401), ("wrong-token", 401), ("scraper-token", 200)):
+            answer = await http.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == status
+        assert (await http.get("/metrics")).status_code == 401
+        assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_too_many_values_are_refused() -> None:
+    app = build(settings=ServiceSettings(max_json_values=1_000, max_body_bytes=10_000_000))
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=InProcessTransport(app), base_url="http://localhost") as http,
+    ):
+        for count in (2_000, 500_000):  # the second is read beside the loop
+            body = b'{"name": "a", "inner": {"a": [' + b"[]," * count + b"0]}}"
+            answer = await http.post("/things", content=body, headers={"content-type": "application/json"})
+            assert answer.status_code == 400
+            assert "1000 values" in answer.json()["detail"]
+
+
+async def test_the_page_of_docs_runs_what_is_pinned_only(http: httpx2.AsyncClient) -> None:
+    page = await http.get("/docs")
+    assert page.status_code == 200
+    loaded = re.findall(r"<(?:script|link)[^>]*(?:src|href)=[^>]*>", page.text)
+    assert len(loaded) == 2
+    assert all(re.search(r'@\d+\.\d+\.\d+/.* integrity="sha384-[A-Za-z0-9+/=]{64}"', tag) for tag in loaded)
+    (inline,) = re.findall(r"<script>(.*?)</script>", page.text)
+    digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in page.headers["content-security-policy"]
+    assert (await http.get("/redoc")).status_code == 404
+
+
+async def test_what_watchers_ask_is_not_logged_each_time(
+    http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[tuple[str, str]] = []
+
+    class Log:
+        def debug(self, _event: str, **said: Any) -> None:
+            lines.append(("debug", said["route"]))
+
+        def info(self, _event: str, **said: Any) -> None:
+            lines.append(("info", said["route"]))
+
+    monkeypatch.setattr("services.http._log", Log())
+    for path in ("/healthz", "/readyz", "/status"):
+        await http.get(path)
+    await http.post("/things", json={"name": "a"})
+    assert lines == [("debug", "/healthz"), ("debug", "/readyz"), ("debug", "/status"), ("info", "/things")]

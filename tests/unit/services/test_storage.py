@@ -1,7 +1,12 @@
 """Engines: transactions, concurrency and migrations, on SQLite and on PostgreSQL."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import resource
+import sqlite3
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.errors import Overloaded, ServiceUnavailable
 from services.storage import engine as engine_module
-from services.storage.engine import create_engine, ping, read, write
+from services.storage.engine import Probe, create_engine, ping, read, write
 from services.storage.migrate import migrate
 
 THINGS = sa.table("things", sa.column("name", sa.String))
@@ -149,6 +154,109 @@ async def test_a_database_that_is_not_there_is_named(call: str, tmp_path: Path) 
         assert caught.value.extensions["service"] == name
         assert "nothing" not in caught.value.detail  # the password
         await engine.dispose()
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@contextmanager
+def full(_file: Path) -> Iterator[None]:
+    """No file of this process grows beyond a byte."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def corrupt(file: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = file.read_bytes()
+    file.write_bytes(b"\xa5" * len(whole))
+    yield
+    file.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(locked, "locked"), (full, "cannot write"), (corrupt, "damaged")],
+    ids=["locked", "full", "corrupt"],
+)
+async def test_a_database_that_keeps_nothing_is_not_ready(
+    harm: Callable[[Path], AbstractContextManager[None]], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_PROBE_EVERY_S", 0.0)
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    async with write(engine) as connection:
+        await connection.execute(CREATE)
+    probe = Probe(engine, patience_s=0)
+    await probe.check()
+    with harm(tmp_path / "test.db"), pytest.raises(ServiceUnavailable, match=said):
+        await probe.check()
+    await probe.check()
+    await engine.dispose()
+
+
+async def test_another_may_write_for_a_while(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    await add_table(engine)
+    probe = Probe(engine)
+    with locked(tmp_path / "test.db"):
+        await probe.check()
+    await engine.dispose()
+
+
+async def test_a_probe_takes_a_server_that_writes(engine: AsyncEngine) -> None:
+    await Probe(engine).check()
+
+
+async def test_who_asks_at_the_same_time_shares_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(engine_module, "_use_sqlite", looks.append)
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    monkeypatch.setattr(engine_module, "_PROBE_EVERY_S", 1e9)
+    probe = Probe(engine)
+    await asyncio.gather(*(probe.check() for _ in range(50)))
+    assert len(looks) == 1
+    await engine.dispose()
+
+
+async def test_others_cannot_read_the_files(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "test.db"
+    old = os.umask(0)
+    try:
+        engine = create_engine(f"sqlite+aiosqlite:///{file}")
+        await add_table(engine)
+        modes = {one.name: one.stat().st_mode & 0o777 for one in (file.parent, *file.parent.iterdir())}
+        await engine.dispose()
+    finally:
+        os.umask(old)
+    assert modes == {"new": 0o700, "test.db": 0o600, "test.db-wal": 0o600, "test.db-shm": 0o600}
+    file.chmod(0o644)
+    await create_engine(f"sqlite+aiosqlite:///{file}").dispose()
+    assert file.stat().st_mode & 0o007 == 0
+
+
+async def test_errors_do_not_name_values(engine: AsyncEngine) -> None:
+    value = "hunter" + str(2)  # so that no line of source holds it
+    await add(engine, value)
+    with pytest.raises(IntegrityError) as caught:
+        await add(engine, value)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "things" in told
+    assert value not in told
+
+
+async def add_table(engine: AsyncEngine) -> None:
+    async with write(engine) as connection:
+        await connection.execute(CREATE)
 
 
 async def test_sqlite_is_durable_and_checks_foreign_keys(tmp_path: Path) -> None:

@@ -75,3 +75,40 @@ def test_the_depth_is_counted_exactly(allowed: int) -> None:
         assert loads_strict(opening * (allowed - 1) + b"[]" + closing * (allowed - 1), max_depth=allowed) is not None
         with pytest.raises(InvalidRequest, match=f"deeper than {allowed} levels"):
             loads_strict(opening * allowed + b"[]" + closing * allowed, max_depth=allowed)
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" + b"[]," * 40 + b"[]]", b'{"a": [' + b"0," * 50 + b"0]}", b"[" + b"{}," * 50 + b"0]"]
+)
+def test_values_are_counted_before_they_are_made(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loads_strict(body, max_depth=DEPTH, max_values=200) == json.loads(body)
+    monkeypatch.delattr("services.http.orjson.loads")  # not even called
+    with pytest.raises(InvalidRequest, match="more than 40 values"):
+        loads_strict(body, max_depth=DEPTH, max_values=40)
+
+
+CONFUSING = st.text(alphabet='a",\\[{0') | st.integers()
+
+
+@given(st.recursive(CONFUSING, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4)))
+def test_what_stands_in_strings_is_no_value(value: Any) -> None:
+    """In pieces of any size, all values are counted, and no comma or bracket of a string."""
+    body = json.dumps(value).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("services.http._LARGE", 3)
+        assert loads_strict(body, max_depth=DEPTH, max_values=2 * _values(value)) == value
+        with pytest.raises(InvalidRequest):
+            loads_strict(body, max_depth=DEPTH, max_values=_values(value) - 1)
+
+
+@pytest.mark.parametrize("length", [19, 40, 200])
+def test_a_long_number_is_found_across_pieces(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.http._LARGE", 7)
+    number = int("9" * length)
+    assert loads_strict(b'["a", %d, "b"]' % number, max_depth=DEPTH) == ["a", number, "b"]
+
+
+def _values(value: Any) -> int:
+    if isinstance(value, list):
+        return 1 + sum(map(_values, value))
+    return 1 + sum(map(_values, value.values())) if isinstance(value, dict) else 1

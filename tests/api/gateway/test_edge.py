@@ -1,0 +1,128 @@
+"""Who may ask is settled before anything of a request's body is read, and before anybody else's machine can ask."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from deploy.onebox import World, world
+from deploy.serve import main
+from deploy.sockets import OpenToAnybody, refuse_to_be_open, serving
+from gateway.handlers import ProtectedRoute
+from gateway.main import create_app
+from gateway.settings import GatewaySettings
+from tests.support.gateways import Fakes, open_gateway
+
+TOKEN = "desk-token"
+
+
+async def never() -> Any:
+    """What is asked for the body of a request that nobody may make."""
+    raise AssertionError("the body was read")
+
+
+@pytest.mark.parametrize("path", ["/solve", "/plan", "/apis:import", "/demos", "/demos:import", "/v1/apis:import"])
+@pytest.mark.parametrize("authorizations", [[], ["Bearer wrong-token"], [f"Bearer {TOKEN}", "Bearer wrong-token"]])
+async def test_no_body_is_read_without_a_token(path: str, authorizations: list[str], tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, token=TOKEN) as gateway:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"authorization", value.encode()) for value in authorizations]
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "client": ("192.0.2.1", 1),
+            "server": ("127.0.0.1", 80),
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers],
+        }
+        await gateway.app(scope, never, send)
+        assert sent[0]["status"] == (400 if len(authorizations) > 1 else 401)
+
+
+def test_every_route_but_the_probes_asks_for_a_token() -> None:
+    """A route that is added without a thought is found here."""
+    open_routes = {path for path, route in _routes(create_app(GatewaySettings(token=TOKEN))) if not route}
+    assert open_routes == {"/healthz", "/readyz", "/metrics", "/docs"}
+
+
+def _routes(app: FastAPI) -> list[tuple[str, bool]]:
+    found = []
+    document = app.openapi()["paths"]
+    stack: list[Any] = list(app.routes)
+    while stack:
+        route = stack.pop()
+        if isinstance(route, APIRoute):
+            found.append((route.path, isinstance(route, ProtectedRoute)))
+        else:
+            stack += getattr(getattr(route, "original_router", None), "routes", [])
+    assert len(found) > len(document)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "refused"),
+    [
+        ({}, "127.0.0.1", False),
+        ({}, "::1", False),
+        ({}, "localhost", False),
+        ({}, "0.0.0.0", True),
+        ({}, "::", True),
+        ({}, "192.0.2.1", True),
+        ({}, "nestor.example", True),
+        ({"token": TOKEN}, "0.0.0.0", False),
+        ({"principals": [{"name": "desk", "token": TOKEN}]}, "0.0.0.0", False),
+        ({"allow_anybody": True}, "0.0.0.0", False),
+    ],
+)
+def test_nobody_listens_to_other_machines_without_a_token(settings: dict[str, Any], host: str, refused: bool) -> None:
+    app = create_app(GatewaySettings.model_validate(settings))
+    if refused:
+        with pytest.raises(OpenToAnybody, match="NESTOR_GATEWAY_TOKEN"):
+            refuse_to_be_open(app, host)
+    else:
+        refuse_to_be_open(app, host)
+
+
+def test_serving_to_other_machines_needs_a_token(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["gateway", "--host", "0.0.0.0", "--port", "0"])
+    assert ended.value.code == 2
+    assert "NESTOR_GATEWAY_TOKEN" in capsys.readouterr().err
+
+
+def test_a_world_is_ready_once_it_knows_the_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before: list[httpx2.Response] = []
+
+    async def teach(found: World) -> None:
+        async with httpx2.AsyncClient(base_url=found.gateway_url) as http:
+            before.append(await http.get("/readyz"))
+
+    monkeypatch.setattr("deploy.onebox.teach_sandbox", teach)
+    with world(tmp_path) as found:
+        after = httpx2.get(f"{found.gateway_url}/readyz")
+    assert (before[0].status_code, before[0].json()["checks"]["sandbox"]) == (503, "its APIs are being imported")
+    assert (after.status_code, after.json()["checks"]["sandbox"]) == (200, "ok")
+
+
+def test_a_page_cannot_name_this_machine_its_own(tmp_path: Path) -> None:
+    """As a browser asks whose page had its name lead to 127.0.0.1."""
+    fakes = Fakes()
+    settings = GatewaySettings(database_url=f"sqlite+aiosqlite:///{tmp_path}/gateway.db", warm_apis=0)
+    with serving(create_app(settings, peers=fakes.peers)) as url:
+        headers = {"Host": "attacker.example", "Origin": "http://attacker.example"}
+        for method, path in (("POST", "/solve"), ("GET", "/runs")):
+            assert httpx2.request(method, f"{url}{path}", headers=headers, json={"query": "x"}).status_code == 421
+        assert httpx2.get(f"{url}/runs").status_code == 200
+    assert fakes.planner.calls == []

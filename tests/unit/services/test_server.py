@@ -1,0 +1,344 @@
+"""What a connection may take before anybody has authorised it: each bound, over real sockets."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.responses import StreamingResponse
+
+from deploy.sockets import listen
+from services.app import create_service, service_router
+from services.server import BoundedConfig, Bounds, address_key
+from services.settings import ServiceSettings
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def app() -> FastAPI:
+    router = service_router()
+
+    @router.post("/echo")
+    async def echo(body: dict[str, Any]) -> dict[str, Any]:
+        return body
+
+    @router.get("/slow")
+    async def slow(request: Request) -> StreamingResponse:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"begun\n"
+            await request.app.state.go_on.wait()
+            yield b"ended\n"
+
+        return StreamingResponse(pieces())
+
+    @router.get("/endless")
+    async def endless() -> StreamingResponse:
+        async def pieces() -> AsyncIterator[bytes]:
+            while True:
+                yield b"x" * 65_536
+                await asyncio.sleep(0)
+
+        return StreamingResponse(pieces())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.go_on = asyncio.Event()
+        yield
+
+    return create_service(
+        name="test_svc",
+        title="Test",
+        description="",
+        settings=ServiceSettings(max_body_bytes=200_000_000),
+        routers=[router],
+        lifespan=lifespan,
+    )
+
+
+class Running:
+    """A server in this loop."""
+
+    def __init__(self, app: FastAPI, server: uvicorn.Server, config: BoundedConfig, address: tuple[str, int]) -> None:
+        self.app, self.server, self.config, self.address = app, server, config, address
+
+    async def connect(self, *pieces: bytes) -> "Line":
+        reader, writer = await asyncio.open_connection(*self.address)
+        line = Line(reader, writer)
+        for piece in pieces:
+            await line.send(piece)
+        return line
+
+    async def healthy(self) -> bool:
+        line = await self.connect(GET + b"Connection: close\r\n\r\n")
+        return await line.status() == 200
+
+
+class Line:
+    """A connection to it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Status and body of the next answer."""
+        async with asyncio.timeout(20):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = next(int(h[15:]) for h in head.lower().split(b"\r\n") if h.startswith(b"content-length:"))
+            return int(head.split()[1]), await self.reader.readexactly(length)
+
+    async def status(self) -> int:
+        return (await self.answer())[0]
+
+    async def is_over(self) -> bool:
+        """Whether the server ends the connection, having said nothing more."""
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                return await self.reader.read() == b""
+            return True
+
+
+@asynccontextmanager
+async def running(**bounds: Any) -> AsyncIterator[Running]:
+    given = {"header_bytes": 8_192, "read_timeout_s": 60.0, "connections": 100, "connections_per_address": 100}
+    own = app()
+    config = BoundedConfig(own, bounds=Bounds(**given | bounds), timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    bound = listen("127.0.0.1", 0)
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[bound])
+    ticking = asyncio.create_task(server.main_loop())
+    try:
+        yield Running(own, server, config, bound.getsockname())
+    finally:
+        server.should_exit = True
+        await ticking
+        await server.shutdown(sockets=[bound])
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [GET, b"X: " + b"a" * 1_000_000],
+        [GET + b"X: " + b"a" * 100_000 + b"\r\n\r\n"],
+        [GET, *[b"X-%d: %s\r\n" % (n, b"a" * 1_000) for n in range(20)]],
+        [b"GET /" + b"a" * 100_000],
+        [b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"],
+        [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n", b"X: " + b"a" * 1_000_000],
+        [POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2;" + b"a" * 1_000_000],
+    ],
+    ids=["value", "at once", "many", "address", "whole address", "trailer", "chunk extension"],
+)
+async def test_headers_are_bounded(pieces: list[bytes]) -> None:
+    async with running() as house:
+        line = await house.connect()
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                await line.send(piece)
+        status, body = await line.answer()
+        assert (status, json.loads(body)["type"]) == (431, "urn:nestor:problem:headers-too-large")
+        assert await line.is_over()
+        assert await house.healthy()
+
+
+async def test_a_header_without_end_takes_no_memory() -> None:
+    async with running() as house:
+        line = await house.connect(GET + b"X: ")
+        fed = 0
+        with contextlib.suppress(ConnectionError):
+            for _ in range(200):
+                await line.send(b"a" * 65_536)
+                fed = sum(one._unread_bytes for one in house.server.server_state.connections)  # type: ignore[union-attr]
+                assert fed <= 8_192 + 2 * 262_144  # what uvloop reads at a time
+        assert await line.status() == 431
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ([], True),
+        ([b"GET /heal"], True),
+        ([GET], True),
+        ([b"\r\n"], True),
+        ([POST + b"Content-Length: 9\r\n\r\n"], True),
+        ([POST + b"Content-Length: 9\r\n\r\n", b'{"a"'], True),
+        ([POST + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\n{"], True),
+    ],
+    ids=["silence", "address", "header", "blank", "body", "half a body", "chunk"],
+)
+async def test_a_request_has_to_come_in_time(pieces: list[bytes], told: bool) -> None:
+    async with running(read_timeout_s=0.2) as house:
+        line = await house.connect(*pieces)
+        status, body = await line.answer()
+        assert (status, json.loads(body)["type"]) == (408, "urn:nestor:problem:request-timeout")
+        assert await line.is_over()
+
+
+async def test_a_trickle_gets_no_more_time() -> None:
+    async with running(read_timeout_s=0.3) as house:
+        line = await house.connect(GET)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1_000):
+                await line.send(b"X: y\r\n")
+                if line.reader._buffer:  # type: ignore[attr-defined]
+                    break
+                await asyncio.sleep(0.01)
+        assert await line.status() == 408
+
+
+async def test_a_body_that_comes_fast_enough_may_take_longer() -> None:
+    async with running(read_timeout_s=0.2) as house:
+        text = b'{"a": "' + b"x" * 200_000 + b'"}'
+        line = await house.connect(POST + b"Content-Length: %d\r\n\r\n" % len(text))
+        for start in range(0, len(text), 20_000):
+            await line.send(text[start : start + 20_000])
+            await asyncio.sleep(0.05)
+        assert await line.status() == 200
+
+
+async def test_who_is_answered_is_not_hurried() -> None:
+    async with running(read_timeout_s=0.1) as house:
+        line = await house.connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n" + GET)  # half a request ahead
+        assert b"begun" in await line.reader.readuntil(b"begun\n")
+        await asyncio.sleep(0.5)
+        house.app.state.go_on.set()
+        assert b"ended" in await line.reader.readuntil(b"ended\n")
+
+
+async def test_half_open_requests_make_room() -> None:
+    async with running(connections=40, connections_per_address=40) as house:
+        busy = await house.connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await busy.reader.readuntil(b"begun\n")
+        half = [await house.connect(start) for start in (GET, POST + b"Content-Length: 9\r\n\r\n") * 100]
+        assert await house.healthy()
+        assert len(house.config.crowd) <= 40
+        gone = [line for line in half[:150] if await line.is_over()]
+        assert len(gone) == 150
+        house.app.state.go_on.set()
+        await busy.reader.readuntil(b"ended\n")
+
+
+async def test_one_address_cannot_take_all() -> None:
+    async with running(connections=40, connections_per_address=10) as house:
+        half = [await house.connect(GET) for _ in range(60)]
+        assert await house.healthy()
+        assert len(house.config.crowd) <= 10
+        assert len(half) == 60
+
+
+async def test_where_all_are_served_one_more_is_refused() -> None:
+    async with running(connections=3) as house:
+        busy = [await house.connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(3)]
+        for line in busy:
+            await line.reader.readuntil(b"begun\n")
+        one_more = await house.connect()
+        status, body = await one_more.answer()
+        assert (status, json.loads(body)["type"]) == (503, "urn:nestor:problem:overloaded")
+        house.app.state.go_on.set()
+        for line in busy:
+            await line.reader.readuntil(b"ended\n")
+
+
+async def test_requests_sent_ahead_are_bounded() -> None:
+    async with running() as house:
+        slow = b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        line = await house.connect(slow + (GET + b"\r\n") * 5_000)
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                assert b"begun" not in await line.reader.read()
+
+
+async def test_the_rest_of_a_refused_body_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.server._DRAIN_S", 0.2)
+    async with running() as house:
+        line = await house.connect(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert await line.status() == 404
+
+        async def go_on() -> None:
+            for _ in range(100_000):
+                await line.send(b"10000\r\n" + b"a" * 65_536 + b"\r\n")
+
+        with pytest.raises(ConnectionError):
+            await go_on()
+
+
+@pytest.mark.parametrize("wish", [b"", b"Connection: close\r\n"], ids=["stays", "closes"])
+async def test_a_refusal_arrives_though_the_body_does_not(wish: bytes) -> None:
+    async with running() as house:
+        head = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\n" + wish + b"Content-Length: 10000000\r\n\r\n"
+        line = await house.connect(head)
+        await asyncio.sleep(0)
+        for _ in range(100):
+            await line.send(b"a" * 100_000)
+        assert await line.status() == 404
+        if wish:
+            assert await line.is_over()
+
+
+async def test_who_wants_to_close_is_closed() -> None:
+    async with running() as house:
+        line = await house.connect(POST + b"Connection: close\r\nContent-Length: 8\r\n\r\n" + b'{"a": 1}')
+        assert await line.answer() == (200, b'{"a":1}')
+        assert await line.is_over()
+
+
+async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.server._WRITE_TIMEOUT_S", 0.2)
+    async with running() as house:
+        line = await house.connect(b"GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        line.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        async with asyncio.timeout(20):
+            while len(house.config.crowd):  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.01)
+
+
+async def test_what_is_no_http_is_a_problem() -> None:
+    async with running() as house:
+        line = await house.connect(b"hello\r\n\r\n")
+        status, body = await line.answer()
+        assert (status, json.loads(body)["type"]) == (400, "urn:nestor:problem:invalid-request")
+
+
+async def test_ordinary_requests_follow_each_other() -> None:
+    async with running(read_timeout_s=5) as house:
+        line = await house.connect()
+        for _ in range(3):
+            await line.send(GET + b"\r\n")
+            assert await line.status() == 200
+            await line.send(POST + b"Content-Length: 8\r\n\r\n" + b'{"a": 1}')
+            assert await line.answer() == (200, b'{"a":1}')
+        await line.send((GET + b"\r\n") * 5)
+        assert [await line.status() for _ in range(5)] == [200] * 5
+
+
+def test_connections_leave_files_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 256))
+    bounds = Bounds.of(ServiceSettings(max_connections=5_000, max_connections_per_address=5_000))
+    assert (bounds.connections, bounds.connections_per_address) == (128, 64)
+
+
+def test_what_counts_as_one_address() -> None:
+    assert address_key("192.0.2.1") == "192.0.2.1"
+    assert address_key("::ffff:192.0.2.1") == "192.0.2.1"
+    assert address_key("2001:db8::1") == address_key("2001:db8::2:3") != address_key("2001:db8:0:1::1")
+    assert address_key("in-process") == "in-process"
+
+
+def test_only_a_trusted_proxy_is_believed() -> None:
+    open_to_none = BoundedConfig(app())
+    open_to_none.load()
+    assert open_to_none.proxy_headers is False
+    bounds = Bounds.of(ServiceSettings(trusted_proxies=("192.0.2.7",)))
+    believed = BoundedConfig(app(), bounds=bounds)
+    believed.load()
+    assert type(believed.loaded_app).__name__ == "ProxyHeadersMiddleware"
