@@ -1,0 +1,199 @@
+"""Which operations of a provider may answer with what another one's parameter wants, told by names.
+
+``/customers/{customerId}/orders`` wants a customer. ``GET /customers`` lists them, ``/contacts/search`` and ``GET
+/orders`` may tell one. So each operation that reads has keys of what it supplies, each parameter keys of what supplies
+it, and where two are the same there is an edge. Keys are digests that an index holds by provider: a graph's edges are
+found when they are asked for, and nothing is kept for each pair.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever_svc.engine.fields import optional_lines, required_lines
+from retriever_svc.engine.traits import digest
+from retriever_svc.engine.words import words
+from retriever_svc.models import Entry
+
+KEYS: Final = 28
+"""Keys of what an API supplies, at most."""
+Keys = NDArray[np.int32]
+"""(n, ``KEYS``), 0 where there are fewer."""
+
+_LISTS, _OF, _READS, _TOLD = 1.0, 0.6, 0.45, 0.4
+"""How surely it is the right one: it lists the things meant; is about such; reads one of them; tells of one."""
+_IN_PATH, _IDENTIFYING, _OTHER = 1.0, 0.8, 0.3
+"""How likely a parameter's value comes from another call: part of the path; named like an id; any other."""
+_MAX_WANTS: Final = 12
+_MAX_NOUNS: Final = 3
+_VARIABLE = re.compile(r"\{|^:")
+_ENDING = re.compile(r"\.(?:json|xml)$")
+
+
+def _roots(text: str) -> list[str]:
+    """Words without the "e" that "batches" and "batch" differ in once the "s" is off."""
+    return [word.rstrip("e") if len(word) > 3 else word for word in words(text)]
+
+
+_IDS: Final = frozenset(
+    _roots(
+        "id ids uid uuid guid pk fk idfk key code number no num sid slug ref name username login email handle identifier"
+    )
+)
+_SEARCH: Final = frozenset(_roots("search lookup find list query filter index all get"))
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """A parameter.
+
+    Attributes:
+        name: its words, as :func:`fields.input_lines` writes them.
+        weight: how likely its value comes from another call's answer.
+        keys: of what supplies it, and how surely each does.
+    """
+
+    name: str
+    weight: float
+    keys: dict[int, float]
+
+
+def keys_of(entry: Entry) -> list[int]:
+    """One row of :data:`Keys`; none for a call that changes something, since none is made for its answer."""
+    segments = _segments(entry.path)
+    if entry.method not in {"GET", "HEAD"} and not any(map(_is_search, segments)):
+        return [0] * KEYS
+    collection, of_one = _collection(segments)
+    fixed = [nouns for part in collection if not _VARIABLE.search(part) and (nouns := _nouns(part))]
+    about = _heads(fixed[-1]) if fixed else []
+    named = _nouns(entry.name)[-1:]
+    keys = [_key("reads" if of_one else "lists", "/".join(collection))] if _is_place(collection) else []
+    keys += [_key("of", noun) for noun in dict.fromkeys([*about, *named])]
+    keys += [_key("told", noun) for noun in dict.fromkeys(_told(entry.outputs))]
+    return [*dict.fromkeys(keys), *[0] * KEYS][:KEYS]
+
+
+def wants_of(entry: Entry) -> list[Want]:
+    """The parameters whose values may come from other calls, those in the path first."""
+    segments = _segments(entry.path)
+    required, optional = (
+        [line.partition("\t")[0] for line in lines]
+        for lines in (required_lines(entry.inputs), optional_lines(entry.inputs))
+    )
+    found = [want for name in (*required, *optional) if (want := _want(name, segments)) is not None]
+    return sorted(found, key=lambda want: -want.weight)[:_MAX_WANTS]
+
+
+class Feeds:
+    """Positions by provider and key, as sorted numbers.
+
+    Args:
+        keys: (n, ``KEYS``) what each API supplies.
+        owners: (n,) index of each one's provider.
+    """
+
+    def __init__(self, keys: Keys, owners: NDArray[np.int32]) -> None:
+        rows, columns = np.nonzero(keys)
+        numbers = _of_owner(owners[rows].astype(np.int64), keys[rows, columns])
+        order = np.argsort(numbers, kind="stable")
+        self._numbers, self._positions = numbers[order], rows[order].astype(np.int32)
+
+    def positions(self, owner: int, key: int) -> list[int]:
+        """Where the provider's APIs stand that have this key, in order."""
+        number = _of_owner(np.int64(owner), np.int32(key))
+        first, end = np.searchsorted(self._numbers, number), np.searchsorted(self._numbers, number, "right")
+        found: list[int] = self._positions[first:end].tolist()
+        return found
+
+
+def _of_owner(owner: NDArray[np.int64] | np.int64, key: Keys | np.int32) -> NDArray[np.int64]:
+    return np.asarray(owner << 31) | key
+
+
+def _want(name: str, segments: Sequence[str]) -> Want | None:
+    roots = _roots(name)
+    nouns = _without_ids(roots)
+    place = next((n for n, part in enumerate(segments) if _VARIABLE.search(part) and _roots(part) == roots), None)
+    keys: dict[int, float] = {}
+    if place is not None:
+        collection, _ = _collection(segments[:place])
+        if _is_place(collection):
+            keys |= {_key("lists", "/".join(collection)): _LISTS, _key("reads", "/".join(collection)): _READS}
+            nouns = [*nouns] or _nouns(collection[-1])
+        about = [*_heads(nouns), *(_heads(_nouns(collection[-1])) if _is_place(collection) else ())]
+    else:
+        fixed = [found for part in segments if not _VARIABLE.search(part) and (found := _nouns(part))]
+        about = _heads(nouns or (fixed[-1] if fixed else ()))
+    identifying = place is not None or len(nouns) < len(roots) or not nouns
+    for noun in list(dict.fromkeys(about))[:_MAX_NOUNS]:
+        keys.setdefault(_key("of", noun), _OF)
+        if identifying:
+            keys.setdefault(_key("told", noun), _TOLD)
+    weight = _IN_PATH if place is not None else _IDENTIFYING if identifying else _OTHER
+    return Want(name, weight, keys) if keys else None
+
+
+def _segments(path: str) -> list[str]:
+    parts = path.partition("?")[0].strip("/").split("/")
+    bare = [_ENDING.sub("", part) for part in parts if part]
+    return [part if _VARIABLE.search(part) else part.lower() for part in bare]
+
+
+def _collection(segments: Sequence[str]) -> tuple[list[str], bool]:
+    """The path of the things that one ends in, its variables made alike, and whether it ends in one of them.
+
+    ``/users/search`` and ``/users/search/{text}`` are about the users, as ``/users`` is.
+    """
+    rest = list(segments)
+    of_one = bool(rest) and bool(_VARIABLE.search(rest[-1]))
+    if of_one:
+        rest.pop()
+        of_one = not (rest and _is_search(rest[-1]))
+    while rest and _is_search(rest[-1]):
+        rest.pop()
+    return ["{}" if _VARIABLE.search(part) else part for part in rest], of_one
+
+
+def _is_place(collection: Sequence[str]) -> bool:
+    return bool(collection) and collection[-1] != "{}"
+
+
+def _is_search(segment: str) -> bool:
+    found = () if _VARIABLE.search(segment) else _roots(segment)
+    return bool(found) and _SEARCH.issuperset(found)
+
+
+def _nouns(text: str) -> list[str]:
+    return [root for root in _roots(text) if root not in _SEARCH]
+
+
+def _heads(nouns: Sequence[str]) -> list[str]:
+    """What the words name together, and the last of them alone."""
+    return list(dict.fromkeys([" ".join(nouns), nouns[-1]])) if nouns else []
+
+
+def _without_ids(roots: Sequence[str]) -> list[str]:
+    """What an id is of: of ``customer id`` ``customer``, of ``id`` nothing."""
+    rest = list(roots)
+    while rest and rest[-1] in _IDS:
+        rest.pop()
+    return rest
+
+
+def _told(outputs: str) -> Iterator[str]:
+    """What there are ids of in an answer."""
+    for line in outputs.splitlines():
+        roots = _roots(line.partition("\t")[0])
+        nouns = _without_ids(roots)
+        if len(nouns) < len(roots):
+            yield from _heads(nouns)
+
+
+def _key(kind: str, text: str) -> int:
+    return digest(f"{kind} {text}")
