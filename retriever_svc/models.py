@@ -169,9 +169,9 @@ class Hit:
     found_by: FoundBy = "meaning"
 
     @classmethod
-    def supplier(cls, entry: Entry, clauses: int) -> Hit:
-        """An API that is there for what it answers with."""
-        return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier", found_by="supplier")
+    def further(cls, entry: Entry, clauses: int, found_by: FoundBy) -> Hit:
+        """An API that is there for what it answers with, or for its provider's sake."""
+        return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier", found_by=found_by)
 
     def candidate(self, api: Api) -> Candidate:
         """The hit as it is answered, with its API."""

@@ -43,7 +43,8 @@ def _roots(text: str) -> list[str]:
 
 _IDS: Final = frozenset(
     _roots(
-        "id ids uid uuid guid pk fk idfk key code number no num sid slug ref name username login email handle identifier"
+        "id ids uid uuid guid pk fk idfk key code number no num sid slug ref name username login email handle"
+        " identifier"
     )
 )
 _SEARCH: Final = frozenset(_roots("search lookup find list query filter index all get"))

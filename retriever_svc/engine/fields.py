@@ -40,7 +40,7 @@ def optional_lines(inputs: str) -> list[str]:
 
 
 def output_words(api: Api) -> str:
-    """The words of each of the response's fields, a line each, as those of inputs; none for a call that may change state.
+    """The words of each of the response's fields, a line each, as those of inputs; none where a call may change state.
 
     A field that is called like any other, ``id`` above all, has the name of what it is in before its own.
     """

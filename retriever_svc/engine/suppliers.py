@@ -8,13 +8,14 @@ required parameter, the outputs of all APIs are searched by the parameter's own 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from itertools import chain, islice
 
 import numpy as np
 
 from retriever_svc.engine.feeds import Want, wants_of
 from retriever_svc.engine.fields import required_lines
+from retriever_svc.engine.filters import within
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Entry, Hit
@@ -28,6 +29,8 @@ _UNKNOWN = 0.8
 """Weights of a parameter's second supplier, and of each thing that a supplier requires and the hit does not."""
 _READ = 24
 """Of the operations that have a key, so many are looked at."""
+_LEADING = 12
+"""The providers of so many of the best hits are looked at."""
 _HITS = 6
 """How many of the best hits are supplied by words."""
 _INPUTS = 8
@@ -51,32 +54,61 @@ def find_suppliers(snapshot: Snapshot, hits: list[Hit], budget: int, allowed: Id
     return list(chosen.values())
 
 
+def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids | None) -> list[Entry]:
+    """What else the first hits' providers have, of each that has at most ``most`` operations, in order of the hits.
+
+    A small catalogue costs little to be shown whole, and a chain's middle has nothing in common with the request.
+    """
+    taken = {hit.entry.number for hit in hits}
+    providers = dict.fromkeys(hit.entry.provider for hit in hits[:_LEADING])
+    members = [snapshot.providers[name] for name in providers]
+    small = [position for group in members if len(group) <= most for position in group.tolist()]
+    rest = small if allowed is None else within(small, allowed)
+    return [entry for position in rest if (entry := snapshot.entries[position]).number not in taken]
+
+
 def _fed(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
     """Positions of what the hits' own providers supply, the likeliest to be needed first."""
-    inside = None if allowed is None else set(allowed.tolist())
+    supply = _Supply(snapshot, allowed)
     found: dict[int, float] = {}
     for hit in hits:
         likely = hit.score if hit.relevance is None else hit.relevance
         for want in wants_of(hit.entry):
-            for place, (position, surely) in enumerate(_suppliers(snapshot, hit.entry, want, inside)[:_PER_WANT]):
+            for place, (position, surely) in enumerate(supply.best(hit.entry, want)):
                 weight = likely * want.weight * surely * _NEXT**place
                 found[position] = max(found.get(position, 0.0), weight)
     return sorted(found, key=lambda position: (-found[position], position))
 
 
-def _suppliers(snapshot: Snapshot, entry: Entry, want: Want, inside: Set[int] | None) -> list[tuple[int, float]]:
-    """Who supplies the parameter, and how surely, best first."""
-    own = snapshot.positions[entry.number]
-    owner = int(snapshot.facts.owners[own])
-    known = set(_names(entry))
-    surely: dict[int, float] = {}
-    for key, strength in want.keys.items():
-        for position in snapshot.feeds.positions(owner, key)[:_READ]:
-            if position != own and (inside is None or position in inside):
-                surely[position] = max(surely.get(position, 0.0), strength)
-    for position in surely:
-        surely[position] *= _UNKNOWN ** len({*_names(snapshot.entries[position])} - known)
-    return sorted(surely.items(), key=lambda pair: (-pair[1], len(snapshot.entries[pair[0]].path), pair[0]))
+class _Supply:
+    """Who supplies what. It reads each API once."""
+
+    def __init__(self, snapshot: Snapshot, allowed: Ids | None) -> None:
+        self._snapshot = snapshot
+        self._inside = None if allowed is None else set(allowed.tolist())
+        self._read: dict[int, tuple[frozenset[str], int]] = {}
+
+    def best(self, entry: Entry, want: Want) -> list[tuple[int, float]]:
+        """Positions of those that supply a parameter of the API, and how surely each does, best first."""
+        own = self._snapshot.positions[entry.number]
+        owner, known = int(self._snapshot.facts.owners[own]), frozenset(_names(entry))
+        surely: dict[int, float] = {}
+        for key, strength in want.keys.items():
+            for position in self._snapshot.feeds.positions(owner, key)[:_READ]:
+                if position != own and (self._inside is None or position in self._inside):
+                    surely[position] = max(surely.get(position, 0.0), strength)
+        ranked = []
+        for position, strength in surely.items():
+            required, length = self._of(position)
+            ranked.append((-strength * _UNKNOWN ** len(required - known), length, position))
+        return [(position, -strength) for strength, _, position in sorted(ranked)[:_PER_WANT]]
+
+    def _of(self, position: int) -> tuple[frozenset[str], int]:
+        """What the API requires, and how long its path is: of two that are alike the plainer one is meant."""
+        if position not in self._read:
+            entry = self._snapshot.entries[position]
+            self._read[position] = frozenset(_names(entry)), len(entry.path)
+        return self._read[position]
 
 
 def _worded(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> Iterator[int]:
