@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from retriever_svc.engine.fields import optional_lines, required_lines
 from retriever_svc.engine.traits import digest
-from retriever_svc.engine.words import words
+from retriever_svc.engine.words import stem, words
 from retriever_svc.models import Entry
 
 KEYS: Final = 28
@@ -26,8 +26,8 @@ KEYS: Final = 28
 Keys = NDArray[np.int32]
 """(n, ``KEYS``), 0 where there are fewer."""
 
-_LISTS, _OF, _READS, _TOLD = 1.0, 0.6, 0.45, 0.4
-"""How surely it is the right one: it lists the things meant; is about such; reads one of them; tells of one."""
+_LISTS, _OF, _FINDS, _READS, _TOLD = 1.0, 0.6, 0.5, 0.45, 0.4
+"""How surely it is the right one: lists the things meant, is about such, finds anything, reads one, tells of one."""
 _IN_PATH, _IDENTIFYING, _OTHER = 1.0, 0.8, 0.3
 """How likely a parameter's value comes from another call: part of the path; named like an id; any other."""
 _MAX_WANTS: Final = 12
@@ -37,8 +37,8 @@ _ENDING = re.compile(r"\.(?:json|xml)$")
 
 
 def _roots(text: str) -> list[str]:
-    """Words without the "e" that "batches" and "batch" differ in once the "s" is off."""
-    return [word.rstrip("e") if len(word) > 3 else word for word in words(text)]
+    """Words without a second ending ("buildings", "building"), nor the "e" that "batches" has more than "batch"."""
+    return [root.rstrip("e") if len(root) > 3 else root for root in map(stem, words(text))]
 
 
 _IDS: Final = frozenset(
@@ -48,6 +48,8 @@ _IDS: Final = frozenset(
     )
 )
 _SEARCH: Final = frozenset(_roots("search lookup find list query filter index all get"))
+_BY: Final = _SEARCH | frozenset(_roots("id ids name names email username slug external"))
+"""Words of a segment that says how things are looked up, not what they are: ``/customers/email/{email}``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,16 @@ class Want:
     """A parameter.
 
     Attributes:
-        name: its words, as :func:`fields.input_lines` writes them.
+        name: its words, as :func:`fields.input_lines` writes them; empty where all they say is that it is an id.
         weight: how likely its value comes from another call's answer.
         keys: of what supplies it, and how surely each does.
+        reads: the key of what reads one of the things meant, by this parameter or another way; 0: there is none.
     """
 
     name: str
     weight: float
     keys: dict[int, float]
+    reads: int
 
 
 def keys_of(entry: Entry) -> list[int]:
@@ -71,11 +75,9 @@ def keys_of(entry: Entry) -> list[int]:
     if entry.method not in {"GET", "HEAD"} and not any(map(_is_search, segments)):
         return [0] * KEYS
     collection, of_one = _collection(segments)
-    fixed = [nouns for part in collection if not _VARIABLE.search(part) and (nouns := _nouns(part))]
-    about = _heads(fixed[-1]) if fixed else []
-    named = _nouns(entry.name)[-1:]
     keys = [_key("reads" if of_one else "lists", "/".join(collection))] if _is_place(collection) else []
-    keys += [_key("of", noun) for noun in dict.fromkeys([*about, *named])]
+    keys += [_ANYTHING] if segments and not collection else []
+    keys += [_key("of", noun) for noun in dict.fromkeys([*_about(collection), *_nouns(entry.name)[-1:]])]
     keys += [_key("told", noun) for noun in dict.fromkeys(_told(entry.outputs))]
     return [*dict.fromkeys(keys), *[0] * KEYS][:KEYS]
 
@@ -121,23 +123,28 @@ def _want(name: str, segments: Sequence[str]) -> Want | None:
     roots = _roots(name)
     nouns = _without_ids(roots)
     place = next((n for n, part in enumerate(segments) if _VARIABLE.search(part) and _roots(part) == roots), None)
-    keys: dict[int, float] = {}
-    if place is not None:
-        collection, _ = _collection(segments[:place])
-        if _is_place(collection):
-            keys |= {_key("lists", "/".join(collection)): _LISTS, _key("reads", "/".join(collection)): _READS}
-            nouns = [*nouns] or _nouns(collection[-1])
-        about = [*_heads(nouns), *(_heads(_nouns(collection[-1])) if _is_place(collection) else ())]
-    else:
-        fixed = [found for part in segments if not _VARIABLE.search(part) and (found := _nouns(part))]
-        about = _heads(nouns or (fixed[-1] if fixed else ()))
-    identifying = place is not None or len(nouns) < len(roots) or not nouns
+    collection = [] if place is None else _collection(segments[:place])[0]
+    about, reads, keys = _heads(nouns), 0, dict[int, float]()
+    if _is_place(collection):
+        path = "/".join(collection)
+        about += _heads(_nouns(collection[-1]))
+        reads = _key("reads", path)
+        keys = {_key("lists", path): _LISTS, reads: _READS}
+    elif place is None and not nouns:
+        about = _about(segments)
+    identifying = place is not None or len(nouns) < len(roots)
     for noun in list(dict.fromkeys(about))[:_MAX_NOUNS]:
-        keys.setdefault(_key("of", noun), _OF)
+        keys[_key("of", noun)] = _OF
         if identifying:
-            keys.setdefault(_key("told", noun), _TOLD)
+            keys |= {_key("told", noun): _TOLD, _ANYTHING: _FINDS}
     weight = _IN_PATH if place is not None else _IDENTIFYING if identifying else _OTHER
-    return Want(name, weight, keys) if keys else None
+    return Want(name if nouns else "", weight, keys, reads) if keys else None
+
+
+def _about(segments: Sequence[str]) -> list[str]:
+    """What a path is about: the last of its segments that names something."""
+    named = [nouns for part in segments if not _VARIABLE.search(part) and (nouns := _nouns(part))]
+    return _heads(named[-1]) if named else []
 
 
 def _segments(path: str) -> list[str]:
@@ -155,8 +162,8 @@ def _collection(segments: Sequence[str]) -> tuple[list[str], bool]:
     of_one = bool(rest) and bool(_VARIABLE.search(rest[-1]))
     if of_one:
         rest.pop()
-        of_one = not (rest and _is_search(rest[-1]))
-    while rest and _is_search(rest[-1]):
+        of_one = not (rest and _is_search(rest[-1], _BY))
+    while rest and _is_search(rest[-1], _BY):
         rest.pop()
     return ["{}" if _VARIABLE.search(part) else part for part in rest], of_one
 
@@ -165,9 +172,9 @@ def _is_place(collection: Sequence[str]) -> bool:
     return bool(collection) and collection[-1] != "{}"
 
 
-def _is_search(segment: str) -> bool:
+def _is_search(segment: str, of: frozenset[str] = _SEARCH) -> bool:
     found = () if _VARIABLE.search(segment) else _roots(segment)
-    return bool(found) and _SEARCH.issuperset(found)
+    return bool(found) and of.issuperset(found)
 
 
 def _nouns(text: str) -> list[str]:
@@ -198,3 +205,7 @@ def _told(outputs: str) -> Iterator[str]:
 
 def _key(kind: str, text: str) -> int:
     return digest(f"{kind} {text}")
+
+
+_ANYTHING: Final = _key("finds", "anything")
+"""Of ``/search``: it is about nothing in particular."""

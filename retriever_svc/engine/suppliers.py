@@ -21,7 +21,7 @@ from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Entry, Hit
 from services.encoder import Vectors
 
-_FED = 8
+_FED = 12
 """How many of the best hits get what their provider's operations supply."""
 _PER_WANT = 2
 _NEXT = 0.6
@@ -97,9 +97,12 @@ class _Supply:
             for position in self._snapshot.feeds.positions(owner, key)[:_READ]:
                 if position != own and (self._inside is None or position in self._inside):
                     surely[position] = max(surely.get(position, 0.0), strength)
+        reading = set(self._snapshot.feeds.positions(owner, want.reads)) if want.reads else set[int]()
         ranked = []
         for position, strength in surely.items():
             required, length = self._of(position)
+            if want.name in required and position not in reading:
+                continue  # it is not the first to know it
             ranked.append((-strength * _UNKNOWN ** len(required - known), length, position))
         return [(position, -strength) for strength, _, position in sorted(ranked)[:_PER_WANT]]
 
