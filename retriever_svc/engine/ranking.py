@@ -37,8 +37,6 @@ _log = get_logger(__name__)
 _MAX_TOKENS = 2_000
 _SMALL = 2
 """A provider is small that has at most this part of ``k`` APIs: it fits into the budget beside others."""
-_FIRST, _EARLY = 10, 2
-"""Behind so many hits come the first suppliers: a planner that reads few candidates has some for the likeliest."""
 _SPARED = 5
 """One of so many hits, the last, may make room for the rest of a small provider."""
 _WORTH = 0.05
@@ -109,8 +107,8 @@ def find(
         encoder: the one whose vectors the snapshot holds.
         query: the request.
         k: budget over all clauses.
-        suppliers: budget of further APIs that supply what the best ones require; two of them come behind the first
-            ten hits, the others last. Where there is a budget, the rest of small providers is there too, within both.
+        suppliers: budget of further APIs that supply what the best ones require; they come last. Where there is one,
+            the rest of small providers comes behind them, within both budgets.
         filters: which APIs are looked at, and which come first whatever their score.
         options: how the signals are joined.
     """
@@ -134,8 +132,7 @@ def _together(hits: list[Hit], supplying: list[Hit], rest: list[Hit], k: int, su
     room = k + suppliers - len(supplying)
     given = sum(hit.found_by in _GIVEN for hit in hits)
     kept = hits[: max(given, k - k // _SPARED, room - len(rest))]
-    first = max(given, _FIRST)
-    return kept[:first] + supplying[:_EARLY] + kept[first:] + supplying[_EARLY:] + rest[: room - len(kept)]
+    return kept + supplying + rest[: room - len(kept)]
 
 
 def rank(
