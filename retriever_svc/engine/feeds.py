@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from retriever_svc.engine.fields import optional_lines, required_lines
+from retriever_svc.engine.fields import optional_names, required_lines
 from retriever_svc.engine.traits import digest
 from retriever_svc.engine.words import stem, words
 from retriever_svc.models import Entry
@@ -32,13 +33,17 @@ _IN_PATH, _IDENTIFYING, _OTHER = 1.0, 0.8, 0.3
 """How likely a parameter's value comes from another call: part of the path; named like an id; any other."""
 _MAX_WANTS: Final = 12
 _MAX_NOUNS: Final = 3
+_MAX_PATH: Final = 1_000
+_MAX_SEGMENTS: Final = 24
+"""Longer ones say no more, and every parameter is compared with every segment."""
 _VARIABLE = re.compile(r"\{|^:")
 _ENDING = re.compile(r"\.(?:json|xml)$")
 
 
-def _roots(text: str) -> list[str]:
+@lru_cache(maxsize=20_000)
+def _roots(text: str) -> tuple[str, ...]:
     """Words without a second ending ("buildings", "building"), nor the "e" that "batches" has more than "batch"."""
-    return [root.rstrip("e") if len(root) > 3 else root for root in map(stem, words(text))]
+    return tuple(root.rstrip("e") if len(root) > 3 else root for root in map(stem, words(text)))
 
 
 _IDS: Final = frozenset(
@@ -85,11 +90,9 @@ def keys_of(entry: Entry) -> list[int]:
 def wants_of(entry: Entry) -> list[Want]:
     """The parameters whose values may come from other calls, those in the path first."""
     segments = _segments(entry.path)
-    required, optional = (
-        [line.partition("\t")[0] for line in lines]
-        for lines in (required_lines(entry.inputs), optional_lines(entry.inputs))
-    )
-    found = [want for name in (*required, *optional) if (want := _want(name, segments)) is not None]
+    required = [line.partition("\t")[0] for line in required_lines(entry.inputs)]
+    names = (*required, *optional_names(entry.inputs))
+    found = [want for name in names if (want := _want(name, segments)) is not None]
     return sorted(found, key=lambda want: -want.weight)[:_MAX_WANTS]
 
 
@@ -107,16 +110,16 @@ class Feeds:
         order = np.argsort(numbers, kind="stable")
         self._numbers, self._positions = numbers[order], rows[order].astype(np.int32)
 
-    def positions(self, owner: int, key: int) -> list[int]:
-        """Where the provider's APIs stand that have this key, in order."""
-        number = _of_owner(np.int64(owner), np.int32(key))
-        first, end = np.searchsorted(self._numbers, number), np.searchsorted(self._numbers, number, "right")
-        found: list[int] = self._positions[first:end].tolist()
-        return found
+    def positions(self, owner: int, keys: Sequence[int], most: int) -> list[list[int]]:
+        """For each key, where the provider's APIs stand that have it, in order, at most so many."""
+        wanted = _of_owner(np.int64(owner), np.array(keys, np.int32))
+        first, end = np.searchsorted(self._numbers, wanted), np.searchsorted(self._numbers, wanted, "right")
+        places = zip(first.tolist(), np.minimum(end, first + most).tolist(), strict=True)
+        return [self._positions[start:stop].tolist() for start, stop in places]
 
 
-def _of_owner(owner: NDArray[np.int64] | np.int64, key: Keys | np.int32) -> NDArray[np.int64]:
-    return np.asarray(owner << 31) | key
+def _of_owner(owner: NDArray[np.int64] | np.int64, keys: Keys) -> NDArray[np.int64]:
+    return np.asarray(owner << 31) | keys
 
 
 def _want(name: str, segments: Sequence[str]) -> Want | None:
@@ -148,7 +151,7 @@ def _about(segments: Sequence[str]) -> list[str]:
 
 
 def _segments(path: str) -> list[str]:
-    parts = path.partition("?")[0].strip("/").split("/")
+    parts = path[:_MAX_PATH].partition("?")[0].strip("/").split("/")[:_MAX_SEGMENTS]
     bare = [_ENDING.sub("", part) for part in parts if part]
     return [part if _VARIABLE.search(part) else part.lower() for part in bare]
 

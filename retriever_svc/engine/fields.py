@@ -20,13 +20,15 @@ _CLOSING = ("pattern", "format", "enum", "const")
 
 
 def input_lines(api: Api) -> str:
-    """The words of each parameter, a line each: those of its name, a tab, those of its description.
+    """The words of each required parameter, a line each: those of its name, a tab, those of its description.
 
-    First the required ones. After an empty line follow the others, for which a request need have no words.
+    After an empty line follow the words of the other parameters' names, a line each.
     """
     required = [parameter for parameter in api.parameters if parameter.required][:_MAX_INPUTS]
     optional = [parameter for parameter in api.parameters if not parameter.required][:_MAX_OPTIONAL]
-    return "\n\n".join("\n".join(map(_line, some)) for some in (required, optional)[: 1 + bool(optional)])
+    first = "\n".join("\t".join(map(" ".join, _words(p.name, p.description))) for p in required)
+    rest = "\n".join(" ".join(words(p.name)) for p in optional)
+    return f"{first}\n\n{rest}" if rest else first
 
 
 def required_lines(inputs: str) -> list[str]:
@@ -34,7 +36,7 @@ def required_lines(inputs: str) -> list[str]:
     return inputs.partition("\n\n")[0].splitlines()
 
 
-def optional_lines(inputs: str) -> list[str]:
+def optional_names(inputs: str) -> list[str]:
     """Those of the others."""
     return inputs.partition("\n\n")[2].splitlines()
 
@@ -68,10 +70,6 @@ def _free_text(parameter: Parameter) -> bool:
         and schema.get("type") == "string"
         and not any(keyword in schema for keyword in _CLOSING)
     )
-
-
-def _line(parameter: Parameter) -> str:
-    return "\t".join(map(" ".join, _words(parameter.name, parameter.description)))
 
 
 def _words(name: str, description: str) -> tuple[list[str], list[str]]:

@@ -37,8 +37,8 @@ _log = get_logger(__name__)
 _MAX_TOKENS = 2_000
 _SMALL = 2
 """A provider is small that has at most this part of ``k`` APIs: it fits into the budget beside others."""
-_SPARED = 5
-"""One of so many hits, the last, may make room for the rest of a small provider."""
+_SPARED = 4
+"""This part of ``k``, the last of the hits, may make room for the rest of small providers."""
 _WORTH = 0.05
 """Less likely APIs get no place for being their clause's best."""
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
@@ -107,8 +107,8 @@ def find(
         encoder: the one whose vectors the snapshot holds.
         query: the request.
         k: budget over all clauses.
-        suppliers: budget of further APIs that supply what the best ones require; they come last. Where there is one,
-            the rest of small providers comes behind them, within both budgets.
+        suppliers: budget of further APIs that supply what the best ones require; they come behind the ``k``. Where it
+            is not 0, the rest of small providers comes last, within both budgets.
         filters: which APIs are looked at, and which come first whatever their score.
         options: how the signals are joined.
     """
@@ -131,8 +131,9 @@ def _together(hits: list[Hit], supplying: list[Hit], rest: list[Hit], k: int, su
     rest = [hit for hit in rest if hit.entry.number not in supplied]
     room = k + suppliers - len(supplying)
     given = sum(hit.found_by in _GIVEN for hit in hits)
-    kept = hits[: max(given, k - k // _SPARED, room - len(rest))]
-    return kept + supplying + rest[: room - len(kept)]
+    spared = max(0, min(len(hits) + len(rest) - room, k // _SPARED, len(hits) - given))
+    kept = hits[: len(hits) - spared]
+    return kept + supplying + rest[: max(0, room - len(kept))]
 
 
 def rank(

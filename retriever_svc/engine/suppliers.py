@@ -28,7 +28,7 @@ _NEXT = 0.6
 _UNKNOWN = 0.8
 """Weights of a parameter's second supplier, and of each thing that a supplier requires and the hit does not."""
 _READ = 24
-"""Of the operations that have a key, so many are looked at."""
+"""Of the operations that may supply a parameter, so many are read: a document may have thousands that look alike."""
 _LEADING = 12
 """The providers of so many of the best hits are looked at."""
 _HITS = 6
@@ -68,43 +68,62 @@ def rest_of_small(snapshot: Snapshot, hits: list[Hit], most: int, allowed: Ids |
 
 
 def _fed(snapshot: Snapshot, hits: list[Hit], allowed: Ids | None) -> list[int]:
-    """Positions of what the hits' own providers supply, the likeliest to be needed first."""
+    """Positions of what the hits' own providers supply, the likeliest to be needed by any of the hits first."""
     supply = _Supply(snapshot, allowed)
-    found: dict[int, float] = {}
+    unneeded: dict[int, float] = {}
     for hit in hits:
         likely = hit.score if hit.relevance is None else hit.relevance
-        for want in wants_of(hit.entry):
-            for place, (position, surely) in enumerate(supply.best(hit.entry, want)):
-                weight = likely * want.weight * surely * _NEXT**place
-                found[position] = max(found.get(position, 0.0), weight)
-    return sorted(found, key=lambda position: (-found[position], position))
+        for position, surely in supply.of(hit.entry).items():
+            unneeded[position] = unneeded.get(position, 1.0) * (1 - likely * surely)
+    return sorted(unneeded, key=lambda position: (unneeded[position], position))
 
 
 class _Supply:
     """Who supplies what. It reads each API once."""
 
     def __init__(self, snapshot: Snapshot, allowed: Ids | None) -> None:
-        self._snapshot = snapshot
-        self._inside = None if allowed is None else set(allowed.tolist())
+        self._snapshot, self._allowed = snapshot, allowed
         self._read: dict[int, tuple[frozenset[str], int]] = {}
 
-    def best(self, entry: Entry, want: Want) -> list[tuple[int, float]]:
-        """Positions of those that supply a parameter of the API, and how surely each does, best first."""
-        own = self._snapshot.positions[entry.number]
-        owner, known = int(self._snapshot.facts.owners[own]), frozenset(_names(entry))
-        surely: dict[int, float] = {}
-        for key, strength in want.keys.items():
-            for position in self._snapshot.feeds.positions(owner, key)[:_READ]:
-                if position != own and (self._inside is None or position in self._inside):
-                    surely[position] = max(surely.get(position, 0.0), strength)
-        reading = set(self._snapshot.feeds.positions(owner, want.reads)) if want.reads else set[int]()
+    def of(self, entry: Entry) -> dict[int, float]:
+        """Positions of what supplies the API's parameters, and how surely each is needed where the API is."""
+        own, known = self._snapshot.positions[entry.number], frozenset(_names(entry))
+        found: dict[int, float] = {}
+        for want in wants_of(entry):
+            for place, (position, surely) in enumerate(self._best(own, known, want)):
+                found[position] = max(found.get(position, 0.0), want.weight * surely * _NEXT**place)
+        return found
+
+    def _best(self, own: int, known: frozenset[str], want: Want) -> list[tuple[int, float]]:
+        """Positions of those that supply a parameter, and how surely each does, best first.
+
+        Args:
+            own: position of the API that has the parameter.
+            known: names of what that API requires.
+            want: the parameter.
+        """
         ranked = []
-        for position, strength in surely.items():
+        for position, strength in self._surest(own, want):
             required, length = self._of(position)
-            if want.name in required and position not in reading:
+            if want.name in required and not self._reads(position, want):
                 continue  # it is not the first to know it
             ranked.append((-strength * _UNKNOWN ** len(required - known), length, position))
         return [(position, -strength) for strength, _, position in sorted(ranked)[:_PER_WANT]]
+
+    def _surest(self, own: int, want: Want) -> list[tuple[int, float]]:
+        """Positions of a bounded number of those that have a key, and how surely they supply it."""
+        owner = int(self._snapshot.facts.owners[own])
+        surely: dict[int, float] = {}
+        found = self._snapshot.feeds.positions(owner, list(want.keys), _READ)
+        for positions, strength in zip(found, want.keys.values(), strict=True):
+            for position in positions if self._allowed is None else within(positions, self._allowed):
+                if position != own:
+                    surely[position] = max(surely.get(position, 0.0), strength)
+        return sorted(surely.items(), key=lambda item: -item[1])[:_READ]
+
+    def _reads(self, position: int, want: Want) -> bool:
+        """Whether the API reads one of the things meant, by this parameter or another way."""
+        return bool(want.reads and want.reads in self._snapshot.facts.supplies[position])
 
     def _of(self, position: int) -> tuple[frozenset[str], int]:
         """What the API requires, and how long its path is: of two that are alike the plainer one is meant."""

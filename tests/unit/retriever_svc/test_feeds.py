@@ -100,7 +100,7 @@ def test_an_edge_stays_within_its_provider() -> None:
     keys = np.array([keys_of(entry(USERS)), keys_of(entry(USERS)), keys_of(entry(ORDERS_OF))], np.int32)
     feeds = Feeds(keys, np.array([0, 1, 1], np.int32))
     wanted = next(key for key, sure in wants_of(entry(ORDERS_OF))[0].keys.items() if sure == 1.0)
-    assert [feeds.positions(owner, wanted) for owner in (0, 1, 2)] == [[0], [1], []]
+    assert [feeds.positions(owner, [wanted, 7], 9) for owner in (0, 1, 2)] == [[[0], []], [[1], []], [[], []]]
 
 
 @given(path=st.text(max_size=60), name=st.text(min_size=1, max_size=20), field=st.text(max_size=20))
