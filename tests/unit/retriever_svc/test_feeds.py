@@ -103,6 +103,20 @@ def test_an_edge_stays_within_its_provider() -> None:
     assert [feeds.positions(owner, [wanted, 7], 9) for owner in (0, 1, 2)] == [[[0], []], [[1], []], [[], []]]
 
 
+def test_of_many_that_are_alike_a_bounded_number_is_read() -> None:
+    keys = np.array([keys_of(entry(USERS))] * 50, np.int32)
+    lists = keys_of(entry(USERS))[0]
+    assert Feeds(keys, np.zeros(50, np.int32)).positions(0, [lists], 9) == [list(range(9))]
+
+
+def test_a_path_without_end_is_read_as_far_as_a_long_one() -> None:
+    variables = "/".join(f"{{p{number}}}" for number in range(10_000))
+    parameters = tuple(takes(f"p{number}", "path", required=True) for number in range(12))
+    long = entry(api("x", path=f"/a{'/a' * 30}/{variables}", parameters=parameters))
+    assert wants_of(long) == wants_of(entry(api("x", path="/a" * 24, parameters=parameters)))
+    assert keys_of(long)[:2] == keys_of(entry(api("x", path="/a" * 24)))[:2]
+
+
 @given(path=st.text(max_size=60), name=st.text(min_size=1, max_size=20), field=st.text(max_size=20))
 def test_any_path_and_name_gives_keys(path: str, name: str, field: str) -> None:
     parameter = takes(name, "path", required=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from retriever_svc.engine.filters import NO_FILTERS
+from retriever_svc.engine.filters import NO_FILTERS, Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
@@ -79,6 +79,7 @@ def snapshot_of(apis: Sequence[Api], encoder: Encoder) -> Snapshot:
             number,
             *(new.api.id, new.api.provider, new.api.name, new.api.method, new.api.path, new.api.summary),
             *(new.api.content_hash, new.text_hash, new.lexical, new.inputs, new.outputs, new.open),
+            tenants=new.api.tenants,
         )
         for number, new in enumerate(records, start=1)
     ]
@@ -168,3 +169,53 @@ def test_a_small_providers_other_operations_take_the_places_of_the_least_likely_
     assert len({hit.entry.id for hit in hits}) == len(hits)
     alone = find_in(encoder, {"small": small, "large": large}, "turn a picture upside down", k=10, suppliers=0)
     assert "/zzz" not in [hit.entry.path for hit in alone]
+
+
+def test_what_several_hits_need_comes_before_what_one_needs(encoder: Encoder) -> None:
+    zoo = club(
+        ("/keepers/{keeperId}/animals/feeding", "Feeding of animals, by keeper", {"keeperId": dict(USER_ID)}),
+        ("/houses/{houseId}/animals/feeding", "Feeding of animals, by house", {"houseId": dict(USER_ID)}),
+        ("/houses/{houseId}/animals/feeding/today", "Feeding of animals today, by house", {"houseId": dict(USER_ID)}),
+        ("/keepers", "Staff", {}),
+        ("/houses", "Buildings", {}),
+    )
+    for place in ("keepers", "houses"):
+        zoo[f"/{place}"]["get"]["operationId"] = place  # type: ignore[index]
+    hits = find_in(encoder, {"zoo": zoo}, "feeding of animals by keeper and by house", k=3, suppliers=2)
+    assert [hit.entry.path for hit in hits[3:]] == ["/houses", "/keepers"]
+
+
+def test_another_tenants_operations_are_offered_neither_as_suppliers_nor_for_a_small_provider(encoder: Encoder) -> None:
+    def apis(tenants: tuple[str, ...]) -> list[Api]:
+        paths = club(
+            ("/people/{userId}/badges", "Badges that somebody has earned", {"userId": dict(USER_ID)}),
+            ("/people", "Directory", {}),
+            ("/zzz", "Qqq", {}),
+        )
+        document = {"openapi": "3.1.0", "info": {"title": "Club", "version": "1"}, "paths": paths}
+        read = import_document(json.dumps(document), "club", "http://one.example", Limits()).apis
+        return [one if "badges" in one.path else one.model_copy(update={"tenants": tenants}) for one in read]
+
+    def offered(tenants: tuple[str, ...], tenant: str) -> set[tuple[str, str]]:
+        snapshot = snapshot_of(apis(tenants), encoder)
+        filters = Filters(tenant=tenant)
+        hits = find(snapshot, encoder, "badges earned by Ines", 6, 6, filters, RankingOptions())[1]
+        return {(hit.entry.path, hit.found_by) for hit in hits}
+
+    assert {path for path, _ in offered(("red",), "red")} == {"/people/{userId}/badges", "/people", "/zzz"}
+    assert {path for path, _ in offered(("red",), "blue")} == {"/people/{userId}/badges"}
+
+
+def test_pinned_apis_make_no_room_for_the_rest_of_a_small_provider(encoder: Encoder) -> None:
+    small = club(("/mirror", "Turn a picture upside down", {}), ("/zzz", "Qqq", {}))
+    large = club(*((f"/pictures/{n}", f"Picture number {n} of a hall", {}) for n in range(20)))
+    apis = []
+    for provider, paths in {"small": small, "large": large}.items():
+        document = {"openapi": "3.1.0", "info": {"title": provider, "version": "1"}, "paths": paths}
+        apis += import_document(json.dumps(document), provider, "http://one.example", Limits()).apis
+    pinned = tuple(one.id for one in apis if one.provider == "large")[:9] + ("small.op0",)
+    found = find(
+        snapshot_of(apis, encoder), encoder, "a picture", 10, 1, Filters(pinned=pinned), RankingOptions()
+    )[1]
+    assert [hit.entry.id for hit in found[:10]] == list(pinned)
+    assert len(found) <= 11
