@@ -213,9 +213,7 @@ def test_pinned_apis_make_no_room_for_the_rest_of_a_small_provider(encoder: Enco
     for provider, paths in {"small": small, "large": large}.items():
         document = {"openapi": "3.1.0", "info": {"title": provider, "version": "1"}, "paths": paths}
         apis += import_document(json.dumps(document), provider, "http://one.example", Limits()).apis
-    pinned = tuple(one.id for one in apis if one.provider == "large")[:9] + ("small.op0",)
-    found = find(
-        snapshot_of(apis, encoder), encoder, "a picture", 10, 1, Filters(pinned=pinned), RankingOptions()
-    )[1]
+    pinned = (*[one.id for one in apis if one.provider == "large"][:9], "small.op0")
+    found = find(snapshot_of(apis, encoder), encoder, "a picture", 10, 1, Filters(pinned=pinned), RankingOptions())[1]
     assert [hit.entry.id for hit in found[:10]] == list(pinned)
     assert len(found) <= 11
