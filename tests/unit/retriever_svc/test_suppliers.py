@@ -129,7 +129,7 @@ def club(*operations: tuple[str, str, dict[str, dict[str, object]]]) -> dict[str
 
 
 def find_in(encoder: Encoder, documents: dict[str, dict[str, object]], query: str, k: int, suppliers: int) -> list[Hit]:
-    apis = []
+    apis: list[Api] = []
     for provider, paths in documents.items():
         document = {"openapi": "3.1.0", "info": {"title": provider, "version": "1"}, "paths": paths}
         apis += import_document(json.dumps(document), provider, "http://one.example", Limits()).apis
@@ -209,7 +209,7 @@ def test_another_tenants_operations_are_offered_neither_as_suppliers_nor_for_a_s
 def test_pinned_apis_make_no_room_for_the_rest_of_a_small_provider(encoder: Encoder) -> None:
     small = club(("/mirror", "Turn a picture upside down", {}), ("/zzz", "Qqq", {}))
     large = club(*((f"/pictures/{n}", f"Picture number {n} of a hall", {}) for n in range(20)))
-    apis = []
+    apis: list[Api] = []
     for provider, paths in {"small": small, "large": large}.items():
         document = {"openapi": "3.1.0", "info": {"title": provider, "version": "1"}, "paths": paths}
         apis += import_document(json.dumps(document), provider, "http://one.example", Limits()).apis
