@@ -2,7 +2,8 @@
 
 Each method is the retriever's own ranking with other options, so what is measured is the code that serves. ``shipped``
 is what the service does, without suppliers; each budget ``k`` is a search of its own, as the service would make it.
-``fused`` is the same without the relevance model, ``per-clause`` with the ten best of every clause besides.
+``offered`` is what a planner gets: with as many suppliers as ``/solve`` asks for. ``fused`` is ``shipped`` without the
+relevance model, ``per-clause`` with the ten best of every clause besides.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
 from retriever_svc.models import Entry, Listing
-from services.contracts.api import Api
+from services.contracts.api import Api, RetrieveRequest
 from services.encoder import Encoder, TokenEncoding, Vectors
 
 SHIPPED = "shipped"
+OFFERED = "offered"
 _METRICS = {"recall": recall_at, "all": all_at, "ndcg": ndcg_at}
 _SCORE: dict[str, float | str] = {"relevance": ""}
 _LEXICAL: dict[str, float | str] = {"dense_weight": 0.0}
@@ -45,9 +47,11 @@ METHODS: dict[str, dict[str, float | str]] = {
     "clauses-hybrid": _CLAUSES,
     "fused": _SCORE,
     "per-clause": {"per_clause": 10},
+    OFFERED: {},
     SHIPPED: {},
 }
 """By name, what differs from the shipped options."""
+_SUPPLIERS: int = RetrieveRequest.model_fields["suppliers"].default
 
 
 class Report(BaseModel):
@@ -192,13 +196,15 @@ def _measure(
 ) -> tuple[dict[str, float], list[float]]:
     """Percentages by metric, and the seconds that each search took."""
     totals, seconds = dict.fromkeys(_METRICS, 0.0), []
+    suppliers = _SUPPLIERS if name.partition(":")[0] == OFFERED else 0
     for one in progress.track(asked, description=f"{name} @{k}"):
         start = time.perf_counter()
-        _, hits = find(snapshot, encoder, one.query, k, 0, Filters(), options)
+        _, hits = find(snapshot, encoder, one.query, k, suppliers, Filters(), options)
         seconds.append(time.perf_counter() - start)
         ranked = [hit.entry.id for hit in hits]
         for metric, measure in _METRICS.items():
-            totals[metric] += measure(max(k, len(ranked)), ranked, one.apis)  # ten per clause may be more than k
+            # suppliers, and the ten best of every clause, come on top of k
+            totals[metric] += measure(max(k, len(ranked)), ranked, one.apis)
     return {f"{metric}@{k}": round(100 * total / len(asked), 2) for metric, total in totals.items()}, seconds
 
 

@@ -20,7 +20,7 @@ class Entry:
         content_hash: of the document; tells whether a document read later is still the one that was indexed.
         text_hash: SHA-256 of the text that was embedded.
         lexical: the words it is found by, separated by blanks.
-        inputs: the words of each required parameter, a line each.
+        inputs: the words of each parameter (:func:`fields.input_lines`).
         outputs: the words of what it answers; empty where a call may change state, since none is made for its output.
         open: whether a person can call it with words alone: no required parameter wants a code, a number or a date.
         tenants: whose it is; empty: everyone's.
@@ -169,9 +169,9 @@ class Hit:
     found_by: FoundBy = "meaning"
 
     @classmethod
-    def supplier(cls, entry: Entry, clauses: int) -> Hit:
-        """An API that is there for what it answers with."""
-        return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier", found_by="supplier")
+    def further(cls, entry: Entry, clauses: int, found_by: FoundBy) -> Hit:
+        """An API that is there for what it answers with, or for its provider's sake."""
+        return cls(entry, 0.0, 0.0, 0.0, 0, (0.0,) * clauses, "supplier", found_by=found_by)
 
     def candidate(self, api: Api) -> Candidate:
         """The hit as it is answered, with its API."""

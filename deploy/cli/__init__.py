@@ -73,8 +73,8 @@ def eval_retrieve(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="whole- or clauses- with lexical, dense, hybrid; fused, per-clause, shipped; or with an option "
-            "changed, `fused:context=0.2`. Repeat. [all]"
+            help="whole- or clauses- with lexical, dense, hybrid; fused, per-clause, shipped, offered; or with an "
+            "option changed, `fused:context=0.2`. Repeat. [all]"
         ),
     ] = None,
     name_provider: Annotated[bool, typer.Option("--name-provider", help="Add 'Use VENDOR.' to each request.")] = False,

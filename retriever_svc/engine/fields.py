@@ -11,29 +11,51 @@ from retriever_svc.engine.words import words
 from services.contracts.api import Api, Location, Parameter
 
 _MAX_INPUTS = 12
+_MAX_OPTIONAL = 12
 _MAX_FIELDS = 80
 _MAX_DEPTH = 5
 _DESCRIPTION = 80
+_COMMON = frozenset({"id", "uid", "uuid", "guid", "key", "code", "slug", "name"})
 _CLOSING = ("pattern", "format", "enum", "const")
 
 
 def input_lines(api: Api) -> str:
-    """The words of each required parameter, a line each: those of its name, a tab, those of its description."""
+    """The words of each required parameter, a line each: those of its name, a tab, those of its description.
+
+    After an empty line follow the words of the other parameters' names, a line each.
+    """
     required = [parameter for parameter in api.parameters if parameter.required][:_MAX_INPUTS]
-    return "\n".join("\t".join(map(" ".join, _words(p.name, p.description))) for p in required)
+    optional = [parameter for parameter in api.parameters if not parameter.required][:_MAX_OPTIONAL]
+    first = "\n".join("\t".join(map(" ".join, _words(p.name, p.description))) for p in required)
+    rest = "\n".join(" ".join(words(p.name)) for p in optional)
+    return f"{first}\n\n{rest}" if rest else first
+
+
+def required_lines(inputs: str) -> list[str]:
+    """Those of the required parameters."""
+    return inputs.partition("\n\n")[0].splitlines()
+
+
+def optional_names(inputs: str) -> list[str]:
+    """Those of the others."""
+    return inputs.partition("\n\n")[2].splitlines()
 
 
 def output_words(api: Api) -> str:
-    """The words of the response's fields; none for a call that may change state."""
+    """The words of each of the response's fields, a line each, as those of inputs; none where a call may change state.
+
+    A field that is called like any other, ``id`` above all, has the name of what it is in before its own.
+    """
     if api.mutating:
         return ""
-    fields = [_words(*field) for field in response_fields(api)]
-    return " ".join(word for name, text in fields for word in (*name, *text))
+    fields = islice(_fields(api.response.json_schema, api, 0, set()), _MAX_FIELDS)
+    lines = [_words(f"{within} {name}" if name.lower() in _COMMON else name, text) for name, text, within in fields]
+    return "\n".join("\t".join(map(" ".join, line)) for line in lines)
 
 
 def response_fields(api: Api) -> list[tuple[str, str]]:
     """Names and descriptions of what the API answers with, outermost first within each branch; a bounded number."""
-    return list(islice(_fields(api.response.json_schema, api, 0, set()), _MAX_FIELDS))
+    return [(name, text) for name, text, _ in islice(_fields(api.response.json_schema, api, 0, set()), _MAX_FIELDS)]
 
 
 def is_open(api: Api) -> bool:
@@ -54,8 +76,10 @@ def _words(name: str, description: str) -> tuple[list[str], list[str]]:
     return words(name), words(description[:_DESCRIPTION])
 
 
-def _fields(schema: JsonValue, api: Api, depth: int, seen: set[str]) -> Iterator[tuple[str, str]]:
-    """Names and descriptions of a schema's properties, lists and references walked through.
+def _fields(
+    schema: JsonValue, api: Api, depth: int, seen: set[str], within: str = ""
+) -> Iterator[tuple[str, str, str]]:
+    """Names and descriptions of a schema's properties, lists and references walked through, and of what each is in.
 
     Each definition is walked once: sixty that refer to each other would otherwise take for ever to yield nothing.
     """
@@ -64,14 +88,14 @@ def _fields(schema: JsonValue, api: Api, depth: int, seen: set[str]) -> Iterator
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference not in seen:
         seen.add(reference)
-        yield from _fields(api.definitions.get(reference.removeprefix("#/$defs/")), api, depth + 1, seen)
+        yield from _fields(api.definitions.get(reference.removeprefix("#/$defs/")), api, depth + 1, seen, within)
     properties = schema.get("properties")
     for name, inner in properties.items() if isinstance(properties, dict) else ():
         text = inner.get("description") if isinstance(inner, dict) else None
-        yield name, text if isinstance(text, str) else ""
-        yield from _fields(inner, api, depth + 1, seen)
-    yield from _fields(schema.get("items"), api, depth + 1, seen)
+        yield name, text if isinstance(text, str) else "", within
+        yield from _fields(inner, api, depth + 1, seen, name)
+    yield from _fields(schema.get("items"), api, depth + 1, seen, within)
     for keyword in ("allOf", "anyOf", "oneOf"):
         branches = schema.get(keyword)
         for branch in branches if isinstance(branches, list) else ():
-            yield from _fields(branch, api, depth + 1, seen)
+            yield from _fields(branch, api, depth + 1, seen, within)

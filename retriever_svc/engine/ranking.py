@@ -25,7 +25,7 @@ from retriever_svc.engine.filters import Filters, within
 from retriever_svc.engine.relevance import any_needed, load_relevance
 from retriever_svc.engine.scoring import Asked, Scores, ask, best_of_each, candidates, score, within_budget
 from retriever_svc.engine.snapshot import Snapshot, exact_key
-from retriever_svc.engine.suppliers import find_suppliers
+from retriever_svc.engine.suppliers import find_suppliers, rest_of_small
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Hit
 from retriever_svc.settings import RetrieverSettings
@@ -35,6 +35,10 @@ from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _MAX_TOKENS = 2_000
+_SMALL = 2
+"""A provider is small that has at most this part of ``k`` APIs: it fits into the budget beside others."""
+_SPARED = 4
+"""This part of ``k``, the last of the hits, may make room for the rest of small providers."""
 _WORTH = 0.05
 """Less likely APIs get no place for being their clause's best."""
 _IDENTIFIER = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|\w[._/-]\w|^/")
@@ -103,14 +107,33 @@ def find(
         encoder: the one whose vectors the snapshot holds.
         query: the request.
         k: budget over all clauses.
-        suppliers: budget of further APIs that supply what the best ones require; they come last.
+        suppliers: budget of further APIs that supply what the best ones require; they come behind the ``k``. Where it
+            is not 0, the rest of small providers comes last, within both budgets.
         filters: which APIs are looked at, and which come first whatever their score.
         options: how the signals are joined.
     """
     allowed = filters.allowed(snapshot)
     clauses, hits = rank(snapshot, encoder, query, k, allowed, options, filters.pins(snapshot))
-    supplying = find_suppliers(snapshot, hits, suppliers, allowed) if suppliers and hits else []
-    return clauses, hits + [Hit.supplier(entry, len(clauses)) for entry in supplying]
+    if not suppliers or not hits:
+        return clauses, hits
+    supplying = [
+        Hit.further(entry, len(clauses), "supplier") for entry in find_suppliers(snapshot, hits, suppliers, allowed)
+    ]
+    rest = [
+        Hit.further(entry, len(clauses), "provider") for entry in rest_of_small(snapshot, hits, k // _SMALL, allowed)
+    ]
+    return clauses, _together(hits, supplying, rest, k, suppliers)
+
+
+def _together(hits: list[Hit], supplying: list[Hit], rest: list[Hit], k: int, suppliers: int) -> list[Hit]:
+    """The hits, what supplies them, and the rest of small providers, for which the least likely hits make room."""
+    supplied = {hit.entry.number for hit in supplying}
+    rest = [hit for hit in rest if hit.entry.number not in supplied]
+    room = k + suppliers - len(supplying)
+    given = sum(hit.found_by in _GIVEN for hit in hits)
+    spared = max(0, min(len(hits) + len(rest) - room, k // _SPARED, len(hits) - given))
+    kept = hits[: len(hits) - spared]
+    return kept + supplying + rest[: max(0, room - len(kept))]
 
 
 def rank(

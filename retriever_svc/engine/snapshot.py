@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from retriever_svc.engine import feeds
 from retriever_svc.engine.entries import Entries, pack
 from retriever_svc.engine.labels import TAGS, Labels, label_keys, tag_row
 from retriever_svc.engine.lexical import LexicalIndex
@@ -40,6 +41,7 @@ class Facts:
         open: (n,) whether each API can be called with words alone.
         keys: (n, ``KEYS``) digests of exact names.
         traits: (n, ``WIDTH``) what ranking knows of each API (see :mod:`traits`).
+        supplies: (n, ``feeds.KEYS``) digests of what each API supplies (see :mod:`feeds`).
         methods: (n,) digests of HTTP methods.
         tags: (n, ``TAGS``) digests of tags.
         deprecated: (n,) whether each API's document says so.
@@ -53,6 +55,7 @@ class Facts:
     open: NDArray[np.bool_]
     keys: Keys
     traits: Traits
+    supplies: feeds.Keys
     methods: Labels
     tags: Labels
     deprecated: NDArray[np.bool_]
@@ -71,6 +74,7 @@ class Facts:
             open=np.array([entry.open for entry in entries], bool),
             keys=np.array([keys_of(entry) for entry in entries], np.uint64).reshape(-1, KEYS),
             traits=np.array([traits_of(entry) for entry in entries], np.int32).reshape(-1, WIDTH),
+            supplies=np.array([feeds.keys_of(entry) for entry in entries], np.int32).reshape(-1, feeds.KEYS),
             methods=label_keys(entry.method for entry in entries),
             tags=np.array([tag_row(entry.tags) for entry in entries], np.uint64).reshape(-1, TAGS),
             deprecated=np.array([entry.deprecated for entry in entries], bool),
@@ -110,6 +114,7 @@ class Snapshot:
         numbers: (n,) the entries' numbers.
         positions: from a number to a position.
         open: (n,) whether each API can be called with words alone.
+        feeds: which APIs of a provider supply what.
         providers: (m,) positions of each provider's APIs.
         exact: positions by exact name, path and id, as :func:`exact_key` writes them.
         named: the providers by the words of their names.
@@ -136,6 +141,7 @@ class Snapshot:
         self.providers = _by_provider(facts.owners, names)
         self.exact = ExactNames(facts.keys)
         self.named = ProviderNames(names)
+        self.feeds = feeds.Feeds(facts.supplies, facts.owners)
         self.sizes = np.bincount(facts.owners, minlength=len(names))
         self.digest = facts.digest(version)
 

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from retriever_svc.engine.fields import required_lines
 from retriever_svc.engine.words import words
 from retriever_svc.models import Entry
 
@@ -40,7 +41,7 @@ def traits_of(entry: Entry) -> list[int]:
         len(segments),
         segments.count(_PARAMETER),
         int(bool(segments) and segments[-1] == _PARAMETER),
-        len(entry.inputs.splitlines()),
+        len(required_lines(entry.inputs)),
         *_filled(segments, SEGMENTS),
         *_filled(digests(words(entry.name)), NAME),
         *_filled(digests(words(fixed[-1])) if fixed else (), RESOURCE),

@@ -216,7 +216,11 @@ class RetrieveRequest(Contract):
     query: Query
     k: int = Field(default=10, ge=1, le=100, description="The budget of candidates over all clauses.")
     suppliers: int = Field(
-        default=6, ge=0, le=50, description="Budget of further APIs that answer with what the best candidates require."
+        default=6,
+        ge=0,
+        le=50,
+        description="Budget of further APIs: those that answer with what the best candidates take, then the rest of "
+        "small providers, for which the last of the `k` may make room. 0: neither.",
     )
     providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only these providers; empty: all.")
     tags: tuple[Label, ...] = Field(
@@ -264,7 +268,8 @@ class Candidate(Contract):
     clause: int = Field(default=0, ge=0, description="Index of the clause that ranks it best.")
     clause_scores: tuple[float, ...] = Field(default=(), description="Its score for each clause, in their order.")
     role: Literal["match", "supplier"] = Field(
-        default="match", description="A supplier matches no clause; it answers with what a match requires."
+        default="match",
+        description="A supplier matches no clause; it answers with what a match takes, or has its small provider.",
     )
     found_by: FoundBy = Field(
         default="meaning", description="Why it is here; `docs/retrieval.md` says what each means."

@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from evals.data import DataError, Dataset, Instance, read_dataset
 from evals.embedding import embed
-from evals.retrieve import METHODS, SHIPPED, build_snapshot, evaluate, name_providers, ranking_options
+from evals.retrieve import METHODS, OFFERED, SHIPPED, build_snapshot, evaluate, name_providers, ranking_options
 from retriever_svc.engine.filters import NO_FILTERS
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
+from services.contracts.api import Location, Parameter
 from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
 from tests.unit.evals.folders import INSTANCES, folder
+from tests.unit.retriever_svc.catalogue import api
 
 QUIET = Progress(disable=True)
 
@@ -208,3 +210,15 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, arguments: list[str], sa
     assert result.exit_code == 1
     assert says in result.output
     assert "Traceback" not in result.output
+
+
+def test_what_is_offered_has_suppliers_besides(encoder: Encoder) -> None:
+    person = Parameter(name="userId", wire_name="userId", location=Location.PATH, required=True)
+    badges = api("badges", "Badges that somebody has earned", path="/people/{userId}/badges", parameters=(person,))
+    people = api("people", "Directory", path="/people")
+    asked = Instance.model_validate(
+        {"id": "1", "query": "badges that Ines has earned", "calls": [{"api": one.id} for one in (people, badges)]}
+    )
+    snapshot = build_snapshot((badges, people), encoder, QUIET)
+    report = evaluate(snapshot, encoder, [asked], [SHIPPED, OFFERED], [1], RankingOptions(), QUIET)
+    assert [report.methods[name]["all@1"] for name in (SHIPPED, OFFERED)] == [0, 100]

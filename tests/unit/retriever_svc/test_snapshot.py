@@ -68,6 +68,11 @@ def same(one: Snapshot, other: Snapshot) -> None:
         assert np.allclose(
             one.vectors.similarities(query, one.numbers), other.vectors.similarities(query, other.numbers), atol=1e-6
         )
+    assert one.facts.supplies.tolist() == other.facts.supplies.tolist()
+    for key in {*one.facts.supplies.flat}:
+        for owner, name in enumerate(one.names):
+            theirs = other.names.index(name) if name in other.names else -1
+            assert one.feeds.positions(owner, [key], 99) == other.feeds.positions(theirs, [key], 99)
     assert one.vectors.size == other.vectors.size == len(one.entries)
     assert one.digest == other.digest
 
