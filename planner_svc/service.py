@@ -84,7 +84,7 @@ class PlannerService:
         self._max_alternatives = max_alternatives
         self._metrics = metrics
         self._writer = writer
-        self._weigh = weigh or WordJudge({}, {}).weigh
+        self._weigh = weigh or WordJudge({}).weigh
 
     def backends(self) -> PlannerBackends:
         """The backends there are, and the order in which they are asked."""
@@ -191,9 +191,10 @@ class PlannerService:
         pair = await asyncio.gather(*(self._heard(name, request, limit_s) for name in PAIR))
         asked = tuple(one for heard in pair for one in heard.asked)
         try:
-            sure = await self._pool.run(self._weigh, request, [heard.word for heard in pair])
+            weighed = await self._pool.run(self._weigh, request, [heard.word for heard in pair])
         except Overloaded as failed:
             return Heard(asked, error=failed)
+        sure = [_probability(likely) for likely in weighed]
         asked = tuple(
             one if heard.word is None else one.model_copy(update={"judged": round(likely, 4)})
             for one, heard, likely in zip(asked, pair, sure, strict=True)

@@ -14,7 +14,7 @@ from planner_svc.reading.actions import asks_for_action
 from planner_svc.reading.text import split_name, stems
 from services.contracts.api import Api, Candidate
 from services.contracts.evidence import written_call, written_calls
-from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value, step_references
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, step_references
 from services.contracts.planning import PlanRequest
 
 OWN: Final = (

@@ -296,7 +296,7 @@ async def open_planner(
 
     Raises:
         DataError: there is no such backend.
-        WordJudgeError: the judge of the pair is damaged.
+        JudgeError: the judge of the pair is damaged.
     """
     settings = PlannerSettings()
     pool = ComputePool(max(settings.compute_workers, os.cpu_count() or 1), settings.compute_waiting, name="planner")

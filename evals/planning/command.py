@@ -29,7 +29,6 @@ from evals.planning.running import open_world
 from evals.retrieve import build_snapshot
 from planner_svc.backends.compact.confidence import CalibrationError
 from planner_svc.backends.compact.judging import JudgeError
-from planner_svc.judge import WordJudgeError
 from planner_svc.settings import PlannerSettings
 from retriever_svc.engine.ranking import shipped_options
 from retriever_svc.engine.relevance import RelevanceError
@@ -94,7 +93,7 @@ def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
     try:
         with errors_only(), Progress(*COLUMNS, console=err, transient=True) as progress:
             measured, notes = measure(wanted, progress)
-    except (DataError, EncoderError, RelevanceError, CalibrationError, JudgeError, WordJudgeError) as error:
+    except (DataError, EncoderError, RelevanceError, CalibrationError, JudgeError) as error:
         err.print(str(error), markup=False, soft_wrap=True)
         return 1
     for note in notes:

@@ -1,16 +1,18 @@
 """Two planners and a judge: both are asked, and the likelier word stands, if it is likely enough."""
 
 import asyncio
-import json
+import dataclasses
+import math
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from planner_svc.backends.compact.judging import Judge, JudgeError
 from planner_svc.cascade import PAIR, CascadePolicy, Word
-from planner_svc.judge import JUDGE, SIGNS, Weigh, WordJudge, WordJudgeError
+from planner_svc.judge import SIGNS, Weigh, WordJudge, file_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
 from planner_svc.service import PlannerService
@@ -22,6 +24,7 @@ from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, PlanResponse, Policy
 from services.encoder import PLANNER_MODEL, model_directory
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
+from services.trees import Trees
 from tests.unit.planner_svc.building import api, param, plan, record, step
 
 FIND = api("find", param("name"), returns=record(code={"type": "string"}))
@@ -222,8 +225,8 @@ async def test_a_judge_that_has_learnt_nothing_takes_them_at_their_word(pool: Co
     weigh = WordJudge.load(tmp_path).weigh
     response = await service(pool, PlanDraft(OTHER, 0.5), PlanDraft(GOOD, 0.6), weigh).plan(REQUEST)
     assert (response.plan, response.confidence) == (GOOD, 0.6)
+    down = ServiceUnavailable("down", service="x")
     with pytest.raises(ServiceUnavailable):
-        down = ServiceUnavailable("down", service="x")
         await service(pool, down, down, weigh).plan(REQUEST)
 
 
@@ -270,51 +273,56 @@ def test_signs_of_any_text_are_numbers(query: str) -> None:
         assert all(abs(sign) < 1e6 for sign in signs.values())
 
 
-def fitted(**weights: float) -> WordJudge:
-    own = tuple(weights.get(sign.replace(" ", "_"), 0.0) for sign in SIGNS)
-    return WordJudge(dict.fromkeys(PAIR, own), {"rules": 0.0, "compact": 1.0})
+def leaning(sign: str, *, low: float, high: float, base: float = 0.0) -> Judge:
+    """One tree: log-odds ``low`` where the sign is 0, ``high`` where it is more."""
+    trees = Trees(
+        base=np.array(base, np.float32),
+        feature=np.array([[SIGNS.index(sign), 0, 0]], np.int32),
+        split=np.array([[0.5, 0, 0]], np.float32),
+        children=np.array([[[1, 2], [1, 1], [2, 2]]], np.int32),
+        value=np.array([[0, low, high]], np.float32),
+        depth=np.array(1, np.int16),
+    )
+    return Judge(SIGNS, trees)
+
+
+JUDGE = WordJudge({name: leaning("same plan", low=0, high=2, base=n) for n, name in enumerate(PAIR)})
 
 
 def test_a_judge_is_kept_beside_the_model(tmp_path: Path) -> None:
-    judge = fitted(same_plan=2.0)
-    judge.save(tmp_path)
+    JUDGE.save(tmp_path)
     kept = WordJudge.load(tmp_path)
-    assert kept == judge
-    same = kept.weigh(REQUEST, [_word(GOOD), _word(GOOD)])
-    other = kept.weigh(REQUEST, [_word(GOOD), _word(OTHER)])
-    assert same == pytest.approx([0.881, 0.953], abs=1e-3)
-    assert other == pytest.approx([0.5, 0.731], abs=1e-3)
+    assert kept.weigh(REQUEST, [_word(GOOD), _word(GOOD)]) == pytest.approx([0.881, 0.953], abs=1e-3)
+    assert kept.weigh(REQUEST, [_word(GOOD), _word(OTHER)]) == pytest.approx([0.5, 0.731], abs=1e-3)
     assert kept.weigh(REQUEST, [None, _word(GOOD)])[0] == 0
 
 
-def _damaged(**changed: Any) -> str:
-    content = {name: {"bias": 0.0, "weights": dict.fromkeys(SIGNS, 0.0)} for name in PAIR} | changed
-    return json.dumps(content)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[1]",
-        "null",
-        "\xff",
-        '{"rules": 1}',
-        "[" * 100_000,
-        _damaged(rules={"bias": 0.0, "weights": {"same plan": 1}}),
-        _damaged(rules={"bias": 0.0, "weights": dict.fromkeys((*SIGNS, "another"), 0.0)}),
-        _damaged(compact={"bias": "much", "weights": dict.fromkeys(SIGNS, 0.0)}),
-        _damaged(compact={"bias": float("nan"), "weights": dict.fromkeys(SIGNS, 0.0)}),
-        _damaged(compact={"bias": 0.0, "weights": dict.fromkeys(SIGNS, float("inf"))}),
-        _damaged(compact={"bias": 0.0, "weights": dict.fromkeys(SIGNS, None)}),
-        _damaged() + " " * 2_000_000,
-    ],
-)
-def test_a_damaged_judge_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / JUDGE).write_bytes(text.encode("latin-1"))
-    with pytest.raises(WordJudgeError, match=JUDGE):
+@pytest.mark.parametrize("damage", ["gone", "text", "cut", "signs", "tree"])
+def test_a_damaged_judge_is_refused(tmp_path: Path, damage: str) -> None:
+    JUDGE.save(tmp_path)
+    file = tmp_path / file_of("compact")
+    whole = file.read_bytes()
+    file.unlink()
+    match damage:
+        case "text":
+            file.write_text("[1]")
+        case "cut":
+            file.write_bytes(whole[: len(whole) // 2])
+        case "signs":
+            dataclasses.replace(JUDGE.trees["compact"], signs=SIGNS[1:]).save(file)
+        case "tree":
+            judge = JUDGE.trees["compact"]
+            far = dataclasses.replace(judge.trees, feature=judge.trees.feature + 1_000)
+            dataclasses.replace(judge, trees=far).save(file)
+    with pytest.raises(JudgeError, match=file.name):
         WordJudge.load(tmp_path)
 
 
+async def test_a_judge_that_says_what_is_no_probability_harms_nobody(pool: ComputePool) -> None:
+    response = await service(pool, PlanDraft(OTHER, 0.9), PlanDraft(GOOD, 0.9), holding(math.nan, 7.0)).plan(REQUEST)
+    assert (response.plan, response.confidence) == (GOOD, 1.0)
+    assert [one.judged for one in response.asked] == [0.0, 1.0]
+
+
 def test_a_judge_ships_with_the_planner() -> None:
-    assert WordJudge.load(model_directory(PLANNER_MODEL)).weights.keys() == set(PAIR)
+    assert WordJudge.load(model_directory(PLANNER_MODEL)).trees.keys() == set(PAIR)
