@@ -116,10 +116,13 @@ class PlannerSettings(ServiceSettings):
         description="Confidence from which on a plan stands that no language model made.",
     )
     abstain_below: float = Field(
-        default=0.0, ge=0, le=1, description="A plan less likely right than this is not answered with; then `no_plan`."
+        default=0.1,
+        ge=0,
+        le=1,
+        description="A plan less likely right than this is not answered with; then `no_plan`, and the reason names it.",
     )
     abstain_changes_below: float = Field(
-        default=0.0,
+        default=0.15,
         ge=0,
         le=1,
         description="The same of a plan that may change something, where this is the higher one.",

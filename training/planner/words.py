@@ -105,10 +105,9 @@ def fit_judge(model: Path, predictions: Sequence[Path]) -> FittedJudge:
 
 
 def _summed(rows: _Rows, likely: Floats) -> FittedJudge:
-    chosen = likely.argmax(axis=1)[:, None]
-    sure, right, plans, changes = (
-        np.take_along_axis(of, chosen, axis=1)[:, 0] for of in (likely, rows.right, rows.plans, rows.changes)
-    )
+    each, chosen = np.arange(len(likely)), likely.argmax(axis=1)
+    sure, right = likely[each, chosen].astype(np.float64), rows.right[each, chosen]
+    plans, changes = rows.plans[each, chosen], rows.changes[each, chosen]
     kept = []
     for threshold in THRESHOLDS:
         shown = plans & (sure >= threshold)
