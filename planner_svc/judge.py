@@ -19,6 +19,10 @@ from services.errors import ServiceError
 SIGNS: Final = (*(f"{name} {sign}" for name in PAIR for sign in OWN), *BOTH)
 """The names of what :func:`~planner_svc.signs.signs_of` tells of the pair."""
 
+QUESTION: Final = 0.5
+"""So much of how likely a question is right counts beside a plan or a refusal: it answers nothing yet, and most
+questions ask for what the request has said."""
+
 Weigh = Callable[[PlanRequest, Sequence[Word | None]], Sequence[float]]
 """Tells how likely each word of ``PAIR``, in its order, is right, 0 to 1. None: that planner failed."""
 

@@ -12,7 +12,7 @@ from planner_svc.cascade import DEMONSTRATED, JUDGED, MODEL, PAIR, CascadePolicy
 from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
-from planner_svc.judge import Heard, Weigh, WordJudge
+from planner_svc.judge import QUESTION, Heard, Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.repair import repair
@@ -187,7 +187,7 @@ class PlannerService:
         return Heard((_told(word, started),), word)
 
     async def _judged(self, request: PlanRequest, limit_s: float) -> Heard:
-        """Which of the pair's words is the likelier one, and as likely right as the judge holds it."""
+        """The likelier one of the pair's words, as likely right as the judge holds it; questions count for less."""
         pair = await asyncio.gather(*(self._heard(name, request, limit_s) for name in PAIR))
         asked = tuple(one for heard in pair for one in heard.asked)
         try:
@@ -201,7 +201,7 @@ class PlannerService:
         )
         likely, word = max(
             ((likely, heard.word) for heard, likely in zip(pair, sure, strict=True) if heard.word is not None),
-            key=lambda one: one[0],
+            key=lambda one: one[0] * (QUESTION if one[1].outcome == "needs_input" else 1.0),
             default=(0.0, None),
         )
         if word is None:

@@ -161,7 +161,7 @@ def test_tenants_rules_and_approvals_as_the_page_on_them_says(tmp_path: Path, mo
         monkeypatch.setenv("NESTOR_TOKEN", "desk-token")
         run("solve", remind)
         order = "Order one KIT-4003 for cus_6, bill it in GBP, and afterwards cancel that order"
-        waiting = json.loads(run("solve", "--json", order, exit_code=1))
+        waiting = json.loads(run("solve", "--json", "--backend", "rules", order, exit_code=1))
         urls = [preview["request"]["url"] for preview in waiting["previews"]]
         assert urls == [found.sandbox_url + "/orders", found.sandbox_url + "/orders/{var1.id}/cancel"]
         done = json.loads(run("runs", "approve", "--json", "--on-behalf-of", "Ada Lovelace", waiting["id"]))

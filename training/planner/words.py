@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evals.data import DataError
 from planner_svc.backends.compact.judging import Judge
 from planner_svc.cascade import PAIR
-from planner_svc.judge import SIGNS, WordJudge
+from planner_svc.judge import QUESTION, SIGNS, WordJudge
 from services.trees import Floats
 from training.planner.recalibrate import LEAST, calibration_error
 from training.shared.boosting import Growth, boosted
@@ -75,12 +75,13 @@ class FittedJudge:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Requests: (n,) vendors, (n, signs); (n, planners) whether its word is right, a plan, and changes something."""
+    """(n,) vendors, (n, signs); (n, planners) whether the word is right, a plan, a question, changes something."""
 
     vendors: NDArray[np.str_]
     signs: Floats
     right: Flags
     plans: Flags
+    asks: Flags
     changes: Flags
 
 
@@ -105,7 +106,7 @@ def fit_judge(model: Path, predictions: Sequence[Path]) -> FittedJudge:
 
 
 def _summed(rows: _Rows, likely: Floats) -> FittedJudge:
-    each, chosen = np.arange(len(likely)), likely.argmax(axis=1)
+    each, chosen = np.arange(len(likely)), (likely * np.where(rows.asks, QUESTION, 1.0)).argmax(axis=1)
     sure, right = likely[each, chosen].astype(np.float64), rows.right[each, chosen]
     plans, changes = rows.plans[each, chosen], rows.changes[each, chosen]
     kept = []
@@ -138,18 +139,18 @@ def _fit(rows: _Rows, which: Flags) -> WordJudge:
     return WordJudge(trees)
 
 
-def _rows(read: Sequence[tuple[str, list[float], list[tuple[bool, bool, bool]]]]) -> _Rows:
+def _rows(read: Sequence[tuple[str, list[float], list[tuple[bool, bool, bool, bool]]]]) -> _Rows:
     vendors = np.array([vendor for vendor, _, _ in read])
     if len(read) < LEAST or len(set(vendors.tolist())) < 2:
         raise DataError(f"{len(read)} requests are too few to fit a judge to: {LEAST} are needed, to several vendors")
     told = np.array([words for *_, words in read], np.bool_)
     return _Rows(
-        vendors, np.array([signs for _, signs, _ in read], np.float32), *(told[:, :, place] for place in range(3))
+        vendors, np.array([signs for _, signs, _ in read], np.float32), *(told[:, :, place] for place in range(4))
     )
 
 
-def _read(file: Path) -> Iterator[tuple[str, list[float], list[tuple[bool, bool, bool]]]]:
-    """Of each request its vendor, its signs, and of both words whether it is right, a plan, and changes something."""
+def _read(file: Path) -> Iterator[tuple[str, list[float], list[tuple[bool, bool, bool, bool]]]]:
+    """Of each request its vendor and signs, and of both words whether it is right, a plan, a question, a change."""
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
             told = json.loads(line)
@@ -162,6 +163,7 @@ def _read(file: Path) -> Iterator[tuple[str, list[float], list[tuple[bool, bool,
                 (
                     bool(told["words"][name]["right"]),
                     told["words"][name]["outcome"] == "planned",
+                    told["words"][name]["outcome"] == "needs_input",
                     signs[f"{name} calls that change something"] > 0,
                 )
                 for name in PAIR

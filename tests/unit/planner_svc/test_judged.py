@@ -112,9 +112,14 @@ async def test_a_refusal_and_a_question_are_words_too(pool: ComputePool) -> None
     nothing, asks = PlanDraft(None, 0.6, reason="Nothing fits."), PlanDraft(ASKS, 0.6)
     refused = await service(pool, PlanDraft(OTHER, 0.95), nothing, holding(0.3, 0.6)).plan(REQUEST)
     assert (refused.status, refused.reason, refused.confidence) == ("no_plan", "Nothing fits.", 0.6)
-    asked = await service(pool, asks, nothing, holding(0.5, 0.4)).plan(REQUEST)
+    asked = await service(pool, asks, nothing, holding(0.5, 0.2)).plan(REQUEST)
     assert (asked.status, asked.confidence) == ("needs_input", 0.5)
     assert [question.argument for question in asked.questions] == ["country"]
+
+
+async def test_a_question_counts_for_less_than_a_plan(pool: ComputePool) -> None:
+    response = await service(pool, PlanDraft(GOOD, 0.5), PlanDraft(ASKS, 0.9), holding(0.3, 0.5)).plan(REQUEST)
+    assert (response.status, response.backend, response.confidence) == ("planned", "rules", 0.3)
 
 
 async def test_both_are_asked_at_the_same_time(pool: ComputePool) -> None:
