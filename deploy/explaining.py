@@ -24,6 +24,8 @@ def _asked_line(asked: PlannerAsked) -> str:
     line = f"{asked.backend}: {asked.outcome}, {asked.ms:.0f} ms"
     if asked.outcome == "planned":
         line += f", confidence {asked.confidence:.2f}"
+    if asked.judged is not None:
+        line += f", judged {asked.judged:.2f}"
     return f"{line}. {asked.detail}" if asked.detail else line
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner_svc.models import Fault
+from services.contracts.plan import Plan
 from services.contracts.planning import Cascade, PlanResponse
 from services.contracts.trace import PlannerTrace
 
@@ -17,6 +18,10 @@ asked."""
 DEMONSTRATED: Final = "demonstrated"
 """The backend that follows demonstrations. It is asked before all others where there are any; unless it has a plan that
 can be proved, it has said nothing: that no demonstration fits says nothing of the request."""
+JUDGED: Final = "judged"
+"""Not a backend, but two of them: both are asked at the same time, and a judge says whose word stands."""
+PAIR: Final = ("rules", "compact")
+"""These two."""
 DELIBERATE: Final = frozenset({"planned", "needs_input", "no_plan", "needs", "denied"})
 """Outcomes that are somebody's word, rather than a failure to say one."""
 _RESERVE_S: Final = 1.5
@@ -32,12 +37,14 @@ class CascadePolicy:
         escalate_to: a further backend that is asked after the default one; None: none is.
         escalate_below: the confidence from which on a plan stands that no language model made.
         abstain_below: a plan that is less sure than this, after all, is not answered with.
+        abstain_changes_below: the same of a plan that may change something.
     """
 
     cascade: Cascade = "model_first"
     escalate_to: str | None = None
     escalate_below: float = 0.0
     abstain_below: float = 0.0
+    abstain_changes_below: float = 0.0
 
     def order(self, default: str, available: Collection[str], wished: Cascade | None = None) -> tuple[str, ...]:
         """The backends to ask, in order.
@@ -51,6 +58,11 @@ class CascadePolicy:
         if MODEL in available and MODEL not in own:
             own = (MODEL, *own) if (wished or self.cascade) == "model_first" else (*own, MODEL)
         return (DEMONSTRATED, *own) if DEMONSTRATED in available and DEMONSTRATED not in own else own
+
+    def enough(self, response: PlanResponse) -> float:
+        """The confidence from which on a proved plan is answered with."""
+        changes = response.compiled is not None and bool(response.compiled.proof.mutating)
+        return max(self.abstain_below, self.abstain_changes_below) if changes else self.abstain_below
 
     def stands(self, word: Word) -> bool:
         """Whether nobody else needs to be asked."""
@@ -70,12 +82,18 @@ class Word:
         outcome: in a word (:class:`~services.contracts.trace.PlannerAsked` lists them).
         fault: what failed, where something did.
         trace: what a language model was shown and answered.
+        plan: what it is about: the plan, or the one that the questions are asked of, or that was denied.
+        sure: its own confidence in that, or in that there is none.
+        rank: of the plan among the backend's drafts, 0 for the best.
     """
 
     response: PlanResponse
     outcome: str
     fault: Fault | None = None
     trace: PlannerTrace | None = None
+    plan: Plan | None = None
+    sure: float = 0.0
+    rank: int = 0
 
     def replaces(self, other: Word | None) -> bool:
         """Whether it is the better answer of the two, the other having come first and not standing."""

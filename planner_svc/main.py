@@ -12,13 +12,14 @@ from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.cascade import CascadePolicy
 from planner_svc.handlers import router
+from planner_svc.judge import Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings, ServedSettings
 from services.app import create_service
 from services.compute import ComputePool
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder, load_encoder, model_directory
 
 
 def create_app(
@@ -45,6 +46,7 @@ def create_app(
         pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="planner")
         metrics = PlannerMetrics(app.state.registry)
         served: ServedBackend | None = None
+        weigh: Weigh | None = None
         try:
             available = backends
             if available is None:
@@ -52,6 +54,7 @@ def create_app(
                 if reader is None:
                     reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
                 available = load_backends(reader, pool, settings.model)
+                weigh = WordJudge.load(model_directory(settings.model)).weigh
                 served = open_served(settings.served, reader, pool, metrics)
                 if served is not None:
                     available = {**available, served.name: served}
@@ -63,8 +66,13 @@ def create_app(
                 max_alternatives=settings.max_alternatives,
                 metrics=metrics,
                 policy=CascadePolicy(
-                    settings.cascade, settings.escalate_to, settings.escalate_below, settings.abstain_below
+                    settings.cascade,
+                    settings.escalate_to,
+                    settings.escalate_below,
+                    settings.abstain_below,
+                    settings.abstain_changes_below,
                 ),
+                weigh=weigh,
                 writer=writer or (None if served is None else _writer(served, settings.served, pool)),
             )
             yield

@@ -9,6 +9,8 @@ from services.clients.chat import ChatError, Completion
 
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60)
 
+_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
 
 class PlannerMetrics:
     """Counters and histograms of planning and of the language model, in the app's own registry."""
@@ -19,6 +21,19 @@ class PlannerMetrics:
             "nestor_planner_fallbacks",
             "Planners whose word did not stand, so that the next one was asked.",
             ["backend", "reason"],
+            registry=registry,
+        )
+        self.judged = Histogram(
+            "nestor_planner_judged",
+            "How likely the better word of two planners is right, as their judge sees it.",
+            ["backend"],
+            buckets=_SHARES,
+            registry=registry,
+        )
+        self.abstained = Counter(
+            "nestor_planner_abstained",
+            "Plans that were not answered with, since they are not likely enough.",
+            ["backend"],
             registry=registry,
         )
         self.needs = Counter(

@@ -1,21 +1,25 @@
 """The rules of planning: draft, prove, repair, and never let a plan out that does not compile."""
 
 import asyncio
+import dataclasses
 import math
 import time
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from planner_svc.backends.base import PlannerBackend
-from planner_svc.cascade import DEMONSTRATED, MODEL, CascadePolicy, TimeLeft, Word
+from planner_svc.cascade import DEMONSTRATED, JUDGED, MODEL, PAIR, CascadePolicy, TimeLeft, Word
 from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
+from planner_svc.judge import QUESTION, Heard, Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.repair import repair
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool
 from services.contracts.api import Api
+from services.contracts.evidence import written_call, written_calls
 from services.contracts.plan import Plan
 from services.contracts.planning import (
     CompileRequest,
@@ -32,12 +36,15 @@ from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 
+_MAX_TOLD: Final = 3
+"""Calls of a plan that is told of in words."""
+
 
 class PlannerService:
     """Plans requests with its backends, one after the other where it must, and proves what they draft.
 
     Args:
-        backends: By name; the default one among them.
+        backends: By name; the default one among them. Where ``PAIR`` is among them, ``judged`` is a backend as well.
         default: The backend used where a request names none and no language model is there.
         pool: Where proofs are computed, off the event loop.
         backend_timeout_s: How long one backend may take.
@@ -45,6 +52,7 @@ class PlannerService:
         metrics: Counts answers and who gave them.
         policy: Who is asked, where a request names no backend.
         writer: Words answers; None: nobody does.
+        weigh: The judge of the pair's words; None: each is as likely right as its planner says.
 
     Raises:
         ValueError: the default, or the one to escalate to, is not among the backends.
@@ -61,12 +69,14 @@ class PlannerService:
         metrics: PlannerMetrics,
         policy: CascadePolicy | None = None,
         writer: SentenceWriter | None = None,
+        weigh: Weigh | None = None,
     ) -> None:
         self._policy = policy or CascadePolicy()
+        self._available = frozenset(backends) | ({JUDGED} if backends.keys() >= set(PAIR) else frozenset())
         named = {"default": default, "other": self._policy.escalate_to or default}
         for which, name in named.items():
-            if name not in backends:
-                raise ValueError(f"the {which} backend {name!r} is not among {', '.join(sorted(backends))}")
+            if name not in self._available:
+                raise ValueError(f"the {which} backend {name!r} is not among {', '.join(sorted(self._available))}")
         self._backends = dict(backends)
         self._default = default
         self._pool = pool
@@ -74,12 +84,13 @@ class PlannerService:
         self._max_alternatives = max_alternatives
         self._metrics = metrics
         self._writer = writer
+        self._weigh = weigh or WordJudge({}).weigh
 
     def backends(self) -> PlannerBackends:
         """The backends there are, and the order in which they are asked."""
-        order = self._policy.order(self._default, self._backends)
+        order = self._policy.order(self._default, self._available)
         first = next(name for name in order if name != DEMONSTRATED or len(order) == 1)
-        return PlannerBackends(default=first, available=tuple(sorted(self._backends)), cascade=order)
+        return PlannerBackends(default=first, available=tuple(sorted(self._available)), cascade=order)
 
     async def compile(self, request: CompileRequest) -> CompileResponse:
         """Prove a plan as it is.
@@ -96,7 +107,8 @@ class PlannerService:
         Raises:
             Overloaded: too much work is waiting.
         """
-        return ReadApisReport(read=await self._backends[self._default].read(apis))
+        names = PAIR if self._default == JUDGED else (self._default,)
+        return ReadApisReport(read=max([await self._backends[name].read(apis) for name in names]))
 
     async def plan(self, request: PlanRequest) -> PlanResponse:
         """Plan a request: a proved plan, questions to the user, or the statement that nothing fits.
@@ -106,12 +118,12 @@ class PlannerService:
             DeadlineExceeded: the backend took too long, and there is no other.
             ServiceError: whatever the last backend raises (see :class:`PlannerBackend`).
         """
-        if request.backend is not None and request.backend not in self._backends:
-            known = ", ".join(sorted(self._backends))
+        if request.backend is not None and request.backend not in self._available:
+            known = ", ".join(sorted(self._available))
             raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {known}")
         order = (request.backend,) if request.backend else self._order(request)
         word, asked, trace = await self._asked(order, request)
-        response = word.response if request.backend else self._abstained(word.response)
+        response = word.response if request.backend else self._abstained(word)
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -127,7 +139,7 @@ class PlannerService:
 
     def _order(self, request: PlanRequest) -> tuple[str, ...]:
         """Who is asked, in order, where the request names nobody."""
-        order = self._policy.order(self._default, self._backends, request.cascade)
+        order = self._policy.order(self._default, self._available, request.cascade)
         return order if request.demos or len(order) == 1 else tuple(name for name in order if name != DEMONSTRATED)
 
     async def _asked(
@@ -141,15 +153,13 @@ class PlannerService:
         trace: PlannerTrace | None = None
         for position, name in enumerate(order):
             last = position == len(order) - 1
-            started = time.perf_counter()
-            try:
-                word = await self._word(name, request, time_left.share_s(last=last))
-            except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
-                error = failed
-                asked.append(_failed(name, failed, started))
+            heard = await self._heard(name, request, time_left.share_s(last=last))
+            asked += heard.asked
+            word = heard.word
+            if word is None:
+                error = heard.error
             else:
                 trace = word.trace or trace
-                asked.append(_heard(word, started))
                 if name == DEMONSTRATED and word.outcome != "planned" and not last:
                     continue  # it has nothing to say
                 if word.fault is not None and word.fault.outage:
@@ -159,11 +169,46 @@ class PlannerService:
                 if self._policy.stands(word):
                     break
             if not last:
-                self._metrics.fallbacks.labels(name, asked[-1].outcome).inc()
+                self._metrics.fallbacks.labels(name, asked[-1].outcome if word is None else word.outcome).inc()
         if best is None:
             assert error is not None  # everybody failed
             raise error
         return best, tuple(_stood(one, best) for one in asked), trace
+
+    async def _heard(self, name: str, request: PlanRequest, limit_s: float) -> Heard:
+        """What a backend says, or how it failed."""
+        if name == JUDGED:
+            return await self._judged(request, limit_s)
+        started = time.perf_counter()
+        try:
+            word = await self._word(name, request, limit_s)
+        except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
+            return Heard((_failed(name, failed, started),), error=failed)
+        return Heard((_told(word, started),), word)
+
+    async def _judged(self, request: PlanRequest, limit_s: float) -> Heard:
+        """The likelier one of the pair's words, as likely right as the judge holds it; questions count for less."""
+        pair = await asyncio.gather(*(self._heard(name, request, limit_s) for name in PAIR))
+        asked = tuple(one for heard in pair for one in heard.asked)
+        try:
+            weighed = await self._pool.run(self._weigh, request, [heard.word for heard in pair])
+        except Overloaded as failed:
+            return Heard(asked, error=failed)
+        sure = [_probability(likely) for likely in weighed]
+        asked = tuple(
+            one if heard.word is None else one.model_copy(update={"judged": round(likely, 4)})
+            for one, heard, likely in zip(asked, pair, sure, strict=True)
+        )
+        likely, word = max(
+            ((likely, heard.word) for heard, likely in zip(pair, sure, strict=True) if heard.word is not None),
+            key=lambda one: one[0] * (QUESTION if one[1].outcome == "needs_input" else 1.0),
+            default=(0.0, None),
+        )
+        if word is None:
+            return Heard(asked, error=next(heard.error for heard in pair))
+        self._metrics.judged.labels(word.response.backend).observe(likely)
+        response = word.response.model_copy(update={"confidence": likely})
+        return Heard(asked, dataclasses.replace(word, response=response))
 
     async def _word(self, name: str, request: PlanRequest, limit_s: float) -> Word:
         """What a backend says, after it was shown what is wrong with its draft where it can make a better one."""
@@ -183,10 +228,18 @@ class PlannerService:
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
-    def _abstained(self, response: PlanResponse) -> PlanResponse:
-        if response.status != "planned" or response.confidence >= self._policy.abstain_below:
+    def _abstained(self, word: Word) -> PlanResponse:
+        """The answer; a plan that is not likely enough is told of instead, so that its user may insist on it."""
+        response = word.response
+        if response.status != "planned" or response.confidence >= self._policy.enough(response):
             return response
-        reason = f"The best plan found is right with a probability of {response.confidence:.0%} only."
+        assert word.plan is not None  # it is proved
+        self._metrics.abstained.labels(response.backend).inc()
+        reason = (
+            f"I am not sure what is meant. The closest plan is right with a probability of {response.confidence:.0%} "
+            f"only: {_briefly(word.plan)}. Say more of what is wanted, or name the planner that made it "
+            f"({response.backend}) as the backend, to have it as it is."
+        )
         return PlanResponse(
             status="no_plan", confidence=1 - response.confidence, backend=response.backend, reason=reason
         )
@@ -212,7 +265,8 @@ class PlannerService:
             result = await self._prove(plan, apis, request, backend)
             first = first or result
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
-                return _refused(draft, backend, "denied", result.diagnostics, denied)
+                refused = _refused(draft, backend, "denied", result.diagnostics, denied)
+                return dataclasses.replace(refused, plan=plan, sure=confidence)
             if result.compiled is not None and (asking is None or _apis(plan) >= _apis(asking[0])):
                 response = PlanResponse(
                     status="planned",
@@ -222,7 +276,7 @@ class PlannerService:
                     confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
                     backend=backend,
                 )
-                word = Word(response, "planned", trace=draft.trace)
+                word = Word(response, "planned", None, draft.trace, response.plan, confidence, rank)
                 if not result.compiled.proof.missing:
                     return word
                 locked = locked or (word if asking is None else None)  # an alternative that can be run is better
@@ -239,7 +293,7 @@ class PlannerService:
                 backend=backend,
                 reason="Something is needed that neither the request nor its context says.",
             )
-            return Word(response, "needs_input", trace=draft.trace)
+            return Word(response, "needs_input", None, draft.trace, asking[0], confidence)
         diagnostics = first.diagnostics if first is not None else ()
         return _refused(draft, backend, "unproved", diagnostics, diagnostics)
 
@@ -276,7 +330,7 @@ def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
         reason=reason,
         needs=() if draft.fault else draft.needs,
     )
-    return Word(response, outcome, draft.fault, draft.trace)
+    return Word(response, outcome, draft.fault, draft.trace, sure=confidence)
 
 
 def _refused(
@@ -291,7 +345,7 @@ def _refused(
     return Word(response, outcome, trace=trace)
 
 
-def _heard(word: Word, started: float) -> PlannerAsked:
+def _told(word: Word, started: float) -> PlannerAsked:
     response = word.response
     return PlannerAsked(
         backend=response.backend,
@@ -335,6 +389,14 @@ def _probability(confidence: float) -> float:
 
 def _apis(plan: Plan) -> frozenset[str]:
     return frozenset(step.api for step in plan.steps)
+
+
+def _briefly(plan: Plan) -> str:
+    """A plan's calls on a line, for a person."""
+    arguments = written_calls(plan)
+    calls = [written_call(step.api, arguments[step.id]) for step in plan.steps]
+    more = f" and {len(calls) - _MAX_TOLD} more" if len(calls) > _MAX_TOLD else ""
+    return ", then ".join(calls[:_MAX_TOLD]) + more
 
 
 def _errors(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -92,9 +92,9 @@ class PlannerSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="NESTOR_PLANNER_")
 
     default_backend: str = Field(
-        default="rules",
-        description="The backend that plans where a request names none and no language model does: `rules` or "
-        "`compact`.",
+        default="judged",
+        description="What plans where a request names no backend and no language model does: `rules`, `compact`, or "
+        "`judged`: both, and a judge says whose word stands and how likely it is right.",
     )
     cascade: Cascade = Field(
         default="model_first",
@@ -116,7 +116,16 @@ class PlannerSettings(ServiceSettings):
         description="Confidence from which on a plan stands that no language model made.",
     )
     abstain_below: float = Field(
-        default=0.0, ge=0, le=1, description="A plan less likely right than this is not answered with; then `no_plan`."
+        default=0.1,
+        ge=0,
+        le=1,
+        description="A plan less likely right than this is not answered with; then `no_plan`, and the reason names it.",
+    )
+    abstain_changes_below: float = Field(
+        default=0.15,
+        ge=0,
+        le=1,
+        description="The same of a plan that may change something, where this is the higher one.",
     )
     max_alternatives: int = Field(
         default=4,

@@ -37,7 +37,7 @@ def solve(
     deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
     pin: Annotated[list[str] | None, typer.Option(help="An API to plan with in any case; may be repeated.")] = None,
     backend: Annotated[
-        str | None, typer.Option(help="This planner alone: rules, compact, served or demonstrated.")
+        str | None, typer.Option(help="This planner alone: rules, compact, judged (both), served or demonstrated.")
     ] = None,
     cascade: Annotated[
         str | None, typer.Option(help="Who plans first, where there is a language model: model_first or compact_first.")

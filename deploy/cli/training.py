@@ -116,6 +116,44 @@ def train_confidence(
     )
 
 
+@trains.command("judge")
+def train_judge(
+    model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
+    predictions: Annotated[
+        list[Path],
+        typer.Option(help="File of `nestor eval plan --planner judged --predictions`, with this model; repeat."),
+    ],
+) -> None:
+    """Fit the judge of rules and compact to what became of whole requests that nothing was trained on, in MODEL.
+
+    Prints what it would do at several thresholds (NESTOR_PLANNER_ABSTAIN_BELOW), for vendors that it had not seen.
+    """
+    _require(("sklearn",))
+    from evals.data import DataError
+    from training.planner.words import fit_judge
+
+    try:
+        found = fit_judge(model, predictions)
+    except (DataError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    alone = ", ".join(f"{name} {right}" for name, right in found.alone.items())
+    typer.echo(
+        f"{found.requests} requests to {found.vendors} vendors; right: {alone}, one of both {found.best}, the judge's "
+        f"choice {found.right}; calibration error {found.error:.3f}"
+    )
+    typer.echo("below   plans  right   of these that change something  right")
+    for kept in found.kept:
+        typer.echo(
+            f"{kept.threshold:<7g} {kept.plans:<6} {_share(kept.right, kept.plans):<7} {kept.changes:<31} "
+            f"{_share(kept.right_changes, kept.changes)}"
+        )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "-"
+
+
 @trains.command("relevance")
 def train_relevance(
     data: Annotated[

@@ -25,10 +25,13 @@ from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.backends.served.outputs import Outputs
+from planner_svc.cascade import JUDGED, PAIR, Word
+from planner_svc.judge import Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
+from planner_svc.signs import signs_of
 from services.clients.chat import ChatModel
 from services.compute import ComputePool
 from services.contracts.api import Api
@@ -38,7 +41,7 @@ from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse, Question
 from services.contracts.run import SolveOptions
 from services.contracts.trace import ModelAttempt, PlannerTrace
-from services.encoder import Encoder
+from services.encoder import Encoder, model_directory
 from services.errors import ServiceError
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -69,6 +72,8 @@ class Answer:
         diagnostics: what the compiler found.
         traces: what a language model was shown and wrote, each time it was asked.
         looked_up: APIs that were offered besides, since it missed them.
+        words: of the pair, where both were asked; None of one that failed.
+        signs: what their judge went by.
     """
 
     status: Status
@@ -79,6 +84,8 @@ class Answer:
     diagnostics: tuple[Diagnostic, ...] = ()
     traces: tuple[PlannerTrace, ...] = ()
     looked_up: tuple[str, ...] = ()
+    words: tuple[Word | None, ...] = ()
+    signs: tuple[float, ...] = ()
 
     @property
     def attempts(self) -> tuple[ModelAttempt, ...]:
@@ -145,16 +152,43 @@ class Afresh:
         return await self._make().plan(request)
 
 
+class Hearing:
+    """A judge that another one is heard of through.
+
+    Args:
+        weigh: the other one.
+
+    Attributes:
+        words: that were judged last; none where none were.
+        signs: what it went by.
+    """
+
+    def __init__(self, weigh: Weigh) -> None:
+        self._weigh = weigh
+        self.words: tuple[Word | None, ...] = ()
+        self.signs: tuple[float, ...] = ()
+
+    def weigh(self, request: PlanRequest, words: Sequence[Word | None]) -> Sequence[float]:
+        """What the judge says."""
+        self.words, self.signs = tuple(words), signs_of(request, words)
+        return self._weigh(request, words)
+
+
 class Planner:
-    """Asks one backend, one request after the other."""
+    """Asks one backend, or the pair, one request after the other.
 
-    def __init__(self, service: PlannerService, listening: Listening) -> None:
-        self._service, self._listening = service, listening
+    Args:
+        name: the backend's.
+        service: that is asked.
+        listening: the backend by its name, or both of the pair.
+        hearing: their judge.
+    """
 
-    @property
-    def name(self) -> str:
-        """The backend's name."""
-        return self._listening.name
+    def __init__(
+        self, name: str, service: PlannerService, listening: Mapping[str, Listening], hearing: Hearing | None = None
+    ) -> None:
+        self.name = name
+        self._service, self._listening, self._hearing = service, listening, hearing
 
     async def read(self, apis: Sequence[Api]) -> None:
         """Have APIs read, as an import does."""
@@ -183,7 +217,8 @@ class Planner:
         lookups = SolveOptions().lookups if look_up is not None else 0
         while True:
             response = await self._asked(query, context, offer, demos, looked_up)
-            told = self._listening.draft if isinstance(response, ServiceError) else response
+            alone = self._listening.get(self.name)
+            told = (alone.draft if alone else None) if isinstance(response, ServiceError) else response
             traces += (told.trace,) if told is not None and told.trace is not None else ()
             if isinstance(response, ServiceError):
                 reason = f"{response.title}: {response.detail}"
@@ -221,12 +256,16 @@ class Planner:
 
     def _answer(self, response: PlanResponse) -> Answer:
         plan, reason = response.plan, response.reason
-        if response.status == "needs_input" and plan is None and self._listening.draft is not None:
-            plan = asked_about(self._listening.draft, response.questions)
+        draft = self._listening[response.backend].draft
+        if response.status == "needs_input" and plan is None and draft is not None:
+            plan = asked_about(draft, response.questions)
             reason = "; ".join(question.text for question in response.questions)
         if response.status == "no_plan":
             plan = None
-        return Answer(response.status, plan, response.compiled, response.confidence, reason, response.diagnostics)
+        answer = Answer(response.status, plan, response.compiled, response.confidence, reason, response.diagnostics)
+        if self._hearing is None:
+            return answer
+        return dataclasses.replace(answer, words=self._hearing.words, signs=self._hearing.signs)
 
 
 def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:
@@ -257,6 +296,7 @@ async def open_planner(
 
     Raises:
         DataError: there is no such backend.
+        JudgeError: the judge of the pair is damaged.
     """
     settings = PlannerSettings()
     pool = ComputePool(max(settings.compute_workers, os.cpu_count() or 1), settings.compute_waiting, name="planner")
@@ -271,23 +311,30 @@ async def open_planner(
             served = open_served(settings.served, encoder, pool, metrics)
             available = load_backends(encoder, pool, settings.model) | ({SERVED: served} if served else {})
         chosen = name or settings.default_backend
-        if chosen not in available:
+        listening = {name: Listening(backend) for name, backend in available.items() if name in _asked(chosen)}
+        if not listening.keys() >= set(_asked(chosen)):
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
             raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
-        listening = Listening(available[chosen])
+        hearing = Hearing(WordJudge.load(model_directory(settings.model)).weigh) if chosen == JUDGED else None
         service = PlannerService(
-            {chosen: listening},
+            listening,
             chosen,
             pool,
             backend_timeout_s=PATIENCE_S,
             max_alternatives=settings.max_alternatives,
             metrics=metrics,
+            weigh=hearing.weigh if hearing is not None else None,
         )
-        yield Planner(service, listening)
+        yield Planner(chosen, service, listening, hearing)
     finally:
         if served is not None:
             await served.aclose()
         await pool.close()
+
+
+def _asked(name: str) -> tuple[str, ...]:
+    """The backends that a planner of this name asks."""
+    return PAIR if name == JUDGED else (name,)
 
 
 def _lacks(plan: Plan, question: Question) -> bool:

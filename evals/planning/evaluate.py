@@ -29,11 +29,14 @@ from evals.planning.summary import (
     published,
     summed,
 )
+from planner_svc.cascade import PAIR, Word
+from planner_svc.judge import SIGNS
 from planner_svc.settings import PlannerSettings
 from services.codecs.nestful import encode
 from services.codecs.seal import response_fields
 from services.codecs.text import CodecError
 from services.contracts.demo import SelectedDemo
+from services.contracts.plan import Plan
 
 
 class PlanReport(Metrics):
@@ -101,6 +104,8 @@ class Asked:
     judged: Judged
     seconds: float
     run_problem: str
+    right: tuple[bool, ...] = ()
+    """Whether the word of each planner is right, where two were asked."""
 
     @property
     def subsets(self) -> Iterator[str]:
@@ -144,7 +149,8 @@ class Examiner:
             ran=not problem,
             confidence=answer.confidence if answer.plan is not None else None,
         )
-        return Asked(instance, gold, offer, demos, answer, judged, seconds, problem)
+        right = tuple(score(gold, graph_of_plan(_plan(word)), self._outputs).any_order for word in answer.words)
+        return Asked(instance, gold, offer, demos, answer, judged, seconds, problem, right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +228,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "query": asked.instance.query,
         "subsets": list(asked.subsets),
         "gold": [{"name": call.api, "arguments": call.args, "label": call.label} for call in asked.instance.calls],
-        "predicted": _calls(asked.answer),
+        "predicted": _told(asked.answer.plan),
         "status": asked.answer.status,
         "confidence": asked.answer.confidence,
         "reason": asked.answer.reason,
@@ -245,7 +251,27 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "looked_up": list(asked.answer.looked_up),
         "demos": [one.demo.query for one in asked.demos],
         "ms": round(asked.seconds * 1e3, 2),
+        **(_judged(asked) if asked.right else {}),
     }
+
+
+def _judged(asked: Asked) -> dict[str, Any]:
+    """What each of two planners said, whether that was right, and the signs that their judge went by."""
+    named = zip(PAIR, asked.answer.words, asked.right, strict=True)
+    words = {
+        name: {"outcome": word.outcome, "sure": word.sure, "right": right, "calls": _told(_plan(word))}
+        for name, word, right in named
+        if word is not None
+    }
+    apis = [call.api for call in asked.instance.calls] or [one.api.id for one in asked.offer.candidates]
+    known = {one.api.id: one.api.provider for one in asked.offer.candidates}
+    vendor = next((known.get(name, name.partition(".")[0]) for name in apis), "")
+    return {"vendor": vendor, "words": words, "signs": dict(zip(SIGNS, asked.answer.signs, strict=True))}
+
+
+def _plan(word: Word | None) -> Plan | None:
+    """What counts as the plan of a planner's word."""
+    return word.plan if word is not None and word.outcome in ("planned", "needs_input") else None
 
 
 def _outputs(answer: Answer) -> list[dict[str, str]]:
@@ -253,10 +279,10 @@ def _outputs(answer: Answer) -> list[dict[str, str]]:
     return [{"output": one.output, "problem": one.problem} for one in answer.attempts]
 
 
-def _calls(answer: Answer) -> Any:
-    if answer.plan is None:
+def _told(plan: Plan | None) -> Any:
+    if plan is None:
         return []
     try:
-        return encode(answer.plan)
+        return encode(plan)
     except CodecError:  # what the notation cannot say
-        return answer.plan.model_dump(mode="json")["steps"]
+        return plan.model_dump(mode="json")["steps"]

@@ -191,7 +191,8 @@ class PlanRequest(Contract):
     backend: str | None = Field(
         default=None,
         max_length=50,
-        description="`rules`, `compact`, `served` or `demonstrated`: that planner alone; unset: the cascade.",
+        description="`rules`, `compact`, `served` or `demonstrated`: that planner alone; `judged`: the likelier word "
+        "of the first two, however unlikely; unset: the cascade.",
     )
     cascade: Cascade | None = Field(
         default=None, description="Who is asked first where there is a language model; unset: as the settings say."

@@ -38,7 +38,7 @@ def test_a_demonstrated_request_is_solved_as_demonstrated(tmp_path: Path) -> Non
     assert [(one.backend, one.stood) for one in other.planners] == [("demonstrated", True)]
     assert (change.status.value, change.backend) == ("needs_approval", "demonstrated")
     assert _literals(change)["text"] == "call mum"
-    assert [one.backend for one in another.planners] == ["demonstrated", "rules"]
+    assert [one.backend for one in another.planners] == ["demonstrated", "rules", "compact"]
     assert [one.backend for one in alone.planners] == ["rules"]
 
 

@@ -83,7 +83,7 @@ class NoWay(Exception):
 
 def paging_of(api: Api) -> Paging | None:
     """How an API's lists may be paged; None where a second request would not be harmless."""
-    if api.method != "GET" or api.body is not None:
+    if api.method != "GET" or api.mutating or api.body is not None:
         return None
     query = {plain(p.wire_name): p for p in api.parameters if p.location is Location.QUERY}
 

@@ -50,8 +50,11 @@ class RulesBackend:
         self._pool = pool
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """None: APIs are read with the first request that has them."""
-        return 0
+        """Read APIs before a request has them as candidates."""
+        return await self._pool.run(self._read, apis)
+
+    def _read(self, apis: Sequence[Api]) -> int:
+        return len([self._library.profile(api) for api in apis])
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`."""

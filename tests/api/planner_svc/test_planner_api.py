@@ -58,7 +58,9 @@ class Wordy:
 async def http(request: pytest.FixtureRequest) -> AsyncIterator[httpx2.AsyncClient]:
     pool = ComputePool(1, 8)
     writer = SentenceWriter(Wordy(), pool, name="served", on=True, timeout_s=5) if hasattr(request, "param") else None
-    app = create_app(PlannerSettings(max_body_bytes=500_000), backends={"rules": First()}, writer=writer)
+    app = create_app(
+        PlannerSettings(default_backend="rules", max_body_bytes=500_000), backends={"rules": First()}, writer=writer
+    )
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as client:
         yield client
     await pool.close()

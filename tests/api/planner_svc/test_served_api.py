@@ -22,13 +22,13 @@ async def test_a_configured_model_plans_first() -> None:
         async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
             client = PlannerClient(http)
             backends = await client.backends()
-            assert (backends.default, backends.cascade) == ("served", ("demonstrated", "served", "rules"))
+            assert (backends.default, backends.cascade) == ("served", ("demonstrated", "served", "judged"))
             response = await client.plan(REQUEST)
             assert (response.status, response.backend) == ("planned", "served")
             assert response.trace is not None
             assert response.trace.attempts[0].constraint == "json_schema"
-            rules = await client.plan(REQUEST.model_copy(update={"cascade": "compact_first"}))
-            assert rules.asked[0].backend == "rules"
+            pair = await client.plan(REQUEST.model_copy(update={"cascade": "compact_first"}))
+            assert [one.backend for one in pair.asked][:2] == ["rules", "compact"]
             metrics = (await http.get("/metrics")).text
             assert 'nestor_plans_total{backend="served",status="planned"}' in metrics
             assert 'nestor_planner_model_tokens_total{kind="completion"}' in metrics
@@ -42,11 +42,15 @@ async def test_without_a_url_there_is_no_model() -> None:
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
         backends = await PlannerClient(http).backends()
         assert (backends.available, backends.cascade) == (
-            ("compact", "demonstrated", "rules"),
-            ("demonstrated", "rules"),
+            ("compact", "demonstrated", "judged", "rules"),
+            ("demonstrated", "judged"),
         )
         response = await PlannerClient(http).plan(PlanRequest(query="x", cascade="model_first"))
-        assert [one.backend for one in response.asked] == ["rules"]
+        assert [one.backend for one in response.asked] == ["rules", "compact"]
+        assert all(one.judged is not None for one in response.asked)
+        alone = await PlannerClient(http).plan(PlanRequest(query="x", backend="rules"))
+        assert [(one.backend, one.judged) for one in alone.asked] == [("rules", None)]
+        assert "nestor_planner_judged_bucket" in (await http.get("/metrics")).text
 
 
 def test_the_environment_configures_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:
         folder(tmp_path / "data", TOOLS, ROWS), "--predictions", str(out), "--cache", str(tmp_path / "v.npz")
     )
     assert told.keys() >= KEYS
-    assert (told["n"], told["planner"], told["candidates"], told["split"]) == (4, "rules", "own", None)
+    assert (told["n"], told["planner"], told["candidates"], told["split"]) == (4, "judged", "own", None)
     for scores in (told, *told["subsets"].values()):
         for name in PERCENTAGES:
             assert 0 <= scores[name] <= 100
