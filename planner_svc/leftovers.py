@@ -144,7 +144,7 @@ class _Said:
     """What a plan says, in all its literals."""
 
     def __init__(self, plan: Plan) -> None:
-        values = list(_literals(plan))
+        values = list(literals(plan))
         self._texts = [_folded(value) for value in values if isinstance(value, str)]
         self._words = {word for text in self._texts for word in _WORD.findall(text)}
         numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -178,8 +178,8 @@ class _Said:
         return any(abs(form - said) <= 1e-6 * abs(said) for form in forms for said in self._numbers)
 
 
-def _literals(plan: Plan) -> Iterator[JsonValue]:
-    """Every text and number of a plan."""
+def literals(plan: Plan) -> Iterator[str | int | float]:
+    """Every text, number and truth of a plan; of its objects the names as well, of its lists how long they are."""
     waiting: list[Value | JsonValue] = [value for step in plan.steps for value in _values(step)]
     while waiting:
         value = waiting.pop()

@@ -15,6 +15,7 @@ from planner_svc.evidence import Tried
 from planner_svc.leftovers import questions_about, with_answers
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
+from planner_svc.near_misses import other_than_asked
 from planner_svc.repair import repair
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool
@@ -228,6 +229,9 @@ class PlannerService:
             result = await self._prove(plan, apis, request, backend)
             left_out = await self._left_out(result, request, backend)
             first = first or result
+            if wrong := await self._other_than_asked(result, request, backend):
+                response = PlanResponse(status="no_plan", confidence=1 - confidence, backend=backend, reason=wrong)
+                return Word(response, "no_plan", trace=draft.trace)
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
                 return _refused(draft, backend, "denied", result.diagnostics, denied)
             if result.compiled is not None and not left_out and (asking is None or _apis(plan) >= _apis(asking.plan)):
@@ -268,6 +272,13 @@ class PlannerService:
             return ()
         plan, known = result.compiled.plan, result.compiled.apis
         return await self._pool.run(questions_about, request.query, request.context, plan, known)
+
+    async def _other_than_asked(self, result: CompileResponse, request: PlanRequest, backend: str) -> str:
+        """Why a proved plan does something else than the request tells; empty where it does not."""
+        if result.compiled is None or backend == DEMONSTRATED:
+            return ""
+        compiled = result.compiled
+        return await self._pool.run(other_than_asked, request.query, compiled.plan, compiled.apis)
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         if request.context.values:
