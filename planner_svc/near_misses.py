@@ -35,8 +35,8 @@ _NOUN: Final = re.compile(
 _WORD: Final = re.compile(r"[a-z][a-z'\u2019-]*")
 _CLOSING: Final = stem_set(
     """
-    after again again at because before by called every for from if in into named now of on out please since so that then
-    to too under until up when whatever where which who whoever whose with
+    after again again at because before by called every for from if in into named now of on out please since so that
+    then to too under until up when whatever where which who whoever whose with
     """
 )
 """What a noun phrase ends at."""
