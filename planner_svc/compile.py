@@ -12,7 +12,7 @@ from planner_svc.compiler.access import Access, check_access
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.findings import Findings
 from planner_svc.compiler.graph import Graph, check_graph
-from planner_svc.compiler.implicit import Completer, find_missing, report_missing
+from planner_svc.compiler.implicit import Completer, find_missing, questions_inside, report_missing
 from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import OUTSIDE_CONTENT, Api
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, content_hash
@@ -64,6 +64,7 @@ def compile_plan(
     graph = check_graph(plan, known, findings)
     access = check_access(plan, known, policy, configured, findings)
     if findings.errors:
+        questions += questions_inside(checker.lacking, plan, known)
         return CompileResponse(diagnostics=findings.sorted(), questions=questions)
     inserted = tuple(completer.inserted) if completer is not None else ()
     compiled = _prove(plan, known, graph, access, inserted, (findings.checks, schemas.assumed))

@@ -5,6 +5,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from planner_svc.backends.base import PlannerBackend
@@ -13,8 +14,10 @@ from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
 from planner_svc.judge import QUESTION, Heard, Weigh, WordJudge
+from planner_svc.leftovers import questions_about, with_answers
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import MissingValue, PlanDraft
+from planner_svc.near_misses import other_than_asked
 from planner_svc.repair import repair
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool
@@ -38,6 +41,18 @@ from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceU
 
 _MAX_TOLD: Final = 3
 """Calls of a plan that is told of in words."""
+MISSING: Final = "Something is needed that neither the request nor its context says."
+LEFT_OUT: Final = "The request says something that would not be used."
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """A plan that is not offered, what is asked in its place, and why."""
+
+    plan: Plan
+    questions: tuple[Question, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    reason: str
 
 
 class PlannerService:
@@ -247,27 +262,32 @@ class PlannerService:
     async def _choose(self, draft: PlanDraft, request: PlanRequest, backend: str) -> Word:
         """The first draft that compiles; else the first whose only fault is what the user must supply; else nothing.
 
-        A draft that lacks user input only gives way to an alternative that calls all of its APIs: one that calls
-        others compiles more easily, and answers another question. The best draft gives way to none where it is denied
-        a call that changes something: what else there is changes something else, or nothing.
+        A draft that lacks user input, or leaves out what the request says, only gives way to an alternative that calls
+        all of its APIs: one that calls others compiles more easily, and answers another question. The best draft gives
+        way to none where it is denied a call that changes something: what else there is changes something else, or
+        nothing.
         """
         confidence = _probability(draft.confidence)
         if draft.plan is None:
             return _without_plan(draft, backend, confidence)
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
-        asking: tuple[Plan, CompileResponse] | None = None
+        asking: _Asking | None = None
         locked: Word | None = None
         for rank in range(1 + self._max_alternatives):
             plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
             if plan is None:
                 break
             result = await self._prove(plan, apis, request, backend)
+            left_out = await self._left_out(result, request, backend)
             first = first or result
+            if wrong := await self._other_than_asked(result, request, backend):
+                response = PlanResponse(status="no_plan", confidence=1 - confidence, backend=backend, reason=wrong)
+                return Word(response, "no_plan", trace=draft.trace)
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
                 refused = _refused(draft, backend, "denied", result.diagnostics, denied)
                 return dataclasses.replace(refused, plan=plan, sure=confidence)
-            if result.compiled is not None and (asking is None or _apis(plan) >= _apis(asking[0])):
+            if result.compiled is not None and not left_out and (asking is None or _apis(plan) >= _apis(asking.plan)):
                 response = PlanResponse(
                     status="planned",
                     plan=result.compiled.plan,
@@ -280,20 +300,22 @@ class PlannerService:
                 if not result.compiled.proof.missing:
                     return word
                 locked = locked or (word if asking is None else None)  # an alternative that can be run is better
+            elif asking is None and locked is None and left_out:
+                asking = _Asking(plan, left_out, result.diagnostics, LEFT_OUT)
             elif asking is None and locked is None and _only_input_missing(result):
-                asking = (plan, result)
+                asking = _Asking(plan, _worded(result.questions, draft.missing), result.diagnostics, MISSING)
         if locked is not None:
             return locked
         if asking is not None:
             response = PlanResponse(
                 status="needs_input",
-                diagnostics=asking[1].diagnostics,
-                questions=_worded(asking[1].questions, draft.missing),
+                diagnostics=asking.diagnostics,
+                questions=asking.questions,
                 confidence=confidence,
                 backend=backend,
-                reason="Something is needed that neither the request nor its context says.",
+                reason=asking.reason,
             )
-            return Word(response, "needs_input", None, draft.trace, asking[0], confidence)
+            return Word(response, "needs_input", None, draft.trace, asking.plan, confidence)
         diagnostics = first.diagnostics if first is not None else ()
         return _refused(draft, backend, "unproved", diagnostics, diagnostics)
 
@@ -302,7 +324,23 @@ class PlannerService:
         others = await self._pool.run(tuple, draft.alternatives)
         return others[index] if index < len(others) else None
 
+    async def _left_out(self, result: CompileResponse, request: PlanRequest, backend: str) -> tuple[Question, ...]:
+        """What must be asked before a proved plan is offered. A demonstration's pattern has a place for every word."""
+        if result.compiled is None or backend == DEMONSTRATED:
+            return ()
+        plan, known = result.compiled.plan, result.compiled.apis
+        return await self._pool.run(questions_about, request.query, request.context, plan, known)
+
+    async def _other_than_asked(self, result: CompileResponse, request: PlanRequest, backend: str) -> str:
+        """Why a proved plan does something else than the request tells; empty where it does not."""
+        if result.compiled is None or backend == DEMONSTRATED:
+            return ""
+        compiled = result.compiled
+        return await self._pool.run(other_than_asked, request.query, compiled.plan, compiled.apis)
+
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
+        if request.context.values:
+            plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
         if request.choose_items and not shown:  # a demonstration's own plan says already which items it takes
             plan = with_matches(plan, request.query)

@@ -49,6 +49,8 @@ class ArgumentChecker:
         self._outputs: dict[str, Node] = {}
         self._responses: dict[str, Node] = {}
         self._parameters: dict[str, dict[str, tuple[Parameter, Node]]] = {}
+        self.lacking: list[tuple[str, str, Node]] = []
+        """Required fields that objects built in a plan do not have: the step, the place in it, the type."""
 
     def check_step(self, step: Step) -> None:
         """Check a step's API, arguments, loop and condition. Missing arguments are found elsewhere."""
@@ -242,7 +244,11 @@ class ArgumentChecker:
                 self._findings.error(DiagnosticCode.UNKNOWN_ARGUMENT, message, place.step, place.inside(name).argument)
         for name in sorted(self._schemas.required(wanted) - value.fields.keys()):
             message = f"{place.argument} needs a field {name!r}"
-            self._findings.error(DiagnosticCode.MISSING_ARGUMENT, message, place.step, place.inside(name).argument)
+            inside = place.inside(name)
+            self._findings.error(DiagnosticCode.MISSING_ARGUMENT, message, inside.step, inside.argument)
+            inner = self._schemas.child(wanted, name, strict=False)
+            if inside.step is not None:
+                self.lacking.append((inside.step, inside.argument, inner if isinstance(inner, Node) else ANYTHING))
 
     def _resolve(self, place: Place, reference: Reference) -> Node | None:
         """The type a reference leads to; None where it leads nowhere, which is reported."""

@@ -6,6 +6,7 @@ exactly one of the given APIs produces it, both calls only read, and everything 
 Whatever is filled in this way is reported as a warning, and added steps are listed in the proof.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ MAX_PRODUCERS = 50
 MAX_FIELDS = 200
 MAX_QUESTIONS = 50
 MAX_FIXES = 3
+MAX_NAME = 200
+"""Characters of the place that a question is about."""
 _MAX_NESTING = 3
 
 _SPECIFIC = frozenset({"iata", "icao", "lat", "latitude", "lon", "lng", "longitude", "sku", "timezone", "token"})
@@ -236,6 +239,29 @@ def report_missing(missing: list[Missing], completer: Completer | None, findings
         if number < MAX_QUESTIONS:
             questions.append(_question(gap))
     return tuple(questions)
+
+
+def questions_inside(
+    lacking: Iterable[tuple[str, str, Node]], plan: Plan, apis: Mapping[str, Api]
+) -> tuple[Question, ...]:
+    """A question for each required field that an object of a step does not have."""
+    found = []
+    for step_id, argument, node in itertools.islice(lacking, MAX_QUESTIONS):
+        step = plan.step(step_id)
+        api = apis.get(step.api) if step is not None else None
+        if step is not None and api is not None and len(argument) <= MAX_NAME:
+            schema = node.schema if isinstance(node.schema, dict) else {}
+            told = schema.get("description")
+            parameter = Parameter(
+                name=argument,
+                wire_name=argument,
+                location=Location.BODY,
+                required=True,
+                description=told if isinstance(told, str) else "",
+                json_schema=schema,
+            )
+            found.append(_question(Missing(step, api, parameter, node)))
+    return tuple(found)
 
 
 def _question(gap: Missing) -> Question:

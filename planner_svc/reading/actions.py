@@ -42,6 +42,11 @@ _ASKING = re.compile(
 )
 
 
+def asks_for_change(verb: str) -> bool:
+    """Whether a verb tells to change something."""
+    return any(stem(verb) in verbs for verbs in _VERBS.values())
+
+
 def may_call(profile: Profile, text: str) -> bool:
     """Whether the words ask for what the API does. What only reads may always be called.
 
@@ -68,16 +73,24 @@ def may_be_meant(profile: Profile, text: str) -> bool:
 
 def asks_for_action(text: str) -> bool:
     """Whether a part of a request tells to change something."""
-    return any(verb in verbs for verb in _imperatives(text) for verbs in _VERBS.values())
+    return any(asks_for_change(verb) for verb, _ in told(text))
 
 
-def _imperatives(text: str) -> Iterator[str]:
-    """Stems of the words that stand where an imperative would."""
+def told(text: str) -> Iterator[tuple[str, str]]:
+    """The words that stand where an imperative would, in small letters, each with the text that follows it.
+
+    What is quoted is left out of both.
+    """
     bare = _CALL_OFF.sub("cancel", _unquoted(text))
     for match in _BEGINNING.finditer(bare):
         asking = _ASKING.match(bare, match.end())
         if asking is not None:
-            yield stem(asking["verb"])
+            yield asking["verb"].lower(), bare[asking.end() :]
+
+
+def _imperatives(text: str) -> Iterator[str]:
+    """Stems of the words that stand where an imperative would."""
+    return (stem(verb) for verb, _ in told(text))
 
 
 def _unquoted(text: str) -> str:

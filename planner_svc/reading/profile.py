@@ -85,6 +85,10 @@ class Slot:
     """The members of an object, or of the objects of a list."""
     samples: tuple[str, ...] = ()
     """For free text that names something: what it names, and examples of it, the answer's own among them."""
+    path: JsonPath = ()
+    """Of a value inside an object: the parameter, then the way to it. Empty for a parameter itself."""
+    said: str = ""
+    """The words of its name."""
 
     @property
     def required(self) -> bool:
@@ -139,7 +143,7 @@ def read_profile(api: Api) -> Profile:
     """Read an API. Whatever its document says, this ends: walks are bounded and schemas have budgets."""
     schemas = Schemas()
     noun = _noun(api.path)
-    slots = tuple(_slot(schemas, p, api.definitions, noun) for p in api.parameters if not _is_protocol(p))
+    slots = tuple(slot_of(schemas, p, api.definitions, noun) for p in api.parameters if not _is_protocol(p))
     response = Node(api.response.json_schema, api.definitions)
     fields = tuple(_fields(schemas, response, noun))
     slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in slots)
@@ -176,9 +180,10 @@ def _noun(path: str) -> str:
     return " ".join([*words[:-1], singular(words[-1])]) if words else ""
 
 
-def _slot(
+def slot_of(
     schemas: Schemas, parameter: Parameter, definitions: Mapping[str, JsonSchema], noun: str, depth: int = 0
 ) -> Slot:
+    """A parameter as an argument to fill; at a depth above 0 its own members are not looked into."""
     node = Node(parameter.json_schema, definitions)
     parts = split_name(parameter.name)
     words = tuple(stem(part) for part in parts)
@@ -210,6 +215,7 @@ def _slot(
         shapes=frozenset(shape(e) for e in examples if isinstance(e, str)),
         text=text,
         children=_children(schemas, item, noun) if not depth else (),
+        said=" ".join(parts),
     )
 
 
@@ -231,13 +237,14 @@ def _children(schemas: Schemas, node: Node, noun: str) -> tuple[Slot, ...]:
         return ()
     needed = schemas.required(node)
     return tuple(
-        _slot(schemas, _member(name, child, name in needed), child.definitions, noun, depth=1)
+        slot_of(schemas, member_of(name, child, required=name in needed), child.definitions, noun, depth=1)
         for name, child in list(schemas.properties(node).items())[:MAX_MEMBERS]
         if name and isinstance(child.schema, dict)
     )
 
 
-def _member(name: str, node: Node, required: bool) -> Parameter:
+def member_of(name: str, node: Node, *, required: bool) -> Parameter:
+    """A member of an object as if it were a parameter in the body."""
     schema = node.schema if isinstance(node.schema, dict) else {}
     name = name[:200]
     described = _text(schema.get("description"))

@@ -146,7 +146,9 @@ class AddressGuard(AbstractResolver):
             return
         for address in addresses:
             if not is_public(address):
-                raise AddressRefused(f"{host} has the address {address}, which is not public; NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS names the hosts that are allowed")
+                raise AddressRefused(
+                    f"{host} has the address {address}, which is not public; NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS names the hosts that are allowed"
+                )
 
     def _remember(self, addresses: list[IPAddress], port: int) -> None:
         """For `open_socket`, which knows no names. The oldest go: an allowed name may change its addresses for ever."""

@@ -11,6 +11,7 @@ from planner_svc.backends.compact.drafted import Drafted, Fed, Said
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.models import MissingValue
 from planner_svc.reading.answers import unused
+from planner_svc.reading.leaves import nested
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 
 
@@ -36,7 +37,7 @@ class Assembly:
             Step(
                 id=_id(index),
                 api=self.apis[call.api].profile.api.id,
-                arguments={name: self._value(index, name, one) for name, one in call.arguments.items()},
+                arguments=self._arguments(index),
             )
             for index, call in enumerate(self.calls)
         )
@@ -45,6 +46,11 @@ class Assembly:
     def missing(self) -> tuple[MissingValue, ...]:
         """What nobody says."""
         return tuple(MissingValue(_id(index), name) for index, call in enumerate(self.calls) for name in call.missing)
+
+    def _arguments(self, index: int) -> dict[str, Value]:
+        call = self.calls[index]
+        values = {name: self._value(index, name, one) for name, one in call.arguments.items()}
+        return nested(self.apis[call.api].profile, values)
 
     def _value(self, index: int, name: str, argument: Said | Fed) -> Value:
         if isinstance(argument, Said):

@@ -6,6 +6,7 @@ import hashlib
 from threading import Lock
 
 from planner_svc.backends.compact.items import Encoded, encode
+from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder
@@ -36,7 +37,7 @@ class Encodings:
             if found is not None:
                 self._known[key] = found
                 return found
-        found = encode(read_profile(api), self._encoder)
+        found = encode(flat(read_profile(api)), self._encoder)
         with self._lock:
             self._items += len(found.items) if key not in self._known else 0
             self._known[key] = found

@@ -38,6 +38,8 @@ REPEATED: Final = 0.1
 RIVALS: Final = 0.02
 """Where the likeliest words cannot be the value, others are tried that are at least so likely as these."""
 MAX_VALUES: Final = 12
+WHERE: Final = frozenset({"timezone", "locale"})
+"""What the application says of the user rather than of the request."""
 TAKEN: Final = 0.01
 """How much less likely words are that say another argument of the same call."""
 DEMONSTRATED: Final = 2.0
@@ -182,7 +184,18 @@ class Filler:
         return self._weighed[wish.place]
 
     def values(self, gap: Gap) -> list[Said | Fed]:
-        """What a parameter is given: one value for each call that has its own, or one for all."""
+        """What a parameter is given: one value for each call that has its own, or one for all.
+
+        What the application knows fills what nobody says; where the user is, only what is required.
+        """
+        found = self._found(gap)
+        known = self._task.given.get(gap.slot.name)
+        if not found and known is not None and gap.allows(known) and (gap.slot.required or gap.slot.name not in WHERE):
+            return [Said(known, None, 1.0)]
+        return found
+
+    def _found(self, gap: Gap) -> list[Said | Fed]:
+        """What the request or another call gives it."""
         links = self.links(gap.wish, gap.times, gap.chosen)
         slot, origins = gap.slot, self._origins(gap, links)
         if not slot.required and origins[Origin.ABSENT] > OMITTED:
@@ -196,9 +209,6 @@ class Filler:
             found = list(self._from(origin, gap, links, sure))
             if found:
                 return found
-        known = self._task.given.get(slot.name)
-        if slot.required and known is not None and gap.allows(known):
-            return [Said(known, None, 1.0)]
         return []
 
     def _origins(self, gap: Gap, links: Sequence[tuple[Offer, float]]) -> Floats:

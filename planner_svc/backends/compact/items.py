@@ -126,7 +126,7 @@ def _items(profile: Profile) -> Iterator[Item]:
     for number, slot in _chosen(profile.slots):
         options = [str(choice) for choice in slot.choices[:_LISTED]]
         listed = f" ({', '.join(options)})" if options else ""
-        spoken = " ".join(split_name(slot.name))
+        spoken = slot.said
         described = slot.parameter.description[:_SAID]
         yield Item(
             Kind.PARAMETER,

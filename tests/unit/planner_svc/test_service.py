@@ -14,11 +14,12 @@ from planner_svc.models import Lazily, MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate, SecretKind, SecurityRequirement
+from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
-from services.contracts.plan import Plan
+from services.contracts.plan import ObjectValue, Plan
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
-from tests.unit.planner_svc.building import WHOLE, api, param, plan, record, step
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
 
 FIND = api("find", param("name"), returns=record(code={"type": "string"}))
 HOLIDAYS = api("holidays", param("country", required=True), param("year", WHOLE))
@@ -160,6 +161,33 @@ async def test_a_read_that_is_denied_gives_way_to_another(pool: ComputePool) -> 
     request = REQUEST.model_copy(update={"policy": Policy(rules=(PolicyRule(decision=Decision.DENY, api="t.find"),))})
     response = await service(pool, PlanDraft(GOOD, alternatives=(plan(step("n", "news")),))).plan(request)
     assert response.status == "planned"
+
+
+NOTE = api("note", param("about", required=True), param("text"), method="POST", summary="Write a note")
+NOTED = PlanRequest(query='note "call back" about Portugal', candidates=(Candidate(api=NOTE, score=1),))
+
+
+async def test_a_change_that_leaves_out_what_was_said_is_not_offered(pool: ComputePool) -> None:
+    bare, whole = plan(step("n", "note", about="Portugal")), plan(step("n", "note", about="Portugal", text="call back"))
+    response = await service(pool, PlanDraft(bare, confidence=0.9)).plan(NOTED)
+    assert (response.status, response.plan, response.compiled) == ("needs_input", None, None)
+    assert [question.argument for question in response.questions] == ["text"]
+    assert "would not be used" in response.reason
+    better = await service(pool, PlanDraft(bare, confidence=0.9, alternatives=(whole,))).plan(NOTED)
+    assert (better.status, better.plan) == ("planned", whole)
+    said = NOTED.model_copy(update={"context": Context(values={"text": None})})
+    assert (await service(pool, PlanDraft(bare)).plan(said)).status == "planned"
+
+
+async def test_a_question_about_a_place_inside_an_object_can_be_answered(pool: ComputePool) -> None:
+    send = api("send", param("note", {**record(text=TEXT), "required": ["text"]}, required=True), method="POST")
+    request = PlanRequest(query="send a note", candidates=(Candidate(api=send, score=1),))
+    draft = PlanDraft(plan(step("s", "send", note=ObjectValue(fields={}))))
+    response = await service(pool, draft).plan(request)
+    assert (response.status, [question.argument for question in response.questions]) == ("needs_input", ["note.text"])
+    answered = request.model_copy(update={"context": Context(values={"note.text": "hello"})})
+    planned = await service(pool, draft).plan(answered)
+    assert planned.plan == plan(step("s", "send", note={"text": "hello"}))
 
 
 async def test_order_and_literal_types_are_repaired(pool: ComputePool) -> None:

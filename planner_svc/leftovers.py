@@ -1,0 +1,296 @@
+"""What a request says and a plan that changes something leaves out: it is asked about, never passed over.
+
+A plan can be proved and still say less than the request: a note without its text, a change without what is to be
+changed. Whoever approves it sees what is there, and hardly what is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from planner_svc.reading.context import read_clock
+from planner_svc.reading.dates import Moment
+from planner_svc.reading.leaves import flat, has, put
+from planner_svc.reading.profile import Profile, Slot, read_profile
+from planner_svc.reading.text import stem_set, stems, words_of
+from planner_svc.reading.values import Kind, Span, find_spans
+from services.contracts.api import Api, Location
+from services.contracts.context import Context
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value
+from services.contracts.planning import Question
+
+MAX_QUESTIONS: Final = 5
+MAX_CHARS: Final = 4_000
+"""Of a request, as far as it is read."""
+_KINDS: Final[frozenset[Kind]] = frozenset(("quoted", "email", "url", "phone", "code", "number", "moment"))
+_NAMED: Final[Mapping[Kind, frozenset[str]]] = {
+    "email": stem_set("email mail recipient recipients to cc bcc contact sender from user username login"),
+    "url": stem_set("url uri link website webhook callback endpoint href image photo address source target"),
+    "phone": stem_set("phone telephone mobile tel number msisdn recipient to from sender contact caller"),
+    "code": stem_set("id ids code key number reference ref sku serial identifier token slug uuid name"),
+}
+"""What arguments are called that take a value of the kind; texts in quotation marks and numbers go anywhere."""
+_SCALES: Final = (1.0, 7.0, 12.0, 24.0, 60.0, 3_600.0, 60_000.0, 86_400.0, *(10.0**power for power in range(1, 10)))
+"""How units differ in which a number is said and sent: hours and minutes, euros and cents, shares and percent."""
+_DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
+_WORD: Final = re.compile(r"[^\W_]+")
+_DATED: Final = re.compile(r"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.IGNORECASE)
+"""What a moment is said with that is meant for something: "today" and "last week" mostly tell how it came about."""
+_PAST: Final = re.compile(
+    r"\b(?:was|were|from|instead\s+of|rather\s+than|not|than|wrong\w*(?:\s+\w+)?|old|until\s+now|last)\W{1,3}$",
+    re.IGNORECASE,
+)
+"""What stands before a value that is not to be any more."""
+_BEFORE: Final = 30
+_MAX_LISTED: Final = 6
+_SPLIT: Final = re.compile(r"\d[.,\s]$")
+_SIGN: Final = re.compile(r"[.,]\d")
+_MEASURE: Final = re.compile(r"\d+(?:\.\d+)?(?:[x\u00d7]\d+(?:\.\d+)?)*[A-Za-z]{0,3}")
+"""A code that is but numbers with their unit: "47U", "4x4x5"."""
+_TEXTS: Final = stem_set("body comment content description message name note subject summary text title value")
+_ALTERS: Final = stem_set("change edit modify patch rename update")
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An argument of a step that changes something, which the plan does not give."""
+
+    step: Step
+    profile: Profile
+    slot: Slot
+
+
+def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> tuple[Question, ...]:
+    """What must be asked before the plan is offered: one question for each value that it leaves out.
+
+    Nothing where no step changes anything, where all is said, or where nothing could take what is left.
+
+    Args:
+        query: the request.
+        context: its clock.
+        plan: a proved plan.
+        apis: its APIs by id.
+    """
+    changing = [step for step in plan.steps if apis[step.api].mutating]
+    if not changing:
+        return ()
+    query = query[:MAX_CHARS]
+    profiles = {step.api: flat(read_profile(apis[step.api])) for step in changing}
+    known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
+    left = [span for span in _unused(query, context, plan) if span.kind != "code" or not known.issuperset(_stems(span))]
+    free = [gap for step in changing for gap in _open(step, profiles[step.api], context)]
+    found: dict[tuple[str, str], Question] = {}
+    for span in left:
+        takers = [gap for gap in free if _takes(gap, span)]
+        best = max(takers, key=lambda gap: _nearness(gap.slot, span), default=None)
+        if best is not None and best.slot.name not in context.values:
+            found.setdefault((best.step.id, best.slot.name), _question(best, span, takers))
+    for step in changing:
+        if not any(question.step == step.id for question in found.values()):
+            found |= _empty(query, context, step, profiles[step.api], [gap for gap in free if gap.step is step])
+    return tuple(found.values())[:MAX_QUESTIONS]
+
+
+def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
+    """The plan with what the application gives for places inside objects, such as ``metadata.name``.
+
+    Planners know arguments by name; such names only come from questions about them.
+    """
+    names = {name for name in context.values if "." in name or "[" in name}
+    if not names:
+        return plan
+    steps = tuple(_with_answers(step, context, names, apis.get(step.api)) for step in plan.steps)
+    return Plan(steps=steps, answer=plan.answer)
+
+
+def _with_answers(step: Step, context: Context, names: Set[str], api: Api | None) -> Step:
+    if api is None:
+        return step
+    profile, arguments = flat(read_profile(api)), step.arguments
+    for slot in profile.slots:
+        value = context.values[slot.name] if slot.path and slot.name in names else None
+        allowed = value is not None and profile.schemas.problem(slot.node, value) is None
+        if allowed and not has(arguments, slot.path):
+            arguments = put(arguments, slot.path, value)
+    return step.model_copy(update={"arguments": arguments})
+
+
+def _unused(query: str, context: Context, plan: Plan) -> list[Span]:
+    """Values of the request that no literal of the plan says."""
+    spans = [span for span in find_spans(query, read_clock(context)) if span.kind in _KINDS]
+    if not spans:
+        return []
+    said = _Said(plan)
+    return [span for span in spans if _is_meant(query, span) and not said.says(span)]
+
+
+def _is_meant(query: str, span: Span) -> bool:
+    """Whether somebody who says so means a value: "PDF", "the two" and "was 58" are none."""
+    if span.kind in ("number", "code") and not any(map(str.isdigit, span.text)):
+        return False
+    if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
+        return False  # "186,40" is read as two
+    if span.kind == "moment" and not _DATED.search(span.text):
+        return False
+    return _PAST.search(query[max(span.start - _BEFORE, 0) : span.start]) is None
+
+
+class _Said:
+    """What a plan says, in all its literals."""
+
+    def __init__(self, plan: Plan) -> None:
+        values = list(literals(plan))
+        self._texts = [_folded(value) for value in values if isinstance(value, str)]
+        self._words = {word for text in self._texts for word in _WORD.findall(text)}
+        numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        numbers += [float(digits) for text in self._texts for digits in _DIGITS.findall(text)[:100]]
+        counts: dict[str, int] = {}
+        for step in plan.steps:
+            counts[step.api] = counts.get(step.api, 0) + 1
+        self._numbers = {*numbers, *map(float, counts.values())}
+        self._dates = any(re.search(r"\d{4}|\d:\d\d", text) for text in self._texts) or any(n > 1e9 for n in numbers)
+
+    def says(self, span: Span) -> bool:
+        """Whether the value is there, in this or another form."""
+        if span.kind == "moment":
+            return self._dates or self._text(span.text)
+        if span.kind == "number" and isinstance(span.value, int | float):
+            return self._number(float(span.value)) or (len(span.text) > 2 and self._text(span.text))
+        if self._text(str(span.value)):
+            return True
+        measured = _DIGITS.findall(span.text) if _MEASURE.fullmatch(span.text) else ()
+        return bool(measured) and all(self._number(float(digits)) for digits in measured)
+
+    def _text(self, text: str) -> bool:
+        folded = _folded(text)
+        words = _WORD.findall(folded)
+        if any(folded in said or (len(said) > 2 and said in folded) for said in self._texts):
+            return True
+        return bool(words) and self._words.issuperset(words)
+
+    def _number(self, value: float) -> bool:
+        forms = {sign * form for sign in (1, -1) for scale in _SCALES for form in (value * scale, value / scale)}
+        return any(abs(form - said) <= 1e-6 * abs(said) for form in forms for said in self._numbers)
+
+
+def literals(plan: Plan) -> Iterator[str | int | float]:
+    """Every text, number and truth of a plan; of its objects the names as well, of its lists how long they are."""
+    waiting: list[Value | JsonValue] = [value for step in plan.steps for value in _values(step)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, LiteralValue):
+            waiting.append(value.value)
+        elif isinstance(value, ListValue):
+            waiting += value.items
+        elif isinstance(value, ObjectValue):
+            waiting += [*value.fields.values(), *value.fields]
+        elif isinstance(value, dict):
+            waiting += [*value.values(), *value]
+        elif isinstance(value, list):
+            waiting += [*value, len(value)]
+        elif isinstance(value, str | int | float):
+            yield value
+
+
+def _values(step: Step) -> Iterator[Value]:
+    yield from step.arguments.values()
+    if step.foreach is not None:
+        yield step.foreach.items
+    if step.when is not None:
+        yield from (step.when.left, step.when.right)
+
+
+def _open(step: Step, profile: Profile, context: Context) -> Iterator[_Open]:
+    """The arguments that the step does not have, inside its objects too; and those that were asked about already."""
+    for slot in profile.slots:
+        if slot.name in context.values or not (slot.paging or has(step.arguments, slot.path or (slot.name,))):
+            yield _Open(step, profile, slot)
+
+
+def _empty(
+    query: str, context: Context, step: Step, profile: Profile, free: Sequence[_Open]
+) -> dict[tuple[str, str], Question]:
+    """What to ask where a step sends no body: of a change what is to be changed, else what the request names."""
+    body = [gap for gap in free if gap.slot.parameter.location is Location.BODY]
+    sent = [profile.api.parameter(name) for name in step.arguments]
+    if not body or any(one is not None and one.location is not Location.PATH for one in sent):
+        return {}
+    named = {word.stem for word in words_of(query)} - profile.title
+    said = [gap for gap in body if gap.slot.words and named.issuperset(gap.slot.words)]
+    alters = profile.api.method == "PATCH" or (profile.api.method == "PUT" and bool(profile.title & _ALTERS))
+    best = next(iter(said or (body if alters else [])), None)
+    if best is None or best.slot.name in context.values:
+        return {}
+    listed = _listed(said or body)
+    text = f"“{_purpose(best)}” would be called with nothing in its body. What is to be in it? It could be: {listed}."
+    return {(step.id, best.slot.name): _asked(best, text)}
+
+
+def _takes(gap: _Open, span: Span) -> bool:
+    """Whether the argument could be what the value is meant for."""
+    slot = gap.slot
+    if slot.choices or slot.kinds == {"boolean"}:
+        return False
+    if span.kind == "moment":
+        return slot.temporal and isinstance(span.value, Moment) and "string" in slot.kinds
+    if slot.temporal:
+        return False
+    if span.kind == "number":
+        return bool(slot.kinds & {"integer", "number"}) and _allows(gap, span.value)
+    if span.kind != "quoted" and not slot.specific and not _NAMED[span.kind] & {*slot.words}:
+        return False
+    text = str(span.value)
+    return ("string" in slot.kinds and _allows(gap, text)) or (slot.kinds == {"array"} and _allows(gap, [text]))
+
+
+def _allows(gap: _Open, value: object) -> bool:
+    return gap.profile.schemas.problem(gap.slot.node, value) is None  # type: ignore[arg-type]
+
+
+def _nearness(slot: Slot, span: Span) -> float:
+    """How likely the value is meant for this argument: its name stands beside it, or says that it takes any text."""
+    words = {*slot.words}
+    named = len(words & {*span.near, span.unit})
+    body = 0.5 * (slot.parameter.location is Location.BODY)
+    text = 0.5 * (span.kind == "quoted" and "string" in slot.kinds) + 0.5 * bool(words & _TEXTS)
+    return named + body + text + 0.25 * slot.required
+
+
+def _question(best: _Open, span: Span, takers: Iterable[_Open]) -> Question:
+    said = span.text if span.kind == "number" else f"“{span.text[:100]}”"
+    listed = _listed([best, *takers])
+    text = f"The request says {said}, and “{_purpose(best)}” would be called without it. What is it for? "
+    text += f"It could be: {listed}."
+    return _asked(best, text)
+
+
+def _asked(gap: _Open, text: str) -> Question:
+    return Question(
+        step=gap.step.id,
+        api=gap.profile.api.id,
+        argument=gap.slot.name,
+        text=text,
+        json_schema=gap.slot.parameter.json_schema,
+    )
+
+
+def _purpose(gap: _Open) -> str:
+    return (gap.profile.api.summary or gap.profile.api.name)[:200].rstrip(".")
+
+
+def _listed(gaps: Iterable[_Open]) -> str:
+    names = list(dict.fromkeys(gap.slot.name for gap in gaps))
+    return ", ".join(names[:_MAX_LISTED]) + (", ..." if len(names) > _MAX_LISTED else "")
+
+
+def _stems(span: Span) -> list[str]:
+    return stems(span.text)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().replace("\\n", " ").split())

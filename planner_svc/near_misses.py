@@ -1,0 +1,117 @@
+"""What is to be removed must be what a plan removes: an account is not closed by cancelling an order.
+
+Where a catalogue cannot do what is asked, the nearest operation does something like it, to something else. Where that
+cannot be undone it is worse than no plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from planner_svc.leftovers import literals
+from planner_svc.reading.actions import asks_for_change, told
+from planner_svc.reading.profile import Profile, read_profile
+from planner_svc.reading.text import STOP, split_name, stem, stem_set, stems
+from services.contracts.api import Api
+from services.contracts.plan import Plan
+
+MAX_CHARS: Final = 4_000
+"""Of a request, as far as it is read."""
+_REMOVING: Final = stem_set("cancel close delete discard erase remove revoke terminate void withdraw")
+_UNDOING: Final = _REMOVING | stem_set(
+    """
+    archive clear deactivate deregister destroy detach disable drop end expire hide leave off pause purge refund reject
+    release reset return reverse stop trash unlink unregister unsubscribe uninstall
+    """
+)
+"""Words of operations that take something away."""
+_NOUN: Final = re.compile(
+    r"\s+(?:off\s+|out\s+|down\s+)?(?:(?:the|my|our|this|that|his|her|their|its|your|an?|all|those|these|every|each|any"
+    r"|another|one|two|of)\s+)*(?P<words>[^.,;:!?()\n]{0,100})",
+    re.IGNORECASE,
+)
+_WORD: Final = re.compile(r"[a-z][a-z'\u2019-]*")
+_CLOSING: Final = stem_set(
+    """
+    after again again at because before by called every for from if in into named now of on out please since so that
+    then to too under until up when whatever where which who whoever whose with
+    """
+)
+"""What a noun phrase ends at."""
+_ANYTHING: Final = stem_set(
+    "bit data entry everything first info information item last latest new next object old one record stuff thing"
+)
+"""Nouns for all things, and what things of any kind are."""
+_MAX_WORDS: Final = 4
+
+
+def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
+    """Why the plan is no answer, in a sentence for the user; empty where it may be one.
+
+    It is none where the request tells to remove something that no changing call of the plan is about by any of its
+    names, or where it only tells to remove and nothing in the plan does.
+
+    Args:
+        query: the request.
+        plan: a proved plan.
+        apis: its APIs by id.
+    """
+    query = query[:MAX_CHARS]
+    said = [(verb, rest) for verb, rest in told(query) if asks_for_change(verb)]
+    removing = [(verb, rest) for verb, rest in said if stem(verb) in _REMOVING]
+    changing = {step.api: apis[step.api] for step in plan.steps if apis[step.api].mutating}
+    if not removing or not changing:
+        return ""
+    profiles = [read_profile(api) for api in changing.values()]
+    names = [_names(profile) for profile in profiles]
+    things = [(verb, thing) for verb, rest in removing if (thing := list(_thing(rest)))]
+    known = frozenset[str]().union(*names)
+    if things and not any(_is_known(word, known) for _, thing in things for word in stems(" ".join(thing))):
+        return _reason(f"{things[0][0]} “{' '.join(things[0][1])}”", profiles)
+    undoes = any(one.effect == "destroy" or own & _UNDOING for one, own in zip(profiles, names, strict=True))
+    if len(removing) == len(said) and not undoes and not _sets_something(query, plan):
+        return _reason(removing[0][0], profiles)
+    return ""
+
+
+def _reason(asked: str, profiles: Sequence[Profile]) -> str:
+    api = profiles[0].api
+    does = (api.summary or " ".join(split_name(api.name)))[:200].rstrip(".")
+    return f"The request asks to {asked}. Nothing was found that does that; “{does}” does something else."
+
+
+def _names(profile: Profile) -> frozenset[str]:
+    """Stems of what an operation is called, of its path and of its arguments."""
+    path = stems(" ".join(split_name(profile.api.path)))
+    return profile.title | frozenset(path) | frozenset(word for slot in profile.slots for word in slot.words)
+
+
+def _thing(rest: str) -> Iterator[str]:
+    """The common noun that follows a verb, with the words before it: "my old account at X"."""
+    match = _NOUN.match(rest)
+    for number, word in enumerate(match["words"].split() if match is not None else ()):
+        closing = not _WORD.fullmatch(word) or word in STOP or stem(word) in _CLOSING
+        if closing or number >= _MAX_WORDS:
+            return
+        if stem(word) not in _ANYTHING:
+            yield word
+
+
+def _is_known(word: str, known: frozenset[str]) -> bool:
+    """Whether a word is among others, in another form or shortened: "cert", "licence"."""
+    return word in known or any(_alike(word, other) for other in known)
+
+
+def _alike(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(short) >= 4 and (long.startswith(short) or (len(long) - len(short) < 2 and long.startswith(short[:-1])))
+
+
+def _sets_something(query: str, plan: Plan) -> bool:
+    """Whether a call says what removes as well: a state that the request does not name so, yes or no, "close"."""
+    low = query.casefold()
+    return any(
+        isinstance(one, bool) or str(one).casefold() not in low or stem(str(one)) in _UNDOING for one in literals(plan)
+    )

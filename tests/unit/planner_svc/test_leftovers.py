@@ -1,0 +1,178 @@
+"""What a plan that changes something leaves out of the request is asked about, and what is no value is not."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from planner_svc.leftovers import questions_about, with_answers
+from planner_svc.reading.leaves import flat, nested
+from planner_svc.reading.profile import read_profile
+from services.contracts.api import Api, Location
+from services.contracts.context import Context
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan
+from services.contracts.planning import DiagnosticCode
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, prove, record, step, value
+
+NOW = Context(now=datetime(2026, 11, 20, 9, tzinfo=UTC))
+BODY = Location.BODY
+TASK = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": TEXT,
+        "points": WHOLE,
+        "due": {"type": "string", "format": "date"},
+        "owner": record(email=TEXT),
+        "id": {"type": "string", "readOnly": True},
+    },
+}
+CREATE = api(
+    "create_task",
+    param("list_id", required=True, at=Location.PATH),
+    param("task", TASK, at=BODY),
+    param("labels", {"type": "array", "items": TEXT}, at=BODY),
+    param("urgent", {"type": "boolean"}, at=BODY),
+    method="POST",
+    path="/lists/{list_id}/tasks",
+    summary="Create a task",
+)
+UPDATE = api(
+    "update_task",
+    param("id", required=True, at=Location.PATH),
+    param("title", at=BODY),
+    param("state", {"type": "string", "enum": ["open", "done"]}, at=BODY),
+    method="PATCH",
+    path="/tasks/{id}",
+    summary="Update a task",
+)
+REMOVE = api("remove_task", param("id", required=True, at=Location.PATH), method="DELETE", path="/tasks/{id}")
+FIND = api("find_task", param("query"), param("limit", WHOLE), returns=record(id=TEXT, task=record(name=TEXT)))
+APIS = {one.id: one for one in (CREATE, UPDATE, REMOVE, FIND)}
+
+
+def asked(query: str, subject: Plan, context: Context = NOW) -> list[str]:
+    return [question.argument for question in questions_about(query, context, subject, APIS)]
+
+
+def created(**task: Any) -> Plan:
+    arguments: dict[str, Any] = {"task": task} if task else {}
+    return plan(step("a", "create_task", list_id="L-7", **arguments))
+
+
+@pytest.mark.parametrize(
+    ("query", "subject", "arguments"),
+    [
+        ('add "Buy milk" to list L-7', created(), ["task.name"]),
+        ('add "Buy milk" to list L-7', created(name="Buy milk"), []),
+        ('add "Buy  Milk" to list L-7', created(name="buy milk"), []),
+        ('add "Buy milk" with 5 points to L-7', created(name="Buy milk"), ["task.points"]),
+        ("put a task for ann@acme.example on list L-7", created(name="x"), ["task.owner.email"]),
+        ('add "Buy milk" to L-7, due 2026-12-03', created(name="Buy milk"), ["task.due"]),
+        ('add "Buy milk" to L-7, due tomorrow', created(name="Buy milk"), ["task.due"]),
+        ('add "Buy milk" to L-7, due tomorrow', created(name="Buy milk", due="2026-11-21"), []),
+        # what tells how it came about, what is not to be any more, and what says how many are no values
+        ('they rang yesterday: add "Buy milk" to L-7', created(name="Buy milk"), []),
+        ('add "Buy milk" to L-7 (was 3 points)', created(name="Buy milk"), []),
+        ('these two: add "Buy milk" to L-7 as a PDF', created(name="Buy milk"), []),
+        # said in another unit, and as a share
+        ('add "Buy milk" to L-7, 2 hours', created(name="Buy milk", points=120), []),
+        ('add "Buy milk" to L-7, 12.50', created(name="Buy milk", points=1250), []),
+        ("remove task 77 at once", plan(step("a", "remove_task", id="77")), []),
+        ("change task 77", plan(step("a", "update_task", id="77")), ["title"]),
+        ('rename task 77 to "Done"', plan(step("a", "update_task", id="77", title="Done")), []),
+        ("open the task 77 again", plan(step("a", "update_task", id="77", state="open")), []),
+        # what only reads is not asked about
+        ('find "Buy milk" 5', plan(step("a", "find_task")), []),
+    ],
+)
+def test_what_is_left_out_is_asked_about(query: str, subject: Plan, arguments: list[str]) -> None:
+    assert asked(query, subject) == arguments
+
+
+def test_a_question_says_what_it_is_about() -> None:
+    (question,) = questions_about('add "Buy milk" to list L-7', NOW, created(), APIS)
+    assert "The request says “Buy milk”" in question.text
+    assert "Create a task" in question.text
+    assert "task.name" in question.text
+    assert question.json_schema == TEXT
+
+
+def test_an_answer_goes_where_it_was_asked_for() -> None:
+    context = Context(now=NOW.now, values={"task.name": "Buy milk"})
+    mended = with_answers(created(), context, APIS)
+    assert mended.steps[0].arguments["task"] == LiteralValue(value={"name": "Buy milk"})
+    assert asked('add "Buy milk" to list L-7', mended, context) == []
+
+
+def test_an_answer_is_put_beside_what_is_there() -> None:
+    context = Context(now=NOW.now, values={"task.owner.email": "a@b.example", "task.name": "no", "task.points": "no"})
+    looked_up = plan(step("f", "find_task", query="x"), step("a", "create_task", list_id="L-7", task={}))
+    given = {"name": value("$f.task.name$")}
+    inside = looked_up.steps[1].model_copy(update={"arguments": {"task": ObjectValue(fields=given)}})
+    mended = with_answers(Plan(steps=(looked_up.steps[0], inside), answer=looked_up.answer), context, APIS)
+    assert mended.steps[1].arguments["task"] == ObjectValue(fields={**given, "owner": value({"email": "a@b.example"})})
+
+
+def test_what_is_meant_for_nothing_is_asked_about_once() -> None:
+    ignored = Context(now=NOW.now, values={"task.points": None})
+    assert asked('add "Buy milk" with 5 points to L-7', created(name="Buy milk"), ignored) == []
+
+
+def test_objects_are_flattened_and_put_together() -> None:
+    profile = flat(read_profile(CREATE))
+    assert [slot.name for slot in profile.slots] == [
+        "list_id", "labels", "urgent", "task.name", "task.points", "task.due", "task.owner.email",
+    ]  # fmt: skip
+    whole = {"list_id": value("L"), "task.name": value("$f.id$"), "task.owner.email": value("a@b.example")}
+    assert nested(profile, whole) == {
+        "list_id": value("L"),
+        "task": ObjectValue(fields={"name": value("$f.id$"), "owner": value({"email": "a@b.example"})}),
+    }
+    assert nested(profile, {"task.points": value(3)}) == {}  # optional, and without its name no task
+
+
+def test_an_api_without_objects_stays_as_it_is() -> None:
+    profile = read_profile(UPDATE)
+    assert flat(profile) is profile
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "built"),
+    [
+        ({"type": "array", "items": TASK}, {"v[0].name": "x"}, [{"name": "x"}]),
+        ({"oneOf": [TASK, {**record(url=TEXT), "required": ["url"]}]}, {"v.url": "u", "v.points": 3}, {"url": "u"}),
+        ({"anyOf": [{**record(a=TEXT), "required": ["a"]}, record(b=TEXT)]}, {"v.b": "y"}, {"b": "y"}),
+        ({"allOf": [record(a=TEXT), record(b=record(c=WHOLE))]}, {"v.a": "x", "v.b.c": 2}, {"a": "x", "b": {"c": 2}}),
+        (record(tags={"type": "array", "items": TEXT}), {"v.tags": ["x", "y"]}, {"tags": ["x", "y"]}),
+    ],
+)
+def test_arrays_and_alternatives(schema: dict[str, Any], given: dict[str, Any], built: Any) -> None:
+    subject = api("send", param("v", schema, required=True, at=BODY), method="POST")
+    profile = flat(read_profile(subject))
+    assert {slot.name for slot in profile.slots} >= given.keys()
+    arguments: dict[str, Any] = nested(profile, {name: value(one) for name, one in given.items()})
+    assert arguments == {"v": LiteralValue(value=built)}
+    assert prove(plan(step("a", "send", **arguments)), subject).compiled is not None
+
+
+def test_a_required_object_that_lacks_something_is_asked_about_inside() -> None:
+    subject = api("send", param("v", {"type": "array", "items": TASK}, required=True, at=BODY), method="POST")
+    arguments: dict[str, Any] = nested(flat(read_profile(subject)), {"v[0].points": value(3)})
+    assert arguments == {"v": ListValue(items=(ObjectValue(fields={"points": value(3)}),))}
+    result = prove(plan(step("a", "send", **arguments)), subject)
+    assert [d.code for d in result.diagnostics if d.severity == "error"] == [DiagnosticCode.MISSING_ARGUMENT]
+    assert [question.argument for question in result.questions] == ["v[0].name"]
+
+
+def recursive() -> Api:
+    tree: dict[str, Any] = {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/Tree"} for n in range(60)}}
+    tree["properties"]["leaf"] = TEXT
+    return api("plant", param("tree", {"$ref": "#/$defs/Tree"}, at=BODY), definitions={"Tree": tree}, method="POST")
+
+
+def test_reading_a_hostile_schema_ends() -> None:
+    profile = flat(read_profile(recursive()))
+    assert 0 < len(profile.slots) <= 24
+    odd = api("odd", param("o", {"type": "object", "properties": {"": TEXT, "a": True, "b": {"type": 7}}}, at=BODY))
+    assert [slot.name for slot in flat(read_profile(odd)).slots] == ["o.b"]
