@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
-from executor_svc.adapters.http.schema_cost import Unbounded, cost_of
+from services.schema_cost import Unbounded, cost_of
 from services.contracts.api import Api, ApiResponse
 from services.contracts.run import Failed, Succeeded
 from tests.support.executing import api
