@@ -8,7 +8,7 @@ one whose answer is a list, is a collection. Services that write the verb into t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from services.contracts.api import Api, Parameter
@@ -38,6 +38,7 @@ _VERBS = {
     Role.CHANGE: frozenset({"update", "edit", "modify", "patch"}),
     Role.DELETE: frozenset({"delete", "remove", "destroy"}),
 }
+_BY_ID = frozenset({Role.READ, Role.CHANGE, Role.DELETE})
 _METHODS = {"GET": Role.READ, "HEAD": Role.READ, "PUT": Role.CHANGE, "PATCH": Role.CHANGE, "DELETE": Role.DELETE}
 
 
@@ -107,6 +108,7 @@ class Families:
         listed = [(api, _split_verb(api)) for api in apis]
         items = {form_of(template) for _, (template, _) in listed if template[-1].names}
         self._collections = {form[:-1] for form in items}
+        listed.sort(key=lambda one: one[1][1] in _BY_ID)  # these are read so only where there is such a collection
         self.deeds = {api.id: self._deed(api, template, verb) for api, (template, verb) in listed}
         for family in self._families.values():
             if family.key is None:
@@ -123,28 +125,26 @@ class Families:
 
     def _deed(self, api: Api, template: Template, verb: Role | None) -> Deed:
         if template[-1].names:
+            if verb in (Role.LIST, Role.CREATE):
+                return Deed(api, segments_of(api), Role.OTHER)
             return self._item_deed(api, template, verb or _METHODS.get(api.method, Role.CHANGE))
         form, answered = form_of(template), api.response.json_schema
         spot = list_spot(answered, api.definitions, singular(plain(template[-1].noun)))
-        known = form in self._collections or form in self._families
-        if verb is Role.LIST or (verb is None and api.method in ("GET", "HEAD") and spot is not None):
-            if spot is None:
-                return Deed(api, template, Role.OTHER)
+        is_known = form in self._collections or self._is_listed(form)
+        if spot is not None and (verb is Role.LIST or (verb is None and api.method in ("GET", "HEAD"))):
             family = self._kept(template)
             self._described(family, spot.schema, api, rank=2)
             family.closed = True
             return Deed(api, template, Role.LIST, family, len(template), spot)
-        if verb is Role.CREATE or (verb is None and api.method == "POST" and (known or self._is_listed(form))):
+        id_name = _id_argument(api, singular(plain(template[-1].noun)))
+        if (verb is Role.CREATE and id_name is None) or (verb is None and api.method == "POST" and is_known):
             family = self._kept(template)
             family.closed = family.creates = True
             return self._one(api, template, Role.CREATE, family, len(template), rank=3)
-        if verb in (Role.READ, Role.CHANGE, Role.DELETE):
-            id_name = _id_argument(api, singular(plain(template[-1].noun)))
-            if id_name is not None:
-                family = self._kept(template)
-                found = self._one(api, template, verb, family, len(template), rank=1)
-                return Deed(api, template, verb, family, found.above, found.spot, id_name)
-        return Deed(api, template, Role.OTHER)
+        if verb in _BY_ID and id_name is not None and self._is_listed(form):
+            found = self._one(api, template, verb, self._kept(template), len(template), rank=1)
+            return replace(found, id_name=id_name)
+        return Deed(api, segments_of(api), Role.OTHER)
 
     def _item_deed(self, api: Api, template: Template, role: Role) -> Deed:
         family = self._kept(template[:-1])
@@ -186,7 +186,7 @@ class Families:
 
 def _split_verb(api: Api) -> tuple[Template, Role | None]:
     """The path without a verb at its end, and what the verb means."""
-    template = segments_of(api.path)
+    template = segments_of(api)
     last = template[-1].noun
     head, dot, tail = last.rpartition(".")
     word = plain(tail if dot else last)

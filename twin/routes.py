@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from services.contracts.api import Api
 from twin.problems import Refused
@@ -29,8 +29,8 @@ class Segment:
             return None
         place, found = len(self.texts[0]), {}
         for name, literal in zip(self.names[:-1], self.texts[1:-1], strict=True):
-            end = text.find(literal, place + 1)
-            if end < 0:
+            end = text.find(literal, place + 1) if literal else text.rfind(".")
+            if end <= place:
                 return None
             found[name], place = text[place:end], end + len(literal)
         last = self.texts[-1]
@@ -45,8 +45,9 @@ class Segment:
         return re.sub(r"\.(json|xml)$", "", unquote(self.texts[0])) if not self.names else ""
 
 
-def segments_of(path: str) -> tuple[Segment, ...]:
-    """The path of an API, taken apart; its query and a slash at its end are left out."""
+def segments_of(api: Api) -> tuple[Segment, ...]:
+    """The path of an API with its server's before it, taken apart; its query and a slash at its end are left out."""
+    path = urlsplit(api.server).path.rstrip("/") + api.path
     parts = path.partition("?")[0].partition("#")[0].strip("/").split("/")
     pieces = [_EXPRESSION.split(part) for part in parts]
     return tuple(Segment(tuple(piece[::2]), tuple(piece[1::2])) for piece in pieces)
@@ -70,7 +71,7 @@ class Routes:
     def __init__(self, apis: Iterable[Api]) -> None:
         self._routes: defaultdict[int, list[tuple[tuple[Segment, ...], Api]]] = defaultdict(list)
         for api in apis:
-            segments = segments_of(api.path)
+            segments = segments_of(api)
             self._routes[len(segments)].append((segments, api))
         for routes in self._routes.values():
             routes.sort(key=lambda route: ([bool(one.names) for one in route[0]], "?" not in route[1].path))

@@ -65,8 +65,14 @@ class Twin:
         self.access = Access(self._apis, token)
         self.calls: deque[Call] = deque(maxlen=_MAX_CALLS)
         self._routes, self._families = Routes(self._apis), Families(self._apis)
+        self._seed = seed
         self._state = State(self._families, seed)
         self._readers: dict[str, Reader] = {}
+
+    def forget(self) -> None:
+        """Begin anew, as after a start; tokens that were issued stay good."""
+        self._state = State(self._families, self._seed)
+        self.calls.clear()
 
     def know(self, path: str, fields: Mapping[str, JsonValue]) -> bool:
         """Let an item have been there all the time, at the path where it is read; False where no such path is known."""

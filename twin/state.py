@@ -159,7 +159,14 @@ class State:
         made = [example_of(_bare(one), family.noun, family.definitions, number=number) for one in schemas]
         choices = [
             *(str(one) for schema, one in zip(schemas, made, strict=True) if "pattern" in schema or "enum" in schema),
-            *(plainly, str(random_looking), random_looking.hex, f"{family.noun}-{plainly}", *map(str, made)),
+            *(
+                plainly,
+                str(random_looking),
+                random_looking.hex,
+                random_looking.hex[:26],
+                f"{family.noun}-{plainly}",
+                *map(str, made),
+            ),
         ]
         return next((one for one in choices if all(_takes(checks, schema, one) for schema in schemas)), plainly)
 

@@ -285,7 +285,7 @@ class Reader:
         for one in wanted:
             files = [value for key, value in fields if key == one.wire_name and not isinstance(value, str)]
             if files:  # schemas say of a file that it is a text, or bytes: there is nothing to hold it against
-                found[one.name] = files if "array" in self._kinds(one.json_schema) else files[0]
+                found[one.name] = list(files) if "array" in self._kinds(one.json_schema) else files[0]
                 continue
             raw = self._field(one, texts_of)
             if raw:
@@ -335,6 +335,8 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, JsonValue]]:
         raise Refused(400, "the Content-Type has line ends")
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
     message = message_from_bytes(head + body, policy=policy.HTTP)
+    if body.strip() == f"--{message.get_boundary()}--".encode():  # no part at all, which the parser does not know
+        return []
     if not message.is_multipart():
         raise Refused(400, "the body is no multipart form")
     found: list[tuple[str, JsonValue]] = []
