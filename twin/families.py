@@ -7,14 +7,14 @@ one whose answer is a list, is a collection. Services that write the verb into t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from services.contracts.api import Api, Parameter
 from services.contracts.base import JsonSchema
 from twin.routes import Segment, segments_of
-from twin.schemas import plain, singular
+from twin.schemas import kinds_of, plain, singular
 from twin.shapes import Spot, item_spot, key_of, list_spot
 
 Template = tuple[Segment, ...]
@@ -114,6 +114,10 @@ class Families:
             if family.key is None:
                 family.key = key_of(family.schema, family.noun, "", family.definitions)
 
+    def __iter__(self) -> Iterator[Family]:
+        """All of them."""
+        return iter(self._families.values())
+
     def family(self, form: tuple[str, ...]) -> Family | None:
         """The collection of this path."""
         return self._families.get(form)
@@ -201,5 +205,6 @@ def _split_verb(api: Api) -> tuple[Template, Role | None]:
 def _id_argument(api: Api, noun: str) -> str | None:
     """The argument with the id of the item that an operation is about."""
     wanted = (f"{noun}id", "id", noun, f"{noun}uuid", "uuid", f"{noun}key", f"{noun}name")
-    names = {plain(one.wire_name): one.name for one in api.parameters}
+    plainly = [one for one in api.parameters if not kinds_of(one.json_schema, api.definitions) & {"object", "array"}]
+    names = {plain(one.wire_name): one.name for one in plainly}
     return next((names[name] for name in wanted if name in names), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -96,10 +97,14 @@ class Twin:
             arguments = reader.arguments(request, match.values)
             answer = self._act(self._families.deeds[api], match.values, arguments)
         except Refused as refused:
-            self.calls.append(Call(api, refused.status, refused.detail))
-            return _json(refused.status, refused.problem(), "application/problem+json", refused.headers)
+            return self.refuse(refused, api)
         self.calls.append(Call(api, answer.status))
         return answer
+
+    def refuse(self, refused: Refused, api: str = "") -> Answer:
+        """The answer that says so, kept among the calls."""
+        self.calls.append(Call(api, refused.status, refused.detail))
+        return _json(refused.status, refused.problem(), "application/problem+json", refused.headers)
 
     def _act(self, deed: Deed, values: Mapping[str, str], arguments: Mapping[str, JsonValue]) -> Answer:
         place = _place(deed.template, values)
@@ -206,17 +211,17 @@ class Twin:
         return self._state.know(family, place[:index], place[index], merged_fields(item, kept))
 
     def _item_at(self, path: str) -> tuple[Family, Place, str] | None:
-        """The family, the collection's path and the id of the item at a path."""
-        for api in self._apis:
-            deed = self._families.deeds[api.id]
-            if deed.family is None or len(deed.template) != deed.above + 1:
+        """Family, collection's path and id of the item at a path, with or without its server's before it."""
+        *above, last = path.strip("/").split("/")
+        for family in self._families:
+            prefix = len(family.template) - len(above)
+            ahead, template = family.template[: max(prefix, 0)], family.template[max(prefix, 0) :]
+            if prefix < 0 or not above or any(part.names for part in ahead):
                 continue
-            try:
-                match = Routes((api,)).find(api.method, path.partition("?")[0], api.path.partition("?")[2])
-            except Refused:
-                continue
-            place = _place(deed.template, match.values)
-            return deed.family, place[:-1], place[-1]
+            read = [part.read(text) for part, text in zip(template, above, strict=True)]
+            if all(values is not None for values in read):
+                values = {name: value for found in read for name, value in (found or {}).items()}
+                return family, _place(family.template, values), re.sub(r"\.(json|xml)$", "", unquote(last))
         return None
 
 

@@ -1,4 +1,4 @@
-"""``nestor``: the command line. All but ``serve``, ``demo``, ``eval`` and ``train`` talk to a running gateway."""
+"""``nestor``: the command line. It talks to a running gateway, but for ``serve``, ``demo``, ``twin``, ``eval``, ``train``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,7 @@ from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
 from deploy.cli.training import trains
+from deploy.cli.twin import twin
 from services.telemetry import configure_logging
 
 app = typer.Typer(
@@ -107,6 +108,7 @@ def eval_absence(
 measures.command("plan")(eval_plan)
 app.command()(solve)
 app.command("import")(import_apis)
+app.command()(twin)
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")

@@ -19,7 +19,7 @@ class Asked(BaseModel):
 
     Attributes:
         ask: what a person says.
-        calls: the operations that serve it, each with its arguments; ``$var1.id$`` is a field of the first one's answer.
+        calls: the operations that serve it, with their arguments; ``$var1.id$`` is a field of the first one's answer.
         known: items that the vendor has, by the path where each is read. Those that the calls name are had anyway.
     """
 
