@@ -218,7 +218,10 @@ class Twin:
             ahead, template = family.template[: max(prefix, 0)], family.template[max(prefix, 0) :]
             if prefix < 0 or not above or any(part.names for part in ahead):
                 continue
-            read = [part.read(text) for part, text in zip(template, above, strict=True)]
+            read = [
+                part.read(text) if part.names else {} if part.noun == unquote(text) else None
+                for part, text in zip(template, above, strict=True)
+            ]
             if all(values is not None for values in read):
                 values = {name: value for found in read for name, value in (found or {}).items()}
                 return family, _place(family.template, values), re.sub(r"\.(json|xml)$", "", unquote(last))

@@ -1,4 +1,4 @@
-"""``nestor``: the command line. It talks to a running gateway, but for ``serve``, ``demo``, ``twin``, ``eval``, ``train``."""
+"""``nestor``: the command line. All but ``serve``, ``demo``, ``twin``, ``eval`` and ``train`` ask a running gateway."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,5 +1,6 @@
 """Every operation of a document, called once with what its schemas make: does the request arrive as it is declared?"""
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ TOKEN = "a-token-of-the-twins"
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a call: ``problem`` says why it was not accepted, ``broken`` where its answer breaks the schema."""
+    """What became of a call: ``problem`` says why it was not accepted, ``broken`` where its answer is wrong."""
 
     api: Api
     kind: str
@@ -38,8 +39,6 @@ def credentials_of(api: Api, twin: Twin) -> Credentials:
         if need.kind is SecretKind.API_KEY and need.location is not None and need.parameter:
             places[need.location][need.parameter] = TOKEN
         elif need.kind is SecretKind.BASIC:
-            import base64
-
             headers["Authorization"] = "Basic " + base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
         elif need.kind is SecretKind.OAUTH2_CLIENT_CREDENTIALS:
             form = f"grant_type=client_credentials&client_id={USER}&client_secret={TOKEN}".encode()

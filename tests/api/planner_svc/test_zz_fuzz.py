@@ -1,7 +1,8 @@
 import sys
 
 sys.path.insert(0, "/work/main")
-from hypothesis import settings, HealthCheck
+from hypothesis import HealthCheck, settings
+
 import tests.support.fuzz as f
 
 f.BOUNDED = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck), database=None)
