@@ -43,9 +43,7 @@ def check(case: Any, client: TestClient) -> None:
 def _unhurried(body: Any) -> Any:
     if isinstance(body, dict):
         return {
-            name: 30_000
-            if name == "deadline_ms" and isinstance(value, int) and 0 < value < 30_000
-            else _unhurried(value)
+            name: 30_000 if name == "deadline_ms" and isinstance(value, int) and 0 < value < 30_000 else _unhurried(value)
             for name, value in body.items()
         }
     return [_unhurried(value) for value in body] if isinstance(body, list) else body
