@@ -1,6 +1,6 @@
 """``python -m tests.vendors``: every vendor's requests, and a table of what became of them.
 
-python -m tests.vendors [NAME ...] [-v] [--writes N]
+python -m tests.vendors [NAME ...] [-v] [--planner NAME] [--operations]
 """
 
 import argparse
@@ -14,12 +14,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from retriever_svc.importers import import_document
+from services.errors import InvalidDocument
 from services.telemetry import configure_logging
+from tests.vendors.operations import try_all
 from tests.vendors.proving import Row, Stand, ask, bring_in, client_of, standing
 from tests.vendors.requests import VARIABLE, read_vendors
 
 
-async def prove(url: str, stands: list[Stand], verbose: bool) -> list[Row]:
+async def prove(url: str, stands: list[Stand], planner: str | None, verbose: bool) -> list[Row]:
     """Import and ask, one vendor after the other. Each row is told as soon as it is there."""
     rows = []
     async with client_of(url) as gateway:
@@ -28,7 +31,7 @@ async def prove(url: str, stands: list[Stand], verbose: bool) -> list[Row]:
             row = Row(stand)
             rows.append(row)
             for asked in stand.vendor.requests:
-                result = await ask(gateway, stand, asked)
+                result = await ask(gateway, stand, asked, planner)
                 row.results.append(result)
                 if verbose and (result.failure or result.refused):
                     print(
@@ -92,12 +95,52 @@ def _said(reasons: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in reasons.most_common())
 
 
+def call_operations(console: Console) -> int:
+    """Call every operation of every document in the folder once; print what remains impossible, by class.
+
+    Returns:
+        The exit status: 1 where there is no folder.
+    """
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        print(f"{VARIABLE} names no folder", file=sys.stderr)
+        return 1
+    every, writing, problems = Counter[str](), Counter[str](), Counter[str]()
+    for file in sorted(Path(folder).iterdir()):
+        try:
+            imported = import_document(file.read_text(encoding="utf-8"), file.name[:40], "http://127.0.0.1:1")
+        except InvalidDocument as error:
+            problems[f"document: {error.detail}"] += 1
+            continue
+        every["not imported"] += len(imported.skipped)
+        for tried in try_all(imported.apis):
+            every[tried.kind] += 1
+            writing[tried.kind] += tried.api.body is not None
+            problems[f"{tried.kind}: {tried.problem}"] += bool(tried.problem)
+    table = Table(title="Operations, called with what their schemas make", title_justify="left")
+    for name in ("", "all", "share", "with a body", "share of these"):
+        table.add_column(name, justify="right" if name else "left")
+    for kind, count in every.most_common():
+        wrote = writing[kind]
+        shares = (f"{100 * count / every.total():.1f} %", f"{100 * wrote / max(writing.total(), 1):.1f} %")
+        table.add_row(kind, str(count), shares[0], str(wrote), shares[1])
+    console.print(table)
+    for problem, count in problems.most_common(20):
+        if count:
+            console.print(f"{count:5} {problem[:160]}", markup=False, highlight=False)
+    return 0
+
+
 def main() -> int:
     """Parse the command line and print; 1 where the documents are not there."""
     parser = argparse.ArgumentParser(prog="python -m tests.vendors", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="only these vendors")
     parser.add_argument("-v", "--verbose", action="store_true", help="print what is not planned right")
+    parser.add_argument("--planner", help="backend of the planner; default: the service's")
+    parser.add_argument("--operations", action="store_true", help="call every operation of every document instead")
     given = parser.parse_args()
+    if given.operations:
+        return call_operations(Console())
     vendors = [one for one in read_vendors() if not given.names or one.name in given.names]
     missing = [one.document for one in vendors if one.file is None]
     if missing:
@@ -106,8 +149,9 @@ def main() -> int:
     if not vendors:
         return 1
     configure_logging(level="ERROR", json=False)
+    os.environ.setdefault("NESTOR_PLANNER_BACKEND_TIMEOUT_S", "300")  # what is right must not depend on a busy machine
     with tempfile.TemporaryDirectory() as folder, standing(vendors, Path(folder)) as (url, stands):
-        rows = asyncio.run(prove(url, stands, given.verbose))
+        rows = asyncio.run(prove(url, stands, given.planner, given.verbose))
     print_table(rows, Console(width=None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "180"))))
     return 0
 

@@ -114,10 +114,12 @@ async def bring_in(gateway: GatewayClient, stand: Stand) -> None:
         pass
 
 
-async def ask(gateway: GatewayClient, stand: Stand, asked: Asked) -> Result:
+async def ask(gateway: GatewayClient, stand: Stand, asked: Asked, planner: str | None = None) -> Result:
     """One request: planned among the vendor's operations, changes allowed, run against its twin."""
     prepare(stand, asked)
-    options = SolveOptions(mutations=Decision.ALLOW, providers=(stand.vendor.name,), deadline_ms=_DEADLINE_MS)
+    options = SolveOptions(
+        mutations=Decision.ALLOW, providers=(stand.vendor.name,), deadline_ms=_DEADLINE_MS, backend=planner
+    )
     try:
         run = await gateway.solve(SolveRequest(query=asked.ask, options=options))
     except ServiceError as error:
