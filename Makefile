@@ -12,7 +12,7 @@ PROFILE ?= ci
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run llm test coverage test-train check bench chaos compose-test docs lock clean
+.PHONY: help demo run llm test coverage test-train check bench vendors chaos compose-test docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
 
 bench: $(VENV)/.bench ## measure start, memory, overheads, graphs beside others, scale; print tables (8 minutes)
 	@$(BIN)/python -m bench
+
+vendors: $(VENV)/.dev ## ask requests of thirty vendors' twins, print a table; NESTOR_TEST_VENDORS names the documents' folder
+	@$(BIN)/python -m tests.vendors
 
 chaos: $(VENV)/.dev ## break executors, databases and connections, count the effects (CHAOS_SECONDS=600)
 	@$(BIN)/python -m tests.chaos --seconds $(CHAOS_SECONDS)

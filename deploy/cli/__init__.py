@@ -1,4 +1,4 @@
-"""``nestor``: the command line. All but ``serve``, ``demo``, ``eval`` and ``train`` talk to a running gateway."""
+"""``nestor``: the command line. All but ``serve``, ``demo``, ``twin``, ``eval`` and ``train`` ask a running gateway."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
 from deploy.cli.training import trains
+from deploy.cli.twin import twin
 from services.telemetry import configure_logging
 
 app = typer.Typer(
@@ -117,6 +118,7 @@ app.command()(solve)
 app.command("import")(import_apis)
 app.command()(login)
 app.add_typer(secrets, name="secrets")
+app.command()(twin)
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")

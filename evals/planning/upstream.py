@@ -10,7 +10,7 @@ nothing is remembered: that a plan runs here says that its calls fit together, n
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -18,27 +18,10 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from services.contracts.api import Api, Location, Parameter, RequestBody
-from services.contracts.base import JsonSchema
+from twin.schemas import fits
+from twin.values import example_of
 
-_DEPTH = 8
-_EXAMPLE = re.compile(r"e\.g\.?,?\s*:?\s*[\"'“]?([^,;)\"'”]{1,60})")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int, float),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
-_FORMATS: Mapping[str, str] = {
-    "date": "2024-05-17",
-    "date-time": "2024-05-17T10:30:00Z",
-    "time": "10:30:00",
-    "email": "someone@example.com",
-    "uri": "https://example.com/thing",
-    "uuid": "00000000-0000-4000-8000-000000000001",
-}
 
 
 def stand_in(api: Api, number: int, server: str) -> Api:
@@ -88,28 +71,6 @@ async def serving(apis: Iterable[Api]) -> AsyncIterator[str]:
         yield f"http://{host}:{port}"
     finally:
         await runner.cleanup()
-
-
-def example_of(schema: JsonValue, name: str, definitions: Mapping[str, JsonSchema], depth: int = 0) -> JsonValue:
-    """A value of this schema, always the same one; ``name`` is what the text in it is made of."""
-    declared = schema if isinstance(schema, dict) else {}
-    reference = declared.get("$ref")
-    if isinstance(reference, str):
-        declared = definitions.get(reference.rpartition("/")[2], {})
-    if depth > _DEPTH:
-        return None
-    for key in ("const", "default", "example"):
-        if declared.get(key) is not None:
-            return declared[key]
-    for key in ("enum", "examples"):
-        listed = declared.get(key)
-        if isinstance(listed, list) and listed:
-            return listed[0]
-    for key in ("allOf", "oneOf", "anyOf"):
-        branches = declared.get(key)
-        if isinstance(branches, list) and branches:
-            return _combined(branches if key == "allOf" else branches[:1], name, definitions, depth)
-    return _typed(declared, name, definitions, depth)
 
 
 def misfit(api: Api, body: JsonValue) -> str:
@@ -176,60 +137,7 @@ def _placed(parameter: Parameter, path: str, *, has_body: bool) -> Parameter:
     return parameter if has_body else parameter.model_copy(update={"location": Location.QUERY})
 
 
-def _combined(branches: list[JsonValue], name: str, definitions: Mapping[str, JsonSchema], depth: int) -> JsonValue:
-    values = [example_of(branch, name, definitions, depth + 1) for branch in branches]
-    merged: dict[str, JsonValue] = {}
-    for value in values:
-        if not isinstance(value, dict):
-            return values[0]
-        merged |= value
-    return merged
-
-
-def _typed(declared: JsonSchema, name: str, definitions: Mapping[str, JsonSchema], depth: int) -> JsonValue:
-    kind = declared.get("type")
-    if isinstance(kind, list):
-        kind = next((one for one in kind if one != "null"), None)
-    properties = declared.get("properties")
-    if isinstance(properties, list):  # NESTFUL's executable APIs list names only
-        properties = {str(key): {} for key in properties}
-    if kind == "object" or isinstance(properties, dict):
-        fields = properties if isinstance(properties, dict) else {}
-        return {key: example_of(value, key, definitions, depth + 1) for key, value in fields.items()}
-    if kind == "array":
-        return [example_of(declared.get("items"), name, definitions, depth + 1)]
-    if kind == "null":
-        return None
-    shown = _EXAMPLE.search(str(declared.get("description") or ""))
-    text = shown[1].strip() if shown else ""
-    if kind == "boolean":
-        return text.lower() != "false"
-    if kind in ("integer", "number"):
-        return _number(declared, text)
-    return text or _FORMATS.get(str(declared.get("format")), f"{name} 1")
-
-
-def _number(declared: JsonSchema, text: str) -> int | float:
-    least = declared.get("minimum")
-    if isinstance(least, (int, float)) and not isinstance(least, bool):
-        return least
-    if not re.fullmatch(r"-?\d{1,9}(\.\d{1,6})?", text):
-        return 1
-    return float(text) if declared.get("type") == "number" and "." in text else int(float(text))
-
-
 def _fits(value: JsonValue, kind: JsonValue) -> bool:
     """Whether a value is of a declared JSON type; whatever is not declared fits."""
     kinds = kind if isinstance(kind, list) else [kind]
-    known = [str(one) for one in kinds if str(one) in _KINDS]
-    if not known or value is None:
-        return True
-    return any(_is_of(value, one) for one in known)
-
-
-def _is_of(value: JsonValue, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "boolean"
-    if kind == "integer":
-        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return isinstance(value, _KINDS[kind])
+    return value is None or fits(value, frozenset(str(one) for one in kinds))

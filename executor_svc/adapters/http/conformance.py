@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from executor_svc.adapters.http.body import is_json
 from executor_svc.adapters.http.response import essence
-from executor_svc.adapters.http.schema_cost import Cost, Unbounded, cost_of
 from services.contracts.api import Api
+from services.schema_cost import Cost, Unbounded, cost_of
 
 MAX_VIOLATIONS: Final = 5
 _REGEX_BYTES: Final = 100_000

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
-from executor_svc.adapters.http.schema_cost import Unbounded, cost_of
 from services.contracts.api import Api, ApiResponse
 from services.contracts.run import Failed, Succeeded
+from services.schema_cost import Unbounded, cost_of
 from tests.support.executing import api
 from tests.support.upstream import Upstream
 from tests.unit.executor_svc.conftest import Opener

@@ -8,12 +8,13 @@ import pytest
 
 from evals.data import read_dataset
 from evals.planning.running import ANYTHING, open_world
-from evals.planning.upstream import example_of, misfit, stand_in
+from evals.planning.upstream import misfit, stand_in
 from planner_svc.compile import compile_plan
 from services.codecs import nestful
 from services.contracts.api import Api, Location
 from services.contracts.planning import CompiledPlan
 from tests.unit.evals.folders import folder
+from twin.values import example_of
 
 TOOLS: list[dict[str, Any]] = [
     {

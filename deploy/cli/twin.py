@@ -1,0 +1,100 @@
+"""``nestor twin``: a server that behaves as a document says, for dry runs, demos and tests."""
+
+import json
+import secrets
+import shlex
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from deploy.cli.gateway import EXIT_PROBLEM, is_header_text
+from deploy.cli.sources import Unreadable, find_sources
+from deploy.drawing import visible
+from deploy.sockets import address, listen, serving
+from services.errors import InvalidDocument
+
+_ITEMS: TypeAdapter[dict[str, dict[str, JsonValue]]] = TypeAdapter(dict[str, dict[str, JsonValue]])
+_SHORTEST = 8
+
+
+def twin(
+    document: Annotated[str, typer.Argument(help="File or URL of the document, or `-`: standard input.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 8095,
+    seed: Annotated[int, typer.Option(help="Of what it makes up; the same seed gives the same ids.")] = 0,
+    token: Annotated[
+        str | None, typer.Option(help="What its callers must show: key, password or secret. [a random one]")
+    ] = None,
+    items: Annotated[
+        Path | None, typer.Option(help='JSON of items that it has: `{"/pets/7": {"name": "Rex"}}`.', dir_okay=False)
+    ] = None,
+    provider: Annotated[str | None, typer.Option(help="Name for the provider; default: the document's title.")] = None,
+) -> None:
+    """Serve a twin of a service, made from its description; it remembers what is created. Ctrl-C ends it."""
+    from retriever_svc.importers import Limits, import_document  # loaded by those who serve only
+    from retriever_svc.importers.reading import read_document
+    from twin.access import TOKEN_PATH, pointed_at
+    from twin.main import DOCUMENT_PATH, create_app
+    from twin.service import Twin
+
+    shown = token or secrets.token_urlsafe(18)
+    if not is_header_text(shown) or len(shown) < _SHORTEST:
+        raise typer.BadParameter(f"the token is to be printable ASCII of at least {_SHORTEST} characters")
+    try:
+        bound = listen("127.0.0.1", port)
+    except OSError as error:
+        raise _given_up(f"port {port} cannot be had: {error.strerror}") from None
+    with bound:
+        url = f"http://{address(bound)}"
+        try:
+            text = find_sources([document], provider)[0].read()
+            root = read_document(text, Limits())
+            moved = pointed_at(root, url + TOKEN_PATH)
+            text = text if moved == root else orjson.dumps(moved).decode()
+            imported = import_document(text, provider, url)
+            made = Twin(imported.apis, shown, seed)
+            for path, fields in _read_items(items).items():
+                if not made.know(path, fields):
+                    raise _given_up(f"no operation of the document is about an item at {path}")
+        except (Unreadable, InvalidDocument, IndexError) as error:
+            raise _given_up(getattr(error, "detail", "") or str(error) or f"{document} holds no document") from None
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        with serving(create_app(made, text), bound=bound):
+            served = f"{len(imported.apis)} operations" + (
+                f", {len(imported.skipped)} skipped" * bool(imported.skipped)
+            )
+            typer.echo(f"A twin of {imported.provider} answers on {url} ({served}). To let Nestor call it:\n")
+            for line in _lines(
+                imported.provider, address(bound), url + DOCUMENT_PATH, made.access.secrets(address(bound))
+            ):
+                typer.echo(f"  {line}")
+            typer.echo("")
+            stop.wait()
+
+
+def _lines(provider: str, host: str, document: str, known: Mapping[str, JsonValue]) -> list[str]:
+    """What to type: where Nestor may go, with which credentials, and the import."""
+    lines = [f"export NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS={shlex.quote(json.dumps([host]))}"]
+    if known:
+        lines.append(f"export NESTOR_EXECUTOR_SECRETS={shlex.quote(json.dumps(known))}")
+    return [*lines, "nestor serve", f"nestor import {document} --provider {provider} --server http://{host}"]
+
+
+def _read_items(file: Path | None) -> dict[str, dict[str, JsonValue]]:
+    """The items of a file by path. Exits where they cannot be read."""
+    try:
+        return {} if file is None else _ITEMS.validate_json(file.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise _given_up(f"{file} is no JSON object of items by path: {type(error).__name__}") from None
+
+
+def _given_up(why: str) -> typer.Exit:
+    typer.echo(visible(why), err=True)
+    return typer.Exit(EXIT_PROBLEM)

@@ -1,0 +1,89 @@
+"""Every operation of a document, called once with what its schemas make: does the request arrive as it is declared?"""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from executor_svc.adapters.http.body import is_json
+from executor_svc.adapters.http.conformance import checker_of
+from executor_svc.adapters.http.request import BadRequest, Credentials, build_request
+from services.contracts.api import Api, Location, SecretKind
+from twin.access import TOKEN_PATH, USER
+from twin.received import Received
+from twin.service import Answer, Twin
+from twin.values import example_of
+
+TOKEN = "a-token-of-the-twins"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a call: ``problem`` says why it was not accepted, ``broken`` where its answer is wrong."""
+
+    api: Api
+    kind: str
+    problem: str = ""
+    broken: tuple[str, ...] = ()
+
+
+def credentials_of(api: Api, twin: Twin) -> Credentials:
+    """What the operation's first alternative asks for, as the executor presents it."""
+    headers: dict[str, str] = {}
+    query: dict[str, str] = {}
+    cookies: dict[str, str] = {}
+    places = {Location.HEADER: headers, Location.QUERY: query, Location.COOKIE: cookies}
+    for need in api.security[0] if api.security else ():
+        if need.kind is SecretKind.API_KEY and need.location is not None and need.parameter:
+            places[need.location][need.parameter] = TOKEN
+        elif need.kind is SecretKind.BASIC:
+            headers["Authorization"] = "Basic " + base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
+        elif need.kind is SecretKind.OAUTH2_CLIENT_CREDENTIALS:
+            form = f"grant_type=client_credentials&client_id={USER}&client_secret={TOKEN}".encode()
+            given = twin.answer(Received("POST", TOKEN_PATH, "", {}, form))
+            headers["Authorization"] = f"Bearer {json.loads(given.body)['access_token']}"
+        else:
+            headers["Authorization"] = f"Bearer {TOKEN}"
+    return Credentials(headers, query, cookies)
+
+
+def send(api: Api, twin: Twin, arguments: Mapping[str, JsonValue]) -> Answer:
+    """The answer to a call as the executor would send it. Raises BadRequest where it would not be sent."""
+    request, shown = build_request(api, arguments, "key"), credentials_of(api, twin)
+    url = request.url(shown)
+    headers = {name.lower(): value for name, value in request.all_headers(shown).items()}
+    body = request.body.content if request.body is not None else b""
+    return twin.answer(Received(api.method, url.raw_path, url.raw_query_string, headers, body))
+
+
+def required_arguments(api: Api, *, number: int = 1) -> dict[str, JsonValue]:
+    """A value for each required argument, made of its schema."""
+    wanted = [one for one in api.parameters if one.required]
+    return {one.name: example_of(one.json_schema, one.wire_name, api.definitions, number=number) for one in wanted}
+
+
+def try_all(apis: tuple[Api, ...]) -> Iterator[Tried]:
+    """Call every operation of a service, against a twin of it; deletions come last."""
+    twin = Twin(apis, TOKEN)
+    for api in sorted(apis, key=lambda one: one.method == "DELETE"):
+        if any(need.kind is SecretKind.UNSUPPORTED for one in api.security[:1] for need in one):
+            yield Tried(api, "credential")
+            continue
+        try:
+            answer = send(api, twin, required_arguments(api))
+        except BadRequest as error:
+            yield Tried(api, "not sent", str(error))
+            continue
+        if answer.status in (404, 409):  # a valid request about what is not there
+            yield Tried(api, "unknown")
+        elif answer.status >= 400:
+            yield Tried(api, "refused", json.loads(answer.body)["detail"])
+        else:
+            yield Tried(api, "accepted", broken=_broken(api, answer))
+
+
+def _broken(api: Api, answer: Answer) -> tuple[str, ...]:
+    checker = checker_of(api) if answer.body and is_json(answer.media_type) else None
+    return () if checker is None else checker.violations(answer.status, json.loads(answer.body), answer.body)

@@ -1,0 +1,150 @@
+"""Credentials: what a twin asks for, as the operations declare it, and the token endpoint of OAuth2."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import parse_qs, unquote_plus, urlsplit
+
+from pydantic import JsonValue
+
+from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
+from twin.problems import Refused
+from twin.received import Received
+
+USER: Final = "twin"
+"""The user name of HTTP basic, and the id of the OAuth2 client."""
+TOKEN_PATH: Final = "/.twin/token"  # noqa: S105 - a path
+_LIFETIME_S: Final = 3_600
+_MOST_TOKENS: Final = 1_000
+
+
+class Access:
+    """Who may call.
+
+    Args:
+        apis: the operations.
+        token: the API key, bearer token, password and client secret, all in one; at least 8 characters.
+    """
+
+    def __init__(self, apis: Iterable[Api], token: str) -> None:
+        self._token, self._issued = token, OrderedDict[str, None]()
+        self._requirements = {need.secret: need for api in apis for one in api.security for need in one}
+        urls = (need.token_url for need in self._requirements.values())
+        self._token_paths = {TOKEN_PATH} | {urlsplit(url).path for url in urls if url}
+
+    def secrets(self, host: str) -> dict[str, JsonValue]:
+        """The executor's entries for these credentials, bound to the twin's host (``name:port``)."""
+        found: dict[str, JsonValue] = {}
+        for name, need in self._requirements.items():
+            if need.kind is SecretKind.BASIC:
+                found[name] = {"username": USER, "password": self._token, "hosts": [host]}
+            elif need.kind is SecretKind.OAUTH2_CLIENT_CREDENTIALS:
+                found[name] = {"client_id": USER, "client_secret": self._token, "hosts": [host]}
+            elif need.kind is not SecretKind.UNSUPPORTED:
+                found[name] = {"value": self._token, "hosts": [host]}
+        return found
+
+    def check(self, api: Api, request: Received) -> None:
+        """Raises Refused (401) unless one of the operation's alternatives is met in full."""
+        if not api.security or any(all(self._met(need, request) for need in one) for one in api.security):
+            return
+        wanted = " or ".join(dict.fromkeys(" and ".join(need.scheme for need in one) for one in api.security))
+        raise Refused(
+            401, f"the credentials are missing or wrong; wanted: {wanted}", headers={"WWW-Authenticate": "Bearer"}
+        )
+
+    def issues(self, request: Received) -> bool:
+        """Whether this is a request to the token endpoint."""
+        return request.method == "POST" and request.path in self._token_paths
+
+    def issue(self, request: Received) -> dict[str, JsonValue]:
+        """An access token by the client credentials grant (RFC 6749, section 4.4).
+
+        Raises:
+            Refused: another grant, or the client is not known.
+        """
+        form = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=100)
+        if form.get("grant_type") != ["client_credentials"]:
+            raise Refused(400, "only the grant client_credentials is given")
+        given = _basic(request.headers.get("authorization", ""))
+        client = tuple(map(unquote_plus, given)) or (
+            form.get("client_id", [""])[0],
+            form.get("client_secret", [""])[0],
+        )
+        if client[0] != USER or not self._same(client[1]):
+            raise Refused(401, "the client is not known", headers={"WWW-Authenticate": "Basic"})
+        token = secrets.token_urlsafe(24)
+        self._issued[token] = None
+        if len(self._issued) > _MOST_TOKENS:
+            self._issued.popitem(last=False)
+        return {"access_token": token, "token_type": "Bearer", "expires_in": _LIFETIME_S}
+
+    def _met(self, need: SecurityRequirement, request: Received) -> bool:
+        authorization = request.headers.get("authorization", "")
+        scheme, _, shown = authorization.partition(" ")
+        if need.kind is SecretKind.API_KEY:
+            return self._key(need, request)
+        if need.kind is SecretKind.BASIC:
+            given = _basic(authorization)
+            return bool(given) and given[0] == USER and self._same(given[1])
+        if need.kind is SecretKind.OAUTH2_CLIENT_CREDENTIALS:
+            return scheme.lower() == "bearer" and shown.strip() in self._issued
+        return scheme.lower() == "bearer" and self._same(shown.strip())
+
+    def _key(self, need: SecurityRequirement, request: Received) -> bool:
+        name = need.parameter or ""
+        if need.location is Location.HEADER:
+            return self._same(request.headers.get(name.lower(), ""))
+        pairs = request.query_pairs() if need.location is Location.QUERY else request.cookies()
+        return any(self._same(value) for key, value in pairs if key == name)
+
+    def _same(self, shown: str) -> bool:
+        return secrets.compare_digest(shown.encode("utf-8", "replace"), self._token.encode())
+
+
+def _basic(authorization: str) -> tuple[str, ...]:
+    """User name and password of HTTP basic; nothing where that is not what is shown."""
+    scheme, _, shown = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return ()
+    try:
+        text = base64.b64decode(shown.strip(), validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return ()
+    user, colon, password = text.partition(":")
+    return (user, password) if colon else ()
+
+
+def pointed_at(root: JsonValue, token_url: str) -> JsonValue:
+    """A document whose OAuth2 clients get their tokens here; nothing else of it is changed."""
+    if not isinstance(root, dict):
+        return root
+    changed = dict(root)
+    components = root.get("components")
+    if isinstance(components, dict) and isinstance(components.get("securitySchemes"), dict):
+        schemes = _schemes(components["securitySchemes"], token_url)
+        changed["components"] = {**components, "securitySchemes": schemes}
+    if isinstance(root.get("securityDefinitions"), dict):
+        changed["securityDefinitions"] = _schemes(root["securityDefinitions"], token_url)
+    return changed
+
+
+def _schemes(schemes: JsonValue, token_url: str) -> JsonValue:
+    if not isinstance(schemes, Mapping):
+        return schemes
+    found: dict[str, JsonValue] = {}
+    for name, scheme in schemes.items():
+        found[name] = _moved(scheme, token_url)
+        flows = scheme.get("flows") if isinstance(scheme, dict) else None
+        if isinstance(scheme, dict) and isinstance(flows, dict):
+            found[name] = {**scheme, "flows": {flow: _moved(said, token_url) for flow, said in flows.items()}}
+    return found
+
+
+def _moved(said: JsonValue, token_url: str) -> JsonValue:
+    return {**said, "tokenUrl": token_url} if isinstance(said, dict) and "tokenUrl" in said else said
