@@ -147,7 +147,8 @@ class AddressGuard(AbstractResolver):
         for address in addresses:
             if not is_public(address):
                 raise AddressRefused(
-                    f"{host} has the address {address}, which is not public; NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS names the hosts that are allowed"
+                    f"{host} has the address {address}, which is not public; NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS "
+                    "names the hosts that are allowed"
                 )
 
     def _remember(self, addresses: list[IPAddress], port: int) -> None:
