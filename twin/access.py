@@ -12,13 +12,15 @@ from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 from pydantic import JsonValue
 
-from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
+from services.contracts.api import LOGINS, Api, Location, SecretKind, SecurityRequirement
 from twin.problems import Refused
 from twin.received import Received
 
 USER: Final = "twin"
 """The user name of HTTP basic, and the id of the OAuth2 client."""
 TOKEN_PATH: Final = "/.twin/token"  # noqa: S105 - a path
+NOT_TAKEN: Final = frozenset({SecretKind.MUTUAL_TLS, SecretKind.AWS_SIGV4, SecretKind.OTHER})
+"""The kinds that a twin has no credentials for."""
 _LIFETIME_S: Final = 3_600
 _MOST_TOKENS: Final = 1_000
 
@@ -43,9 +45,9 @@ class Access:
         for name, need in self._requirements.items():
             if need.kind is SecretKind.BASIC:
                 found[name] = {"username": USER, "password": self._token, "hosts": [host]}
-            elif need.kind is SecretKind.OAUTH2_CLIENT_CREDENTIALS:
+            elif need.kind in LOGINS and need.token_url:
                 found[name] = {"client_id": USER, "client_secret": self._token, "hosts": [host]}
-            elif need.kind is not SecretKind.UNSUPPORTED:
+            elif need.kind not in NOT_TAKEN:
                 found[name] = {"value": self._token, "hosts": [host]}
         return found
 
@@ -92,7 +94,7 @@ class Access:
         if need.kind is SecretKind.BASIC:
             given = _basic(authorization)
             return bool(given) and given[0] == USER and self._same(given[1])
-        if need.kind is SecretKind.OAUTH2_CLIENT_CREDENTIALS:
+        if need.kind in LOGINS and need.token_url:
             return scheme.lower() == "bearer" and shown.strip() in self._issued
         return scheme.lower() == "bearer" and self._same(shown.strip())
 

@@ -13,8 +13,9 @@ import orjson
 import typer
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from deploy.cli.bundling import Unreadable
 from deploy.cli.gateway import EXIT_PROBLEM, is_header_text
-from deploy.cli.sources import Unreadable, find_sources
+from deploy.cli.sources import find_sources
 from deploy.drawing import visible
 from deploy.sockets import address, listen, serving
 from services.errors import InvalidDocument

@@ -21,6 +21,8 @@ _CHANGES = frozenset(
     )
 )
 """Verbs that are seldom anything else; `archive`, `set` or `transfer` are names of things as often."""
+_COMPUTES = frozenset(["add", "create", "drop", "edit", "insert", "modify"])
+"""Those of them that are said of what is only computed as well: a date to which days are added, a slug, a QR code."""
 _READS = frozenset(["find", "get", "list", "lookup", "query", "read", "search"])
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -31,7 +33,7 @@ def read_effect(
     """The effect where it is not the one of the method, else None; and what is doubtful about it, or nothing.
 
     A path that ends with a verb (``/delete``, ``/deleteUser``) says enough; otherwise two of its last segment
-    (``/add-ons``), name and summary have to begin with one.
+    (``/add-ons``), name and summary have to begin with one. Verbs of what may be only computed make it doubtful.
 
     Args:
         api_id: what the patterns of ``overrides`` are matched with, the first that matches decides.
@@ -53,7 +55,8 @@ def read_effect(
         return None, "its path says that it only reads; it counts as a change" if doubtful else ""
     verbs = [word for word in said if word in _CHANGES]
     is_phrase = said[0] in _CHANGES and last[len(said[0]) : len(said[0]) + 1].isupper()
-    if last.lower() in _CHANGES - {"start", "stop"} or is_phrase or len(verbs) > 1:
+    is_clear = last.lower() in _CHANGES - {"start", "stop"} or is_phrase or len(verbs) > 1
+    if is_clear and not _COMPUTES.intersection(verbs):
         return "change", f"{method} says that it reads, its wording ({verbs[0]}) that it changes; it counts as a change"
     return None, f"its wording ({verbs[0]}) may mean a change; it counts as a read, as {method} says" if verbs else ""
 

@@ -257,7 +257,10 @@ class Probe:
         self._turn = asyncio.Lock()
 
     async def check(self) -> None:
-        """Raise ServiceUnavailable unless it does. Those who ask at the same time share one look."""
+        """Raise ServiceUnavailable unless it does. A look at a file is shared by all who ask within a short time."""
+        if not self._is_file():
+            await ping(self._engine)
+            return
         async with self._turn:
             if time.monotonic() - self._outcome[0] >= _PROBE_EVERY_S:
                 try:
@@ -269,13 +272,12 @@ class Probe:
             if self._outcome[1] is not None:
                 raise ServiceUnavailable(self._outcome[1].detail, service=self._engine.dialect.name)
 
+    def _is_file(self) -> bool:
+        return self._engine.dialect.name == "sqlite" and self._engine.url.database not in (None, "", ":memory:")
+
     async def _look(self) -> None:
-        database = self._engine.url.database
-        if self._engine.dialect.name != "sqlite" or database in (None, "", ":memory:"):
-            await ping(self._engine)
-            return
         try:
-            await asyncio.to_thread(_use_sqlite, str(database))
+            await asyncio.to_thread(_use_sqlite, str(self._engine.url.database))
             self._writable_at = time.monotonic()
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -10,8 +10,8 @@ from pydantic import JsonValue
 from executor_svc.adapters.http.body import is_json
 from executor_svc.adapters.http.conformance import checker_of
 from executor_svc.adapters.http.request import BadRequest, Credentials, build_request
-from services.contracts.api import Api, Location, SecretKind
-from twin.access import TOKEN_PATH, USER
+from services.contracts.api import LOGINS, Api, Location, SecretKind
+from twin.access import NOT_TAKEN, TOKEN_PATH, USER
 from twin.received import Received
 from twin.service import Answer, Twin
 from twin.values import example_of
@@ -40,7 +40,7 @@ def credentials_of(api: Api, twin: Twin) -> Credentials:
             places[need.location][need.parameter] = TOKEN
         elif need.kind is SecretKind.BASIC:
             headers["Authorization"] = "Basic " + base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
-        elif need.kind is SecretKind.OAUTH2_CLIENT_CREDENTIALS:
+        elif need.kind in LOGINS:
             form = f"grant_type=client_credentials&client_id={USER}&client_secret={TOKEN}".encode()
             given = twin.answer(Received("POST", TOKEN_PATH, "", {}, form))
             headers["Authorization"] = f"Bearer {json.loads(given.body)['access_token']}"
@@ -68,7 +68,7 @@ def try_all(apis: tuple[Api, ...]) -> Iterator[Tried]:
     """Call every operation of a service, against a twin of it; deletions come last."""
     twin = Twin(apis, TOKEN)
     for api in sorted(apis, key=lambda one: one.method == "DELETE"):
-        if any(need.kind is SecretKind.UNSUPPORTED for one in api.security[:1] for need in one):
+        if any(need.kind in NOT_TAKEN for one in api.security[:1] for need in one):
             yield Tried(api, "credential")
             continue
         try:

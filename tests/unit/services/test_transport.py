@@ -305,7 +305,8 @@ async def test_a_caller_that_hangs_up_while_it_asks_is_no_bug() -> None:
     async def send(message: Message) -> None:
         raise AssertionError(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/numbers", "headers": [], "query_string": b""}
+    scope: Scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": "/numbers", "query_string": b""}
+    scope["headers"] = [(b"host", b"test")]
     with capture_logs() as logged:
         await service_of(router)(scope, receive, send)
     assert logged == []
