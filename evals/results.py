@@ -45,6 +45,10 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/complexfuncbench", "dev", "own", "compact"),
     ("held-out/corpus", "test", "own", "compact"),
     ("held-out/corpus", "test", "own", "rules"),
+    ("held-out/corpus", "test", "own", "judged"),
+    ("seal_tools", "test_in_domain", "own", "judged"),
+    ("nestful_v1", "glaive", "own", "judged"),
+    ("held-out/sandbox", "train", "own", "judged"),
 )
 """Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
 SAMPLES = (

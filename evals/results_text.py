@@ -14,6 +14,8 @@ the page of it. Rows of Seal-Tools' `dev`, of NesTools, SGD, ComplexFuncBench an
 the requests that training held out (`WORK/held-out`, here below DATA); thresholds were chosen on those of all folders,
 and the second stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools'
 `test_in_domain` and NESTFUL.
+*judged*, the default, is the likelier word of rules and compact, none withheld; its judge learnt from the sandbox's
+held-out rows and from the corpus' development part.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well, but the rules were developed on them; `python -m tests.e2e.recorded DATA/sandbox` writes
 that folder. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
