@@ -7,7 +7,7 @@ between right plans and wrong ones.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from planner_svc.cascade import Word
@@ -15,7 +15,7 @@ from planner_svc.reading.actions import asks_for_action
 from planner_svc.reading.text import split_name, stems
 from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls
-from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, step_references
+from services.contracts.plan import Plan, scalars, step_references
 from services.contracts.planning import PlanRequest
 
 OWN: Final = (
@@ -85,7 +85,7 @@ def _own(word: Word | None, request: PlanRequest, said: frozenset[str], known: d
     sure = _odds(word.sure)
     steps = plan.steps if plan is not None else ()
     called = [known[step.api] for step in steps if step.api in known]
-    literals = [text for step in steps for value in step.arguments.values() for text in _literals(value)]
+    literals = _literals(plan) if plan is not None else []
     folded = request.query.casefold()
     return (
         *kinds,
@@ -134,24 +134,9 @@ def _unaccounted(said: frozenset[str], literals: Sequence[str], apis: Sequence[A
     return len(said - known) / len(said)
 
 
-def _literals(value: Value) -> Iterator[str]:
-    match value:
-        case LiteralValue():
-            yield from _texts(value.value)
-        case ListValue():
-            for item in value.items:
-                yield from _literals(item)
-        case ObjectValue():
-            for field in value.fields.values():
-                yield from _literals(field)
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield str(value)
+def _literals(plan: Plan) -> list[str]:
+    said = (one for step in plan.steps for value in step.arguments.values() for one in scalars(value))
+    return [str(one) for one in said if one is not None and not isinstance(one, bool)]
 
 
 def _plan(word: Word | None) -> Plan | None:

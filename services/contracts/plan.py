@@ -151,6 +151,26 @@ def content_hash(content: JsonValue) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def scalars(value: Value) -> Iterator[str | int | float | bool | None]:
+    """Every text, number, truth and null that a value says, depth first; those of its references are not known yet."""
+    if isinstance(value, LiteralValue):
+        yield from _scalars(value.value)
+    elif isinstance(value, ListValue):
+        for item in value.items:
+            yield from scalars(item)
+    elif isinstance(value, ObjectValue):
+        for field in value.fields.values():
+            yield from scalars(field)
+
+
+def _scalars(value: JsonValue) -> Iterator[str | int | float | bool | None]:
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _scalars(one)
+    else:
+        yield value
+
+
 def references(value: Value) -> Iterator[Reference]:
     """Every reference to another step inside a value, depth first."""
     if isinstance(value, Reference):

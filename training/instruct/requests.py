@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final, Literal
@@ -19,13 +19,10 @@ from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
 from planner_svc.reading.renderings import renderings
 from services.contracts.plan import (
     AnswerOutput,
-    ListValue,
-    LiteralValue,
-    ObjectValue,
     Plan,
     Reference,
-    Value,
     dependencies,
+    scalars,
 )
 from services.contracts.planning import Decision, DiagnosticCode, Policy
 from training.instruct.refusals import Reason, Refusal
@@ -92,7 +89,7 @@ def check_request(value: JsonValue, kind: Kind, offer: Offer, asked: Nearness) -
     _check_kind(kind, plan, offer)
     _check_calls(plan, offer)
     said = Said(query)
-    if not all(said.says(one) for step in plan.steps for value in step.arguments.values() for one in _literals(value)):
+    if not all(said.says(one) for step in plan.steps for value in step.arguments.values() for one in scalars(value)):
         raise Refusal("value not said")
     if asked.of(query) is not None:
         raise Refusal("duplicate")
@@ -151,24 +148,6 @@ def _check_calls(plan: Plan, offer: Offer) -> None:
     for found in compiled.diagnostics:
         if found.severity == "error" or found.code is DiagnosticCode.MISSING_ARGUMENT:
             raise Refusal(_REASONS.get(found.code, "calls"))
-
-
-def _literals(value: Value) -> Iterator[JsonValue]:
-    if isinstance(value, LiteralValue):
-        yield from _scalars(value.value)
-    elif isinstance(value, ListValue):
-        yield from (one for item in value.items for one in _literals(item))
-    elif isinstance(value, ObjectValue):
-        yield from (one for field in value.fields.values() for one in _literals(field))
-
-
-def _scalars(value: JsonValue) -> Iterator[JsonValue]:
-    if isinstance(value, list):
-        yield from (one for item in value for one in _scalars(item))
-    elif isinstance(value, dict):
-        yield from (one for item in value.values() for one in _scalars(item))
-    else:
-        yield value
 
 
 class Said:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-
-from pydantic import JsonValue
+from itertools import islice
 
 from planner_svc.reading.answers import Answerer, Place, Question, outputs_of, read_question, unused
 from planner_svc.reading.profile import Library
 from planner_svc.reading.text import words_of
 from services.contracts.api import Api, Clause
-from services.contracts.plan import AnswerOutput, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
+from services.contracts.plan import AnswerOutput, Plan, Reference, Step, Value, scalars
 from services.contracts.plan import dependencies as needed_by
 from services.encoder import Encoder
 
@@ -81,22 +80,6 @@ def _places(step: Step, query: str) -> Iterator[Place]:
 
 def _texts(value: Value) -> Iterator[str]:
     """The texts and numbers in a value, a bounded number."""
-    waiting: list[Value | JsonValue] = [value]
-    for _ in range(_MAX_FOUND):
-        if not waiting:
-            return
-        one = waiting.pop()
-        if isinstance(one, LiteralValue):
-            waiting.append(one.value)
-        elif isinstance(one, ListValue):
-            waiting += one.items
-        elif isinstance(one, ObjectValue):
-            waiting += one.fields.values()
-        elif isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, str) and one.strip():
-            yield one
-        elif isinstance(one, int | float) and not isinstance(one, bool):
-            yield str(one)
+    for one in islice(scalars(value), _MAX_FOUND):
+        if isinstance(one, str | int | float) and not isinstance(one, bool) and (text := str(one)).strip():
+            yield text
