@@ -36,12 +36,12 @@ from retriever_svc.main import create_app as create_retriever_svc
 from retriever_svc.settings import RetrieverSettings
 from sandbox.main import create_app as create_sandbox
 from sandbox.settings import SandboxSettings
+from services.app import ReadinessCheck
 from services.clients import GatewayClient, InProcessTransport, open_http
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.demo import Demo, ImportDemosRequest
 from services.encoder import load_encoder
 from services.errors import NotReady
-from services.http import ReadinessCheck
 from services.server import raise_file_limit
 from services.telemetry import configure_logging
 

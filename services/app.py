@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import importlib.metadata
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
@@ -14,19 +14,14 @@ from services.contracts.base import Contract
 from services.contracts.problem import Problem
 from services.docs_page import docs_page
 from services.errors import NotReady, ServiceError, Unauthorized
-from services.http import (
-    PROBLEM_MEDIA_TYPE,
-    NamesMiddleware,
-    ReadinessCheck,
-    RequestScopeMiddleware,
-    StrictRoute,
-    bearer_token,
-    install_error_handlers,
-)
+from services.http import PROBLEM_MEDIA_TYPE, StrictRoute, bearer_token, install_error_handlers
+from services.middleware import NamesMiddleware, RequestScopeMiddleware
 from services.settings import ServiceSettings
 from services.telemetry import HttpMetrics
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+ReadinessCheck = Callable[[], Awaitable[None]]
+"""Raises a :class:`~services.errors.ServiceError` while the service cannot do its work."""
 
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}

@@ -94,9 +94,10 @@ class Access:
         if need.kind is SecretKind.BASIC:
             given = _basic(authorization)
             return bool(given) and given[0] == USER and self._same(given[1])
-        if need.kind in LOGINS and need.token_url:
-            return scheme.lower() == "bearer" and shown.strip() in self._issued
-        return scheme.lower() == "bearer" and self._same(shown.strip())
+        # One token meets two logins asked for at once.
+        is_issued = need.kind in LOGINS and shown.strip() in self._issued
+        is_pasted = not (need.kind in LOGINS and need.token_url) and self._same(shown.strip())
+        return scheme.lower() == "bearer" and (is_issued or is_pasted)
 
     def _key(self, need: SecurityRequirement, request: Received) -> bool:
         name = need.parameter or ""

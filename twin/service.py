@@ -13,6 +13,7 @@ import orjson
 from pydantic import JsonValue
 
 from services.contracts.api import Api, Location
+from services.media_types import is_json
 from twin.access import Access
 from twin.families import Deed, Families, Family, Role, Template, form_of
 from twin.listing import matching, paged
@@ -81,7 +82,7 @@ class Twin:
         if found is None:
             return False
         family, place, identifier = found
-        self._state.know(family, place, identifier, fields)
+        self._state.know(family, place, self._own(family, place, identifier), fields)
         return True
 
     def answer(self, request: Received) -> Answer:
@@ -107,8 +108,7 @@ class Twin:
         return _json(refused.status, refused.problem(), "application/problem+json", refused.headers)
 
     def _act(self, deed: Deed, values: Mapping[str, str], arguments: Mapping[str, JsonValue]) -> Answer:
-        place = _place(deed.template, values)
-        self._check_above(deed, place)
+        place = self._through(deed, _place(deed.template, values))
         if deed.family is None:
             return self._other(deed, place, arguments)
         above = place[: deed.above]
@@ -122,7 +122,8 @@ class Twin:
     def _one(
         self, deed: Deed, family: Family, above: Place, identifier: str, arguments: Mapping[str, JsonValue]
     ) -> Answer:
-        item = self._found(family, above, identifier)
+        identifier = self._own(family, above, identifier)
+        item = self._state.find(family, above, identifier)
         if item is None and deed.api.method == "PUT" and not family.creates:
             return self._shown(deed, self._state.keep(family, above, identifier, _fields(deed, arguments)))
         if item is None:
@@ -133,20 +134,24 @@ class Twin:
             item = self._state.know(family, above, identifier, merged_fields(item, _fields(deed, arguments)))
         return self._shown(deed, item)
 
-    def _found(self, family: Family, place: Place, identifier: str) -> Item | None:
-        if identifier.lower() in _MINE:
-            own = next(iter(self._state.items(family, place).values()), None)
-            return own if own is not None else self._state.find(family, place, identifier)
-        return self._state.find(family, place, identifier)
+    def _own(self, family: Family, place: Place, identifier: str) -> str:
+        """An item's id; where a word means the caller's own, the first item's, unless an item is called so."""
+        items = self._state.items(family, place) if identifier.lower() in _MINE else {}
+        return identifier if identifier in items else next(iter(items), identifier)
 
-    def _check_above(self, deed: Deed, place: Place) -> None:
-        """What a path leads through must be there, where that can be known. Raises Refused (404)."""
+    def _through(self, deed: Deed, place: Place) -> Place:
+        """The path by the ids of the items that it leads through; Refused (404) where one is known not to be there."""
         form = form_of(deed.template)
         last = len(form) if deed.family is None else deed.above
         for index in range(last):
             family = self._families.family(form[:index]) if deed.template[index].names else None
-            if family is not None and family.closed and self._found(family, place[:index], place[index]) is None:
-                raise Refused(404, f"there is no {family.noun} with the id {place[index][:100]!r}")
+            if family is None:
+                continue
+            above, identifier = place[:index], self._own(family, place[:index], place[index])
+            if family.closed and self._state.find(family, above, identifier) is None:
+                raise Refused(404, f"there is no {family.noun} with the id {identifier[:100]!r}")
+            place = (*above, identifier, *place[index + 1 :])
+        return place
 
     def _list(self, deed: Deed, family: Family, place: Place, arguments: Mapping[str, JsonValue]) -> Answer:
         assert deed.spot is not None
@@ -177,7 +182,7 @@ class Twin:
         """What is no item and no collection: it answers as its schema says, with what it was given where that fits."""
         api, fields = deed.api, _fields(deed, arguments)
         if api.method == "DELETE":
-            self._state.remove(Family(deed.template, ""), place[:-1], place[-1])
+            self._state.erase(place)
         elif api.mutating:
             self._state.write(place, fields)
         made = example_of(api.response.json_schema, api.name, api.definitions)
@@ -201,7 +206,7 @@ class Twin:
         answered = members(spot.schema.get("properties")) if spot is not None else {}
         if not known or 2 * len(known.keys() & answered.keys()) < len(known):
             return {}
-        item = self._found(family, place[:index], place[index]) or {}
+        item = self._state.find(family, place[:index], place[index]) or {}
         if not deed.api.mutating:
             return item
         changed = {name: value for name, value in fields.items() if name in known}
@@ -262,8 +267,7 @@ def _answer(api: Api, value: JsonValue) -> Answer:
     said = api.response
     if said.status in (204, 205, 304) or said.media_type is None or api.method == "HEAD":
         return Answer(said.status)
-    bare = said.media_type.partition(";")[0].strip().lower()
-    if bare == "application/json" or bare.endswith("+json"):
+    if is_json(said.media_type):
         return _json(said.status, value, said.media_type)
     if isinstance(value, dict) and value.keys() == {"media_type", "base64"}:
         value = None

@@ -112,14 +112,13 @@ class State:
         self.items(family, place).pop(identifier, None)
         gone = (*place, identifier)
         self._gone.add(gone)
-        for kept in (self._collections, self._written):
-            for path in [path for path in kept if path[: len(gone)] == gone]:
-                del kept[path]
+        self.erase(gone)
 
-    def clear(self, family: Family, place: Place, identifiers: list[str]) -> None:
-        """Forget these items."""
-        for identifier in identifiers:
-            self.remove(family, place, identifier)
+    def erase(self, place: Place) -> None:
+        """Forget what was written to a path, and all that is below it."""
+        for kept in (self._collections, self._written):
+            for path in [path for path in kept if path[: len(place)] == place]:
+                del kept[path]
 
     def written(self, place: Place) -> Item:
         """What was written to a path that is no collection and no item."""

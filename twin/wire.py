@@ -20,6 +20,7 @@ from pydantic import JsonValue
 
 from services.contracts.api import Api, Location, Parameter, Style
 from services.contracts.base import JsonSchema
+from services.media_types import essence, is_json
 from twin.checking import Checks
 from twin.problems import Refused
 from twin.received import MAX_FIELDS, Received
@@ -206,9 +207,9 @@ class Reader:
             return {key: self._shaped(known.get(key), one, depth + 1) for key, one in value.items()}
         return self._typed(declared, value)[0] if isinstance(value, str) else value
 
-    def _lists(self, schema: JsonSchema, parts: Sequence[JsonValue]) -> list[JsonValue]:
+    def _lists(self, schema: JsonSchema, parts: Sequence[str]) -> list[JsonValue]:
         items = resolved(schema, self._api.definitions).get("items")
-        return [[self._typed(items, part)[0] if isinstance(part, str) else part for part in parts], list(parts)]
+        return [[self._typed(items, part)[0] for part in parts], list(parts)]
 
     def _object(self, schema: JsonSchema, fields: Mapping[str, str]) -> JsonValue:
         known = members(resolved(schema, self._api.definitions).get("properties"))
@@ -233,26 +234,26 @@ class Reader:
         body, wanted = self._api.body, [one for one in self._api.parameters if one.location is Location.BODY]
         if body is None:
             return {}
-        essence = _essence(body.media_type)
+        media_type = essence(body.media_type)
         if not request.body:
-            if body.required and (body.whole or any(one.required for one in wanted)) and essence != _FORM:
+            if body.required and (body.whole or any(one.required for one in wanted)) and media_type != _FORM:
                 errors.append(("body", "is missing"))
-            elif essence == _FORM or body.required:
+            elif media_type == _FORM or body.required:
                 errors += [(f"body.{one.wire_name}", "is missing") for one in wanted if one.required]
             return {}
-        given = _essence(request.headers.get("content-type", ""))
-        if given != essence:
-            raise Refused(415, f"the body is to be {essence}, not {given or 'of no media type'}")
-        if _is_json(essence):
-            return self._of_json(_document(request.body, essence), wanted, errors, whole=body.whole)
-        if essence == _FORM:
+        given = essence(request.headers.get("content-type", ""))
+        if given != media_type:
+            raise Refused(415, f"the body is to be {media_type}, not {given or 'of no media type'}")
+        if is_json(media_type):
+            return self._of_json(_document(request.body, media_type), wanted, errors, whole=body.whole)
+        if media_type == _FORM:
             fields: Pairs = parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True)[:MAX_FIELDS]
             return self._of_fields(fields, wanted, errors, whole=body.whole)
-        if essence == "multipart/form-data":
+        if media_type == "multipart/form-data":
             parts = _parts(request.headers["content-type"], request.body)
             return self._of_fields(parts, wanted, errors, whole=body.whole)
-        text = request.body.decode("utf-8", "replace") if essence.startswith("text/") else None
-        return {wanted[0].name: text or File(essence, request.body).value()} if wanted else {}
+        text = request.body.decode("utf-8", "replace") if media_type.startswith("text/") else None
+        return {wanted[0].name: text or File(media_type, request.body).value()} if wanted else {}
 
     def _of_json(
         self, value: JsonValue, wanted: list[Parameter], errors: list[tuple[str, str]], *, whole: bool
@@ -301,26 +302,16 @@ class Reader:
         values = [value for key, value in pairs if key == parameter.wire_name]
         if not values:
             return []
-        kinds = self._kinds(parameter.json_schema)
-        if parameter.media_type and _is_json(parameter.media_type) and values[0][:1] in ("{", "["):
+        if parameter.media_type and is_json(parameter.media_type) and values[0][:1] in ("{", "["):
             return [_document(values[0], "application/json")]
-        if "array" in kinds:
-            items = resolved(parameter.json_schema, self._api.definitions).get("items")
-            return [[self._typed(items, value)[0] for value in values], list(values)]
+        if "array" in self._kinds(parameter.json_schema):
+            return self._lists(parameter.json_schema, values)
         return self._typed(parameter.json_schema, values[0])
-
-
-def _essence(media_type: str) -> str:
-    return media_type.partition(";")[0].strip().lower()
-
-
-def _is_json(media_type: str) -> bool:
-    return _essence(media_type) == "application/json" or _essence(media_type).endswith("+json")
 
 
 def _document(text: str | bytes, media_type: str) -> JsonValue:
     """A JSON document. Raises Refused (400)."""
-    if not _is_json(media_type):
+    if not is_json(media_type):
         return text if isinstance(text, str) else text.decode("utf-8", "replace")
     try:
         value: JsonValue = orjson.loads(text)
@@ -348,7 +339,7 @@ def _parts(content_type: str, body: bytes) -> list[tuple[str, JsonValue]]:
         media_type = part.get_content_type()
         if part.get_filename() is not None:
             found.append((name, File(media_type, content).value()))
-        elif _is_json(media_type):
+        elif is_json(media_type):
             found.append((name, _document(content, media_type)))
         else:
             found.append((name, content.decode("utf-8", "replace")))

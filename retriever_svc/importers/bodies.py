@@ -48,10 +48,7 @@ def read_body(reading: Reading, declared: JsonValue) -> tuple[RequestBody | None
     Raises:
         SkipOperation: a reference leaves the document, or a required body cannot be read.
     """
-    try:
-        body = as_object(reading.document.deref(declared))
-    except DanglingReference as error:
-        raise SkipOperation(f"the body cannot be read: {error}") from error
+    body = reading.document.needed(declared, "the body")
     content = as_object(body.get("content"))
     if not content:
         return None, []
@@ -163,7 +160,8 @@ def _properties(reading: Reading, flat: _Flat, encoding: JsonObject, required: b
                 wire_name=name,
                 location=Location.BODY,
                 required=needed,
-                description=str(schema.schema.get("description", "")) or _described(reading, declared),
+                description=str(schema.schema.get("description", ""))
+                or as_text(reading.document.glance(declared).get("description"), MAX_FIELD_DESCRIPTION),
                 schema=schema.schema,
                 refs=schema.refs,
                 style=style,
@@ -182,14 +180,6 @@ def _part_type(encoding: JsonObject) -> str | None:
     stated = encoding.get("contentType")
     first = str(stated).partition(",")[0].strip() if isinstance(stated, str) else ""
     return first[:MAX_NAME] if "/" in first and "*" not in first else None
-
-
-def _described(reading: Reading, declared: JsonValue) -> str:
-    """The description of the definition a property refers to."""
-    try:
-        return as_text(as_object(reading.document.deref(declared)).get("description"), MAX_FIELD_DESCRIPTION)
-    except DanglingReference:
-        return ""
 
 
 def _flatten(reading: Reading, schema: JsonValue) -> _Flat:

@@ -15,14 +15,15 @@ from services.contracts.api import Effect, effect_of
 _CHANGES = frozenset(
     re.findall(
         r"\S+",
-        "activate add approve cancel create deactivate delete destroy disable drop edit enable erase insert modify "
-        "publish purge reject remove rename reset restart restore revoke send start stop suspend terminate unsubscribe "
-        "update void wipe",
+        "activate approve cancel deactivate delete destroy disable enable erase publish purge reject remove rename "
+        "reset restart restore revoke send start stop suspend terminate unsubscribe update void wipe",
     )
 )
 """Verbs that are seldom anything else; `archive`, `set` or `transfer` are names of things as often."""
-_COMPUTES = frozenset(["add", "create", "drop", "edit", "insert", "modify"])
-"""Those of them that are said of what is only computed as well: a date to which days are added, a slug, a QR code."""
+_PLACES = frozenset(["start", "stop"])
+"""Those of them that as a whole segment name a thing as well: of a journey, of a bus."""
+_MAY_CHANGE = frozenset(["add", "create", "drop", "edit", "insert", "modify"])
+"""Verbs that are said of what is only computed as well: a date to which days are added, a slug, a QR code."""
 _READS = frozenset(["find", "get", "list", "lookup", "query", "read", "search"])
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -53,12 +54,14 @@ def read_effect(
     if usual == "change":
         doubtful = method == "POST" and said[0] in _READS
         return None, "its path says that it only reads; it counts as a change" if doubtful else ""
-    verbs = [word for word in said if word in _CHANGES]
-    is_phrase = said[0] in _CHANGES and last[len(said[0]) : len(said[0]) + 1].isupper()
-    is_clear = last.lower() in _CHANGES - {"start", "stop"} or is_phrase or len(verbs) > 1
-    if is_clear and not _COMPUTES.intersection(verbs):
+    verbs = [word for word in said if word in _CHANGES or word in _MAY_CHANGE]
+    if not verbs:
+        return None, ""
+    is_phrase = last[len(said[0]) : len(said[0]) + 1].isupper()
+    path_says = said[0] in _CHANGES and (is_phrase or last.lower() in _CHANGES - _PLACES)
+    if _CHANGES.issuperset(verbs) and (path_says or len(verbs) > 1):
         return "change", f"{method} says that it reads, its wording ({verbs[0]}) that it changes; it counts as a change"
-    return None, f"its wording ({verbs[0]}) may mean a change; it counts as a read, as {method} says" if verbs else ""
+    return None, f"its wording ({verbs[0]}) may mean a change; it counts as a read, as {method} says"
 
 
 def _first(text: str) -> str:

@@ -9,16 +9,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME, Notes
-from retriever_svc.importers.refs import (
-    DanglingReference,
-    Document,
-    JsonObject,
-    SkipOperation,
-    as_list,
-    as_object,
-    as_text,
-    is_true,
-)
+from retriever_svc.importers.refs import Document, JsonObject, SkipOperation, as_list, as_object, as_text, is_true
 from retriever_svc.importers.schemas import Direction, Key, Schemas
 from services.contracts.api import Location, Parameter, Style
 
@@ -162,10 +153,7 @@ def _declared(reading: Reading, item: JsonValue, path: str) -> JsonObject | None
 
     A place in capitals is understood, and where there is none but the path names the parameter, it is there.
     """
-    try:
-        declared = as_object(reading.document.deref(item))
-    except DanglingReference as error:
-        raise SkipOperation(f"a parameter cannot be read: {error}") from error
+    declared = reading.document.needed(item, "a parameter")
     name, place = declared.get("name"), declared.get("in")
     place = place.strip().lower() if isinstance(place, str) else "path" if f"{{{name}}}" in path else place
     if isinstance(name, str) and 0 < len(name) <= MAX_NAME and place in ("path", "query", "header", "cookie"):

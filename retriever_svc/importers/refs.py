@@ -79,6 +79,24 @@ class Document:
             return self.resolve(target["$ref"])[1]
         return target
 
+    def needed(self, value: JsonValue, what: str) -> JsonObject:
+        """:meth:`deref` of an object that the operation cannot do without.
+
+        Raises:
+            SkipOperation: it is not in the document; the message names ``what``.
+        """
+        try:
+            return as_object(self.deref(value))
+        except DanglingReference as error:
+            raise SkipOperation(f"{what} cannot be read: {error}") from error
+
+    def glance(self, value: JsonValue) -> JsonObject:
+        """:meth:`deref` of an object; empty where it is not in the document, which is told where it is read."""
+        try:
+            return as_object(self.deref(value))
+        except (DanglingReference, SkipOperation):
+            return {}
+
     @staticmethod
     def _pointer(reference: JsonValue) -> str:
         if not isinstance(reference, str):

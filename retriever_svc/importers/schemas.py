@@ -180,10 +180,7 @@ class Schemas:
         hidden = _HIDDEN[direction]
         if is_true(as_object(schema).get(hidden)):
             return False
-        try:
-            return not is_true(as_object(self._document.deref(schema)).get(hidden))
-        except (DanglingReference, SkipOperation):  # told where the schema itself is read
-            return True
+        return not is_true(self._document.glance(schema).get(hidden))
 
     def hidden(self, schema: JsonObject, direction: Direction) -> set[str]:
         """The names of the properties that messages of this direction leave out.
@@ -206,10 +203,7 @@ class Schemas:
                     continue
                 if pointer:
                     seen.add(pointer)
-                try:
-                    pending.append(as_object(self._document.deref(branch)))
-                except (DanglingReference, SkipOperation):  # told where the schema itself is read
-                    continue
+                pending.append(self._document.glance(branch))
         return found
 
     def spend(self, schema: JsonObject) -> None:

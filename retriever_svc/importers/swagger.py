@@ -40,11 +40,7 @@ def upgrade_servers(root: JsonObject) -> list[JsonValue]:
 def sends_body_parameters(document: Document, shared: JsonValue, operation: JsonObject) -> bool:
     """Whether an operation of OpenAPI 3 describes its body with Swagger's `in: body` or `in: formData`."""
     for item in [*parameter_list(shared), *parameter_list(operation.get("parameters"))]:
-        try:
-            place = as_object(document.deref(item)).get("in")
-        except (DanglingReference, SkipOperation):  # told where the parameter is read
-            continue
-        if place in ("body", "formData"):
+        if document.glance(item).get("in") in ("body", "formData"):
             return "requestBody" not in operation
     return False
 
@@ -57,10 +53,7 @@ def upgrade_operation(document: Document, notes: Notes, shared: JsonValue, opera
     """
     merged: dict[tuple[str, str], JsonObject] = {}
     for item in [*parameter_list(shared), *parameter_list(operation.get("parameters"))]:
-        try:
-            parameter = as_object(document.deref(item))
-        except DanglingReference as error:
-            raise SkipOperation(f"a parameter cannot be read: {error}") from error
+        parameter = document.needed(item, "a parameter")
         merged[str(parameter.get("in")), str(parameter.get("name"))] = parameter
     consumes = _media_types(operation, document, "consumes")
     produces = _media_types(operation, document, "produces")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from executor_svc.adapters.http.body import is_json
 from executor_svc.adapters.http.conformance import checker_of
 from executor_svc.adapters.http.request import BadRequest, Credentials, build_request
 from services.contracts.api import LOGINS, Api, Location, SecretKind
+from services.media_types import is_json
 from twin.access import NOT_TAKEN, TOKEN_PATH, USER
 from twin.received import Received
 from twin.service import Answer, Twin
@@ -40,7 +40,7 @@ def credentials_of(api: Api, twin: Twin) -> Credentials:
             places[need.location][need.parameter] = TOKEN
         elif need.kind is SecretKind.BASIC:
             headers["Authorization"] = "Basic " + base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
-        elif need.kind in LOGINS:
+        elif need.kind in LOGINS and need.token_url:
             form = f"grant_type=client_credentials&client_id={USER}&client_secret={TOKEN}".encode()
             given = twin.answer(Received("POST", TOKEN_PATH, "", {}, form))
             headers["Authorization"] = f"Bearer {json.loads(given.body)['access_token']}"

@@ -12,6 +12,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from executor_svc.adapters.http.serialise import Unserialisable, encode, query_pairs, scalar
 from services.contracts.api import Api, Location, Parameter, Style
+from services.media_types import essence, is_json
 
 FORM: Final = "application/x-www-form-urlencoded"
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -28,12 +29,6 @@ class Body:
     recorded: JsonValue
 
 
-def is_json(media_type: str) -> bool:
-    """Whether this is JSON: ``application/json`` or a type with the ``+json`` suffix (RFC 6839)."""
-    bare = media_type.partition(";")[0].strip().lower()
-    return bare == "application/json" or bare.endswith("+json")
-
-
 def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
     """The body of a request, or None where the operation has none or it is optional and nothing was given.
 
@@ -45,7 +40,7 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
     given = [(p, arguments[p.name]) for p in api.parameters if p.location is Location.BODY and p.name in arguments]
     if not given and (api.body.whole or not api.body.required):
         return None
-    media_type = api.body.media_type.partition(";")[0].strip().lower()
+    media_type = essence(api.body.media_type)
     value = given[0][1] if api.body.whole else {parameter.wire_name: value for parameter, value in given}
     if is_json(media_type):
         return Body(_json(value), media_type, value)

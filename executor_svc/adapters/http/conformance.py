@@ -10,9 +10,8 @@ from typing import Final
 import jsonschema_rs
 from pydantic import JsonValue
 
-from executor_svc.adapters.http.body import is_json
-from executor_svc.adapters.http.response import essence
 from services.contracts.api import Api
+from services.media_types import is_json
 from services.schema_cost import Cost, Unbounded, cost_of
 
 MAX_VIOLATIONS: Final = 5
@@ -67,7 +66,7 @@ def checker_of(api: Api) -> Checker | None:
     are none for the engine used here, which takes linear time: a schema that has one is not checked against.
     """
     schema, definitions = api.response.json_schema, api.definitions
-    if not schema or not is_json(essence(api.response.media_type or "")):
+    if not schema or not is_json(api.response.media_type or ""):
         return None
     try:
         cost = cost_of(schema, definitions)

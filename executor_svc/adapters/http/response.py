@@ -9,8 +9,8 @@ import jiter
 import orjson
 from pydantic import JsonValue
 
-from executor_svc.adapters.http.body import is_json
 from services.contracts.api import Api
+from services.media_types import essence, is_json
 
 CUT: Final = " [...]"
 """What stands at the end of a text that was cut off."""
@@ -117,11 +117,6 @@ def _deeper_than(value: JsonValue, limit: int) -> bool:
         if not level:
             return False
     return True
-
-
-def essence(content_type: str) -> str:
-    """A media type without its parameters."""
-    return content_type.partition(";")[0].strip().lower()
 
 
 def _is_text(media_type: str) -> bool:

@@ -243,7 +243,7 @@ async def test_what_watchers_ask_is_not_logged_each_time(
         def info(self, _event: str, **said: Any) -> None:
             lines.append(("info", said["route"]))
 
-    monkeypatch.setattr("services.http._log", Log())
+    monkeypatch.setattr("services.middleware._log", Log())
     for path in ("/healthz", "/readyz", "/status"):
         await http.get(path)
     await http.post("/things", json={"name": "a"})

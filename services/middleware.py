@@ -1,0 +1,134 @@
+"""What every request passes before any route: the names it may be asked under, and its id, metrics and log line."""
+
+import ipaddress
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.errors import Forbidden, InternalError, InvalidRequest, Misdirected, ServiceError
+from services.http import KNOWN_METHODS, problem_response
+from services.telemetry import REQUEST_ID_HEADER, HttpMetrics, get_logger, new_request_id, request_id
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,60}\]|[A-Za-z0-9_.-]{1,253}?)\.?(?::[0-9]{1,5})?")
+_POLLED: Final = frozenset({"/healthz", "/readyz", "/metrics", "/status"})
+"""Routes that are asked again and again by whoever watches a service: the retriever's `/status` by the gateway."""
+_log = get_logger(__name__)
+
+
+class NamesMiddleware:
+    """Takes requests under the service's own names only, and from its own pages or from programs, not from others'.
+
+    Without it a page anywhere could ask for whoever looks at it: by a name of its own that it has point to this
+    address (DNS rebinding), or by sending what needs no permission beforehand (cross-site request forgery).
+    """
+
+    def __init__(self, app: ASGIApp, *, allowed: Sequence[str]) -> None:
+        self.app, self._takes_any = app, "*" in allowed
+        self._allowed = [name.lower().rstrip(".") for name in allowed if name != "*"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] == "http":
+            try:
+                self._check(scope)
+            except ServiceError as error:
+                await problem_response(error)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if not hosts and scope["http_version"] == "1.0":
+            hosts = ["localhost"]  # no browser speaks it
+        match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        if match is None:
+            raise InvalidRequest("There must be one Host header, with a name and perhaps a port.")
+        name = match["name"].lower()
+        if not (self._takes_any or _is_own(name) or self._is_allowed(name)):
+            raise Misdirected("This service is not known under the name in Host; ALLOWED_HOSTS lists its names.")
+        for origin in origins:
+            asking = origin.lower().partition("://")[2]
+            from_name = _HOST.fullmatch(asking)
+            if asking != hosts[0].lower() and (from_name is None or not self._is_allowed(from_name["name"])):
+                raise Forbidden("A page of another origin asks.")
+
+    def _is_allowed(self, name: str) -> bool:
+        return any(known == name or (known.startswith("*.") and name.endswith(known[1:])) for known in self._allowed)
+
+
+def _is_own(name: str) -> bool:
+    """Whether nobody's name service can say where this leads: an address, or a name without a dot."""
+    if "." not in name:
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+class RequestScopeMiddleware:
+    """Outermost: request id, metrics, access log, and the last resort for bugs.
+
+    A bug is logged with its traceback and answered as ``internal-error``. Nothing is re-raised: the server above would
+    only log it a second time, and an in-process caller must see what a remote one sees.
+    """
+
+    def __init__(self, app: ASGIApp, *, service: str, metrics: HttpMetrics) -> None:
+        self.app, self.service, self.metrics = app, service, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 0
+        given = dict(scope["headers"]).get(REQUEST_ID_HEADER.lower().encode(), b"").decode("latin-1")
+        current = given if _REQUEST_ID.fullmatch(given) else new_request_id()
+        token = request_id.set(current)
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], (b"x-request-id", current.encode())]}
+            await send(message)
+
+        self.metrics.in_flight.labels(self.service).inc()
+        try:
+            await self._guarded(scope, receive, send_with_id, lambda: status)
+        finally:
+            self.metrics.in_flight.labels(self.service).dec()
+            self._report(scope, status, started)
+            request_id.reset(token)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send, status: Callable[[], int]) -> None:
+        try:
+            await self.app(scope, receive, send)
+        except ClientDisconnect:
+            _log.info("the caller hung up before it had asked", service=self.service, path=scope["path"])
+        except Exception as error:  # noqa: BLE001 - the last resort, see the class docstring
+            _log.error("bug", service=self.service, path=scope["path"], exc_info=error)
+            if not status():
+                await problem_response(InternalError("The request id is in `instance`."))(scope, receive, send)
+
+    def _report(self, scope: Scope, status: int, started: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        method = scope["method"] if scope["method"] in KNOWN_METHODS else "OTHER"
+        self.metrics.observe(method=method, route=route, status=status, started=started)
+        level = _log.debug if route in _POLLED else _log.info
+        level(
+            "request",
+            service=self.service,
+            method=method,
+            route=route,
+            status=status,
+            ms=round((time.perf_counter() - started) * 1000, 2),
+        )
