@@ -21,7 +21,7 @@ class ExecutorMetrics:
             "nestor_executions_taken_over", "Durable runs taken over from another process.", registry=registry
         )
         self._runs = Counter(
-            "nestor_executions_total", "Runs executed, by final status.", ["status"], registry=registry
+            "nestor_executions_total", "Executions by final status.", ["status"], registry=registry
         )
         self._steps = Counter(
             "nestor_steps_total", "Steps finished, by provider and outcome.", ["provider", "outcome"], registry=registry

@@ -36,7 +36,7 @@ def queries() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What one process shows: names of samples with their labels; of metrics that nothing was counted for, all names."""
+    """What one process shows: the names of samples with their labels, which are known once something was counted."""
     app = create_onebox(OneboxSettings(tmp_path_factory.mktemp("data")))
 
     async def read() -> str:
