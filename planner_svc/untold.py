@@ -79,7 +79,7 @@ def _asked(query: str) -> Iterator[tuple[str, frozenset[str]]]:
     for match in _HOW.finditer(query):
         measure = match["measure"].lower()
         if measure in MEASURES and measure not in _WORKED_OUT:
-            yield f"how {measure}", frozenset(MEASURES[measure]) | {stem(measure)}
+            yield f"how {measure} it is", frozenset(MEASURES[measure]) | {stem(measure)}
 
 
 def _named(words: Sequence[str]) -> Iterator[str]:

@@ -36,7 +36,7 @@ def said(query: str, called: Api = ORDER, *others: Api, proposed: Plan = PLAN) -
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
-        ("how heavy is order 4471?", "how heavy"),
+        ("how heavy is order 4471?", "how heavy it is"),
         ("which carrier has order 4471?", "carrier"),
         ("What is the carrier of order 4471?", "carrier"),
         ("please tell me the carrier for order 4471", "carrier"),
