@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evals.untold import main
 from tests.unit.evals.folders import folder
 
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "name": name,
         "description": "Get an order",
@@ -19,7 +20,7 @@ TOOLS = [
     for name, field in (("getOrder", "total"), ("getParcel", "weight"))
 ]
 CALLS = [{"api": "getOrder", "args": {"id": "7"}}]
-INSTANCES = [
+INSTANCES: list[dict[str, Any]] = [
     {"id": "1", "query": "Which status has order 7?", "calls": CALLS},
     {"id": "2", "query": "How heavy is order 7?", "calls": CALLS},  # the vendor's other API tells
     {"id": "3", "query": "Which colour has order 7?", "calls": CALLS},
