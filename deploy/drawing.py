@@ -216,6 +216,8 @@ def draw_conclusion(console: Console, run: Run) -> None:
     for diagnostic in (d for d in run.diagnostics if not (asked and d.code is DiagnosticCode.APPROVAL_REQUIRED)):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
+    if run.untold and not run.answer.values and run.untold not in run.reason:  # else it is said already
+        console.print(plain(run.untold, "yellow"))
     if run.reason:
         console.print(plain(run.reason, "yellow"))
     if run.problem is not None:

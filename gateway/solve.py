@@ -199,6 +199,7 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
             "questions": planned.questions,
             "diagnostics": planned.diagnostics,
             "reason": planned.reason,
+            "untold": planned.untold,
             "clauses": retrieved.clauses,
             "candidates": tuple(
                 CandidateSummary(
@@ -257,7 +258,7 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
             "reason": finished.problem,
             "steps": finished.records,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=finished.answer, text=render(finished.answer), sentence=sentence),
+            "answer": Answer(values=finished.answer, text=render(finished.answer, run.untold), sentence=sentence),
             "timings": clock.timings(),
         }
     )

@@ -13,6 +13,7 @@ from planner_svc.judge import QUESTION, Heard, Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving import Prover, probability
 from planner_svc.sentences.writer import SentenceWriter
+from planner_svc.untold import untold
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls
@@ -116,7 +117,9 @@ class PlannerService:
             raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {known}")
         order = (request.backend,) if request.backend else self._order(request)
         word, asked, trace = await self._asked(order, request)
-        response = word.response if request.backend else self._abstained(word)
+        missing = await self._untold(word, request)
+        response = word.response.model_copy(update={"untold": missing})
+        response = response if request.backend else self._abstained(word, response)
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -221,9 +224,21 @@ class PlannerService:
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
-    def _abstained(self, word: Word) -> PlanResponse:
+    async def _untold(self, word: Word, request: PlanRequest) -> str:
+        """What is asked for and no API tells; of a demonstration's plan nothing: it was an answer before."""
+        compiled = word.response.compiled
+        if compiled is None or word.response.backend == DEMONSTRATED:
+            return ""
+        candidates = [candidate.api for candidate in request.candidates]
+        try:
+            missing = await self._pool.run(untold, request.query, compiled.plan, compiled.apis, candidates)
+        except Overloaded:
+            return ""  # the plan is no worse for it
+        self._metrics.untold.inc(bool(missing))
+        return missing
+
+    def _abstained(self, word: Word, response: PlanResponse) -> PlanResponse:
         """The answer; a plan that is not likely enough is told of instead, so that its user may insist on it."""
-        response = word.response
         if response.status != "planned" or response.confidence >= self._policy.enough(response):
             return response
         assert word.plan is not None  # it is proved
@@ -233,8 +248,14 @@ class PlannerService:
             f"only: {_briefly(word.plan)}. Say more of what is wanted, or name the planner that made it "
             f"({response.backend}) as the backend, to have it as it is."
         )
+        if response.untold:
+            reason = f"{response.untold} {reason}"
         return PlanResponse(
-            status="no_plan", confidence=1 - response.confidence, backend=response.backend, reason=reason
+            status="no_plan",
+            confidence=1 - response.confidence,
+            backend=response.backend,
+            reason=reason,
+            untold=response.untold,
         )
 
 

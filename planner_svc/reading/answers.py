@@ -51,7 +51,7 @@ _MENTIONED = re.compile(
     r"\b(?:the|an?|me|its?|their|his|her|in|and|need|count)\s+(?:the\s+)?(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))",
     re.IGNORECASE,
 )
-_MEASURES = {
+MEASURES = {
     how: {stem(word) for word in words.split()}
     for how, words in {
         "long": "duration minutes hours length",
@@ -70,7 +70,7 @@ _MEASURES = {
     }.items()
 }
 """What "how long" and its like ask for, as fields are named."""
-_HOW = re.compile(rf"\bhow\s+({'|'.join(_MEASURES)})\b", re.IGNORECASE)
+_HOW = re.compile(rf"\bhow\s+({'|'.join(MEASURES)})\b", re.IGNORECASE)
 _TEMPORAL = stem_set("date day time at weekday")
 _PLACES = stem_set("city country address location latitude longitude place")
 _PLURAL = re.compile(
@@ -106,7 +106,7 @@ def read_question(text: str, words: Sequence[Word], start: int = 0) -> Question:
     focus = _after(_FOCUS, text, by_text) or _after(_HEADED, text, by_text) or _after(_MENTIONED, text, by_text)
     focus |= _compounds(content, focus)
     for match in _HOW.finditer(text):
-        focus |= _MEASURES[match[1].lower()]
+        focus |= MEASURES[match[1].lower()]
     return Question(
         _asks(text), frozenset(focus), frozenset(w.stem for w in content), bool(_PLURAL.search(text)), text, start
     )

@@ -230,6 +230,11 @@ class PlanResponse(Contract):
     needs: tuple[str, ...] = Field(
         default=(), description="Operations that the planner would need and was not offered, in words."
     )
+    untold: str = Field(
+        default="",
+        description="What the plan finds of what is asked for, and what no API tells, in a sentence; empty: nothing "
+        "that is asked for is known to be missing.",
+    )
     asked: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
     trace: PlannerTrace | None = Field(
         default=None, description="What a language model was shown and answered, where one was asked."

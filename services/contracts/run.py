@@ -497,6 +497,9 @@ class Run(Contract):
         default=(), description="Plans whose calls found nothing, and what the planner made of that; in order."
     )
     reason: str = Field(default="", description="Why there is no answer, in a sentence.")
+    untold: str = Field(
+        default="", description="What can be found of what was asked for, and what no API tells, in a sentence."
+    )
     problem: RunProblem | None = None
     catalogue_version: int = 0
     timings: Timings = Timings()
