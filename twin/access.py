@@ -13,11 +13,12 @@ from urllib.parse import parse_qs, unquote_plus, urlsplit
 from pydantic import JsonValue
 
 from services.contracts.api import LOGINS, Api, Location, SecretKind, SecurityRequirement
+from twin.digest import Challenges
 from twin.problems import Refused
 from twin.received import Received
 
 USER: Final = "twin"
-"""The user name of HTTP basic, and the id of the OAuth2 client."""
+"""The user name of HTTP Basic and Digest, and the id of the OAuth2 client."""
 TOKEN_PATH: Final = "/.twin/token"  # noqa: S105 - a path
 NOT_TAKEN: Final = frozenset({SecretKind.MUTUAL_TLS, SecretKind.AWS_SIGV4, SecretKind.OTHER})
 """The kinds that a twin has no credentials for."""
@@ -34,7 +35,7 @@ class Access:
     """
 
     def __init__(self, apis: Iterable[Api], token: str) -> None:
-        self._token, self._issued = token, OrderedDict[str, None]()
+        self._token, self._issued, self._challenges = token, OrderedDict[str, None](), Challenges()
         self._requirements = {need.secret: need for api in apis for one in api.security for need in one}
         urls = (need.token_url for need in self._requirements.values())
         self._token_paths = {TOKEN_PATH} | {urlsplit(url).path for url in urls if url}
@@ -43,7 +44,7 @@ class Access:
         """The executor's entries for these credentials, bound to the twin's host (``name:port``)."""
         found: dict[str, JsonValue] = {}
         for name, need in self._requirements.items():
-            if need.kind is SecretKind.BASIC:
+            if need.kind in (SecretKind.BASIC, SecretKind.DIGEST):
                 found[name] = {"username": USER, "password": self._token, "hosts": [host]}
             elif need.kind in LOGINS and need.token_url:
                 found[name] = {"client_id": USER, "client_secret": self._token, "hosts": [host]}
@@ -56,8 +57,10 @@ class Access:
         if not api.security or any(all(self._met(need, request) for need in one) for one in api.security):
             return
         wanted = " or ".join(dict.fromkeys(" and ".join(need.scheme for need in one) for one in api.security))
+        digest = any(need.kind is SecretKind.DIGEST for one in api.security for need in one)
+        challenge = self._challenges.new() if digest else "Bearer"
         raise Refused(
-            401, f"the credentials are missing or wrong; wanted: {wanted}", headers={"WWW-Authenticate": "Bearer"}
+            401, f"the credentials are missing or wrong; wanted: {wanted}", headers={"WWW-Authenticate": challenge}
         )
 
     def issues(self, request: Received) -> bool:
@@ -94,6 +97,8 @@ class Access:
         if need.kind is SecretKind.BASIC:
             given = _basic(authorization)
             return bool(given) and given[0] == USER and self._same(given[1])
+        if need.kind is SecretKind.DIGEST:
+            return self._challenges.met(USER, self._token, request)
         # One token meets two logins asked for at once.
         is_issued = need.kind in LOGINS and shown.strip() in self._issued
         is_pasted = not (need.kind in LOGINS and need.token_url) and self._same(shown.strip())

@@ -70,7 +70,7 @@ def set_secret(
             hosts = [*hosts, *_agreed(name, token_host)]
             entry["hosts"] = list[JsonValue](hosts)
         entry |= {"client_id": client_id, "client_secret": ask_value(name, hosts, "client secret")}
-    elif username is not None or kind is SecretKind.BASIC:
+    elif username is not None or kind in (SecretKind.BASIC, SecretKind.DIGEST):
         entry["username"] = username if username is not None else typer.prompt("User name")
         entry["password"] = ask_value(name, hosts, "password")
     else:
@@ -134,6 +134,7 @@ def said(one: NeededSecret) -> str:
         return f"API key in {place}, {one.parameter}"
     words = {
         SecretKind.BASIC: "user name and password",
+        SecretKind.DIGEST: "user name and password, HTTP Digest",
         SecretKind.BEARER: "bearer token",
         SecretKind.OAUTH2: "OAuth2",
         SecretKind.OPENID_CONNECT: "OpenID Connect",

@@ -97,6 +97,7 @@ class SecretKind(StrEnum):
 
     API_KEY = "api_key"
     BASIC = "basic"
+    DIGEST = "digest"
     BEARER = "bearer"
     OAUTH2 = "oauth2"
     OPENID_CONNECT = "openid_connect"

@@ -7,6 +7,7 @@ import re
 
 from yarl import URL
 
+from executor_svc.adapters.http.digest import Digest
 from executor_svc.adapters.http.request import Credentials, is_settable_header
 from executor_svc.adapters.http.tokens import CredentialUnavailable, Tokens
 from executor_svc.adapters.http.transport import Transport
@@ -72,7 +73,7 @@ class Authenticator:
         headers: dict[str, str] = {}
         query: dict[str, str] = {}
         cookies: dict[str, str] = {}
-        token = aws = tls = None
+        token = aws = digest = tls = None
         places = {Location.HEADER: headers, Location.QUERY: query, Location.COOKIE: cookies}
         for requirement in alternative:
             secret = self._store.get(requirement.secret, requirement.kind)
@@ -80,6 +81,8 @@ class Authenticator:
                 token = await self._tokens.get(requirement, secret, origin, deadline)
                 self._masker.add(token)  # each time: it keeps those in use
                 headers["Authorization"] = f"Bearer {token}"
+            elif isinstance(secret, Login) and requirement.kind is SecretKind.DIGEST:
+                digest = Digest(secret)
             elif isinstance(secret, Login):
                 headers["Authorization"] = secret.header()
             elif isinstance(secret, AwsKey):
@@ -93,7 +96,7 @@ class Authenticator:
                     headers["Authorization"] = f"Bearer {value}"
                 else:
                     places[location][name] = value
-        return Credentials(headers, query, cookies, token, aws, tls)
+        return Credentials(headers, query, cookies, token, aws, digest, tls)
 
 
 def _place(requirement: SecurityRequirement, secret: Token) -> tuple[Location | None, str]:

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from yarl import URL
 
 from executor_svc.adapters.http.body import Body, as_document, build_body
+from executor_svc.adapters.http.digest import Digest
 from executor_svc.adapters.http.serialise import Unserialisable, cookie_pairs, header_text, path_text, query_pairs
 from executor_svc.adapters.http.sigv4 import signed
 from executor_svc.masking import Masker
@@ -46,6 +47,7 @@ class Credentials:
     Attributes:
         token: the OAuth2 access token among them.
         aws: whose signature the request gets.
+        digest: what answers the server's challenge.
         tls: how to connect, with a client certificate.
     """
 
@@ -54,12 +56,13 @@ class Credentials:
     cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: str | None = field(default=None, repr=False)
     aws: AwsKey | None = field(default=None, repr=False)
+    digest: Digest | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def hidden(self) -> "Credentials":
         """The same with every value masked."""
         headers, query, cookies = (dict.fromkeys(part, "***") for part in (self.headers, self.query, self.cookies))
-        if self.aws is not None:
+        if self.aws is not None or self.digest is not None:
             headers["Authorization"] = "***"
         return Credentials(headers, query, cookies)
 
@@ -107,6 +110,10 @@ class HttpRequest:
         if credentials.aws is not None:
             content = b"" if self.body is None else self.body.content
             headers |= signed(credentials.aws, self.method, self.url(credentials), headers, content, datetime.now(UTC))
+        if credentials.digest is not None:
+            answer = credentials.digest.header(self.method, self.url(credentials))
+            headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+            headers |= {} if answer is None else {"Authorization": answer}
         return headers
 
     def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:
