@@ -8,7 +8,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import parse_qs, unquote_plus, urlsplit
+from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
 
 from pydantic import JsonValue
 
@@ -16,6 +16,7 @@ from services.contracts.api import LOGINS, Api, Location, SecretKind, SecurityRe
 from twin.digest import Challenges
 from twin.problems import Refused
 from twin.received import Received
+from twin.wire import text_of
 
 USER: Final = "twin"
 """The user name of HTTP Basic and Digest, and the id of the OAuth2 client."""
@@ -52,9 +53,12 @@ class Access:
                 found[name] = {"value": self._token, "hosts": [host]}
         return found
 
-    def check(self, api: Api, request: Received) -> None:
-        """Raises Refused (401) unless one of the operation's alternatives is met in full."""
-        if not api.security or any(all(self._met(need, request) for need in one) for one in api.security):
+    def check(self, api: Api, request: Received, path: Mapping[str, str]) -> None:
+        """Raises Refused (401) unless one of the operation's alternatives is met in full.
+
+        ``path``: what stands in the request's path, percent-encoded, by name.
+        """
+        if not api.security or any(all(self._met(need, request, path) for need in one) for one in api.security):
             return
         wanted = " or ".join(dict.fromkeys(" and ".join(need.scheme for need in one) for one in api.security))
         digest = any(need.kind is SecretKind.DIGEST for one in api.security for need in one)
@@ -89,11 +93,11 @@ class Access:
             self._issued.popitem(last=False)
         return {"access_token": token, "token_type": "Bearer", "expires_in": _LIFETIME_S}
 
-    def _met(self, need: SecurityRequirement, request: Received) -> bool:
+    def _met(self, need: SecurityRequirement, request: Received, path: Mapping[str, str]) -> bool:
         authorization = request.headers.get("authorization", "")
         scheme, _, shown = authorization.partition(" ")
         if need.kind is SecretKind.API_KEY:
-            return self._key(need, request)
+            return self._key(need, request, path)
         if need.kind is SecretKind.BASIC:
             given = _basic(authorization)
             return bool(given) and given[0] == USER and self._same(given[1])
@@ -104,8 +108,12 @@ class Access:
         is_pasted = not (need.kind in LOGINS and need.token_url) and self._same(shown.strip())
         return scheme.lower() == "bearer" and (is_issued or is_pasted)
 
-    def _key(self, need: SecurityRequirement, request: Received) -> bool:
+    def _key(self, need: SecurityRequirement, request: Received, path: Mapping[str, str]) -> bool:
         name = need.parameter or ""
+        if need.location is Location.PATH:
+            return self._same(unquote(path.get(name, "")))
+        if need.location is Location.BODY:
+            return self._same(text_of(request, name))
         if need.location is Location.HEADER:
             return self._same(request.headers.get(name.lower(), ""))
         pairs = request.query_pairs() if need.location is Location.QUERY else request.cookies()

@@ -128,9 +128,13 @@ def remove_secret(name: Name, file: File = DEFAULT_FILE) -> None:
 def said(one: NeededSecret) -> str:
     """The kind of a credential in words, and where it travels."""
     if one.kind is SecretKind.API_KEY:
-        place = {Location.QUERY: "the query", Location.COOKIE: "a cookie"}.get(
-            one.location or Location.HEADER, "a header"
-        )
+        places = {
+            Location.QUERY: "the query",
+            Location.COOKIE: "a cookie",
+            Location.PATH: "the path",
+            Location.BODY: "the body",
+        }
+        place = places.get(one.location or Location.HEADER, "a header")
         return f"API key in {place}, {one.parameter}"
     words = {
         SecretKind.BASIC: "user name and password",

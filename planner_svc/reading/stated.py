@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from pydantic import JsonValue
@@ -187,7 +188,7 @@ def _label_at(
 def _says(query: str, parts: Sequence[Word], label: _Label) -> bool:
     if any(part.stem != word for part, word in zip(parts, label.words, strict=True)):
         return False
-    gaps = ((one.end, other.start) for one, other in zip(parts, parts[1:], strict=False))
+    gaps = ((one.end, other.start) for one, other in pairwise(parts))
     return all(_JOINED.fullmatch(query, start, end) for start, end in gaps)
 
 

@@ -127,12 +127,13 @@ class Sender:
         host.check()
         sending.attempts += 1
         began = clock()
+        body = request.whole_body(sending.credentials)
         try:
             reply = await self._transport.send(
                 request.method,
                 request.url(sending.credentials),
                 request.all_headers(sending.credentials),
-                request.body.content if request.body is not None else None,
+                None if body is None else body.content,
                 deadline=call.deadline,
                 once=not call.api.resendable,
                 tls=sending.credentials.tls,
