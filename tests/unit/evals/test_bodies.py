@@ -13,8 +13,8 @@ from evals.data import DataError
 from evals.planning.asking import Answer
 from planner_svc.compile import compile_plan
 from services.contracts.api import Api
+from services.contracts.plan import LiteralValue, Plan, Step
 from services.contracts.planning import Decision, Policy
-from tests.unit.planner_svc.building import plan, step
 from tests.unit.retriever_svc.documents import document, operation, single
 
 
@@ -86,7 +86,9 @@ def test_a_body_is_right_where_every_value_stands_in_its_place() -> None:
     right = arguments_of(said)
 
     def judge(**arguments: Any) -> str:
-        proved = compile_plan(plan(step("a", api.id, **arguments)), [api], Policy(mutating=Decision.ALLOW)).compiled
+        values = {name: LiteralValue(value=value) for name, value in arguments.items()}
+        made = Plan(steps=(Step(id="a", api=api.id, arguments=values),))
+        proved = compile_plan(made, [api], Policy(mutating=Decision.ALLOW)).compiled
         return judged(one, Answer("planned", compiled=proved))[0]
 
     assert judge(**right) == ""
