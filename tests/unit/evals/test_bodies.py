@@ -13,7 +13,7 @@ from evals.data import DataError
 from evals.planning.asking import Answer
 from planner_svc.compile import compile_plan
 from services.contracts.api import Api
-from services.contracts.plan import LiteralValue, Plan, Step
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import Decision, Policy
 from tests.unit.retriever_svc.documents import document, operation, single
 
@@ -87,7 +87,8 @@ def test_a_body_is_right_where_every_value_stands_in_its_place() -> None:
 
     def judge(**arguments: Any) -> str:
         values = {name: LiteralValue(value=value) for name, value in arguments.items()}
-        made = Plan(steps=(Step(id="a", api=api.id, arguments=values),))
+        answer = AnswerOutput(name="answer", value=Reference(step="a"))
+        made = Plan(steps=(Step(id="a", api=api.id, arguments=values),), answer=(answer,))
         proved = compile_plan(made, [api], Policy(mutating=Decision.ALLOW)).compiled
         return judged(one, Answer("planned", compiled=proved))[0]
 
