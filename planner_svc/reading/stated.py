@@ -40,6 +40,7 @@ _BARE: Final = re.compile(r"[^\s,;!?()\"]+")
 _AND: Final = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+|&\s*)(?=[\"'`“«\d])")
 _TRUTHS: Final = {"true": True, "yes": True, "on": True, "enabled": True, "false": False, "no": False, "off": False}
 _TRUTHS["disabled"] = False
+_VALUED: Final = re.compile(r"[\"'`“«\d@]|\b(?:true|false|yes|no|on|off|enabled|disabled)\b", re.IGNORECASE)
 _ISO: Final = re.compile(r"\d{4}-\d\d(?:-\d\d(?:[T ][\d:.,+Z-]+)?)?")
 _BEFORE: Final = STOP | {"set", "given", "change", "add", "update", "put", "new"}
 _VAGUE: Final = stem_set("body value data item object")
@@ -93,6 +94,11 @@ def stated(query: str, profile: Profile) -> list[Stated]:
                 taken = value[1]
                 break
     return _unambiguous(found)
+
+
+def may_state(query: str) -> bool:
+    """Whether there is anything in a request that could be stated: most say no value at all."""
+    return _VALUED.search(query[:MAX_CHARS]) is not None
 
 
 def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
