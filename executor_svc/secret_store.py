@@ -89,13 +89,13 @@ class Token(_Entry):
 
 
 class Login(_Entry):
-    """A user name and password for HTTP basic (RFC 7617)."""
+    """A user name and password for HTTP Basic (RFC 7617) or Digest (RFC 7616)."""
 
     username: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")]
     password: SecretStr
 
     def header(self) -> str:
-        """The value of the Authorization header."""
+        """The value of the Authorization header for HTTP Basic."""
         return basic(self.username, self.password.get_secret_value())
 
     def masked(self) -> tuple[str, ...]:
@@ -171,6 +171,7 @@ _SHAPES: Final[dict[SecretKind, tuple[type[Secret], ...]]] = {
     SecretKind.API_KEY: (Token,),
     SecretKind.BEARER: (Token, Client),
     SecretKind.BASIC: (Login,),
+    SecretKind.DIGEST: (Login,),
     SecretKind.OAUTH2: (Token, Client),
     SecretKind.OPENID_CONNECT: (Token, Client),
     SecretKind.MUTUAL_TLS: (Certificate,),

@@ -70,7 +70,7 @@ def set_secret(
             hosts = [*hosts, *_agreed(name, token_host)]
             entry["hosts"] = list[JsonValue](hosts)
         entry |= {"client_id": client_id, "client_secret": ask_value(name, hosts, "client secret")}
-    elif username is not None or kind is SecretKind.BASIC:
+    elif username is not None or kind in (SecretKind.BASIC, SecretKind.DIGEST):
         entry["username"] = username if username is not None else typer.prompt("User name")
         entry["password"] = ask_value(name, hosts, "password")
     else:
@@ -128,12 +128,17 @@ def remove_secret(name: Name, file: File = DEFAULT_FILE) -> None:
 def said(one: NeededSecret) -> str:
     """The kind of a credential in words, and where it travels."""
     if one.kind is SecretKind.API_KEY:
-        place = {Location.QUERY: "the query", Location.COOKIE: "a cookie"}.get(
-            one.location or Location.HEADER, "a header"
-        )
+        places = {
+            Location.QUERY: "the query",
+            Location.COOKIE: "a cookie",
+            Location.PATH: "the path",
+            Location.BODY: "the body",
+        }
+        place = places.get(one.location or Location.HEADER, "a header")
         return f"API key in {place}, {one.parameter}"
     words = {
         SecretKind.BASIC: "user name and password",
+        SecretKind.DIGEST: "user name and password, HTTP Digest",
         SecretKind.BEARER: "bearer token",
         SecretKind.OAUTH2: "OAuth2",
         SecretKind.OPENID_CONNECT: "OpenID Connect",

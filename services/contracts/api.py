@@ -97,6 +97,7 @@ class SecretKind(StrEnum):
 
     API_KEY = "api_key"
     BASIC = "basic"
+    DIGEST = "digest"
     BEARER = "bearer"
     OAUTH2 = "oauth2"
     OPENID_CONNECT = "openid_connect"
@@ -121,7 +122,7 @@ class SecurityRequirement(Contract):
     kind: SecretKind
     secret: str = Field(description="The secret's name, `provider.scheme`.")
     location: Location | None = Field(default=None, description="Where an API key travels.")
-    parameter: str | None = Field(default=None, description="The header, query parameter or cookie of an API key.")
+    parameter: str | None = Field(default=None, description="The name of an API key where it travels.")
     token_url: str | None = Field(default=None, description="OAuth2: where tokens are issued.")
     authorization_url: str | None = Field(default=None, description="OAuth2: where a person logs in.")
     device_url: str | None = Field(default=None, description="OAuth2: where a device asks for a code (RFC 8628).")

@@ -7,6 +7,7 @@ import re
 
 from yarl import URL
 
+from executor_svc.adapters.http.digest import Digest
 from executor_svc.adapters.http.request import Credentials, is_settable_header
 from executor_svc.adapters.http.tokens import CredentialUnavailable, Tokens
 from executor_svc.adapters.http.transport import Transport
@@ -69,17 +70,17 @@ class Authenticator:
         return _certificate_problem(requirement, secret, origin) if isinstance(secret, Certificate) else None
 
     async def _present(self, alternative: tuple[SecurityRequirement, ...], origin: URL, deadline: float) -> Credentials:
-        headers: dict[str, str] = {}
-        query: dict[str, str] = {}
-        cookies: dict[str, str] = {}
-        token = aws = tls = None
-        places = {Location.HEADER: headers, Location.QUERY: query, Location.COOKIE: cookies}
+        places: dict[Location, dict[str, str]] = {place: {} for place in Location}
+        headers = places[Location.HEADER]
+        token = aws = digest = tls = None
         for requirement in alternative:
             secret = self._store.get(requirement.secret, requirement.kind)
             if isinstance(secret, Client):
                 token = await self._tokens.get(requirement, secret, origin, deadline)
                 self._masker.add(token)  # each time: it keeps those in use
                 headers["Authorization"] = f"Bearer {token}"
+            elif isinstance(secret, Login) and requirement.kind is SecretKind.DIGEST:
+                digest = Digest(secret)
             elif isinstance(secret, Login):
                 headers["Authorization"] = secret.header()
             elif isinstance(secret, AwsKey):
@@ -93,7 +94,10 @@ class Authenticator:
                     headers["Authorization"] = f"Bearer {value}"
                 else:
                     places[location][name] = value
-        return Credentials(headers, query, cookies, token, aws, tls)
+        query, cookies, path, body = (
+            places[place] for place in (Location.QUERY, Location.COOKIE, Location.PATH, Location.BODY)
+        )
+        return Credentials(headers, query, cookies, path, body, token, aws, digest, tls)
 
 
 def _place(requirement: SecurityRequirement, secret: Token) -> tuple[Location | None, str]:
@@ -108,7 +112,7 @@ def _token_problem(requirement: SecurityRequirement, secret: Token) -> str | Non
     location, name = _place(requirement, secret)
     if location is None:
         return None
-    if not name or location not in (Location.HEADER, Location.QUERY, Location.COOKIE):
+    if not name:
         return f"the scheme {requirement.scheme!r} does not say where its key travels"
     if location is Location.HEADER and not is_settable_header(name):
         return f"the key of scheme {requirement.scheme!r} cannot travel in the header {name!r}"

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from executor_svc.adapters.http.credentials import Authenticator
+from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
+from executor_svc.adapters.http.digest import UnusableChallenge
 from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
 from executor_svc.adapters.http.request import Credentials, HttpRequest
 from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
@@ -87,15 +88,32 @@ class Sender:
             except NoTurn:
                 return last or Failed(reason="timeout", message=_NO_TURN.format(name=host.name))
             last = ended if isinstance(ended, Reply) else _lost(ended)
-            if isinstance(ended, Reply) and ended.status == 401 and sending.credentials.token and not refreshed:
+            if isinstance(ended, Reply) and ended.status == 401 and not refreshed:
                 refreshed = True
-                self._auth.forget(sending.credentials.token)
-                sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
-                continue
+                if await self._again(request, sending, ended):
+                    continue
             pause_s = self._pause_s(host, call, ended, sending.attempts - before)
             if pause_s is None:
                 return last
             await asyncio.sleep(pause_s)
+
+    async def _again(self, request: HttpRequest, sending: Sending, refused: Reply) -> bool:
+        """Whether what was refused with 401 is worth sending once more: with another token, or a challenge answered.
+
+        Raises:
+            CredentialUnavailable: there is no other token, or the challenge cannot be answered.
+        """
+        call, presented = sending.call, sending.credentials
+        if presented.digest is not None:
+            try:
+                return presented.digest.challenged(request.method, request.url(presented), refused)
+            except UnusableChallenge:
+                raise CredentialUnavailable("the server's challenge (HTTP Digest) cannot be answered") from None
+        if not presented.token:
+            return False
+        self._auth.forget(presented.token)
+        sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+        return True
 
     async def _attempt(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
         """One attempt. What it says of the host and of its effect is noted. Raises CircuitOpen, NoTurn."""
@@ -109,12 +127,13 @@ class Sender:
         host.check()
         sending.attempts += 1
         began = clock()
+        body = request.whole_body(sending.credentials)
         try:
             reply = await self._transport.send(
                 request.method,
                 request.url(sending.credentials),
                 request.all_headers(sending.credentials),
-                request.body.content if request.body is not None else None,
+                None if body is None else body.content,
                 deadline=call.deadline,
                 once=not call.api.resendable,
                 tls=sending.credentials.tls,
