@@ -32,6 +32,7 @@ from services.contracts.run import (
     SecretTestRequest,
 )
 from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
+from services.signing import PlanSigner
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -53,6 +54,7 @@ class ExecutorService:
     ) -> None:
         self._adapter, self._lane, self._store, self._secrets = adapter, lane, store, secrets
         self._settings, self._metrics = settings, metrics
+        self._signer = PlanSigner(settings.proof_key) if settings.proof_key else None
         self._reading = 0
 
     def credentials(self) -> Credentials:
@@ -80,17 +82,29 @@ class ExecutorService:
         something is run once for its run id, to its end; the iterator merely follows it.
 
         Raises:
-            Conflict: approvals are open, or the APIs are not those the plan was proved against.
+            Conflict: approvals are open, the APIs are not those the plan was proved against, or its signature does not
+                hold. One whose signature holds no more can still be followed where it has been begun.
             ValidationFailed: the plan is not a graph.
             Overloaded: too many runs are active.
         """
-        graph = admit(request)
+        graph, refused = admit(request), self._unsigned(request)
         if self._reading + self._lane.active >= self._settings.max_concurrent_runs:
             raise Overloaded(f"{self._settings.max_concurrent_runs} runs are active", retry_after_s=1)
         apis = request.compiled.apis
         if any(apis[step.api].mutating for step in request.compiled.plan.steps):
-            return self._lane.execute(request, graph)
+            return self._lane.execute(request, graph) if refused is None else self._lane.follow(request, refused)
+        if refused is not None:
+            raise refused
         return self._read(request, graph)
+
+    def _unsigned(self, request: ExecuteRequest) -> Conflict | None:
+        """Why the planner does not answer for this plan, where that is asked for; None if it does."""
+        try:
+            if self._signer is not None:
+                self._signer.check(request.compiled, request.tenant)
+        except Conflict as refused:
+            return refused
+        return None
 
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
