@@ -33,7 +33,7 @@ from services.contracts.planning import CompiledPlan, CompileRequest, Decision, 
 from services.contracts.run import ExecuteRequest, ExecutionFinished
 from services.errors import Conflict, ServiceUnavailable
 from services.signing import PlanSigner, kept_key
-from tests.support.executing import api, compiled, step
+from tests.support.executing import api, compiled, ref, step
 from tests.support.upstream import Upstream, serve_upstream
 
 TOKEN = "executor-token"
@@ -153,22 +153,22 @@ def changed(plan: CompiledPlan) -> list[CompiledPlan]:
 
 async def signed_by_a_planner(bank: Upstream, tenant: str) -> CompiledPlan:
     """The same plan proved by a planner on a socket, both ways that it can be asked."""
-    plan = Plan(steps=(step("var1", pay(bank)),))
+    plan = compiled([pay(bank)], step("var1", pay(bank)), answer={"answer": ref("var1")}).plan
     policy = Policy(mutating=Decision.ASK, tenant=tenant)
     settings = PlannerSettings(service_token=PLANNER_TOKEN, proof_key=KEY, default_backend="rules")
     app = create_planner_svc(settings, backends={"rules": Scripted(plan)})
     with serving(app) as url:
         client = PlannerClient(open_http(url), PLANNER_TOKEN)
-        compiled = (await client.compile(CompileRequest(plan=plan, apis=(pay(bank),), policy=policy))).compiled
+        proved = (await client.compile(CompileRequest(plan=plan, apis=(pay(bank),), policy=policy))).compiled
         candidates = (Candidate(api=pay(bank), score=1.0),)
         asked = PlanRequest(query="Pay", candidates=candidates, policy=policy, backend="rules")
         planned = (await client.plan(asked)).compiled
         await client.aclose()
-    assert compiled is not None
+    assert proved is not None
     assert planned is not None
     assert planned.signature is not None
     assert planned.signature.tenant == tenant
-    return compiled
+    return proved
 
 
 async def run(client: ExecutorClient, plan: CompiledPlan, run_id: str, tenant: str) -> list[Any]:
