@@ -97,5 +97,5 @@ def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     assert ServedSettings.model_validate(fields).url == "http://model:8000/v1"
     compose = yaml.safe_load((make_env.ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     assert given.keys() <= compose["planner_svc"]["environment"].keys(), "the planner's container is told each of them"
-    assert all("model" in compose[profile]["networks"]["back"]["aliases"] for profile in make_env.CONSTRAINTS)
+    assert all("model" in compose[profile]["networks"]["model"]["aliases"] for profile in make_env.CONSTRAINTS)
     assert all(compose[profile]["profiles"] == [profile] for profile in make_env.CONSTRAINTS)
