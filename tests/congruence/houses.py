@@ -44,7 +44,7 @@ from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
 from services.contracts.run import StepOutcome
 from services.encoder import Encoder
-from services.testing import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
+from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 PEERS = ("retriever_svc", "demo_svc", "planner_svc", "executor_svc")
 SERVICES = ("gateway", *PEERS)
