@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from filelock import FileLock
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
 from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan, Signature
@@ -59,7 +59,7 @@ class PlanSigner:
 
         The plan is in by its id, which its contract has compared with its content.
         """
-        content = {
+        content: JsonValue = {
             "plan": compiled.plan.id,
             "apis": {api_id: api.model_dump(mode="json") for api_id, api in compiled.apis.items()},
             "proof": compiled.proof.model_dump(mode="json"),
