@@ -38,6 +38,7 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _FLUSH_S: Final = 10.0
 _TEST_S: Final = 20.0
+_SAFE: Final = frozenset({"GET", "HEAD"})
 
 
 class ExecutorService:
@@ -65,7 +66,8 @@ class ExecutorService:
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials; of one that changes something only whether they are there."""
         deadline = asyncio.get_running_loop().time() + _TEST_S
-        send = request.send and not request.api.mutating
+        # The caller describes the API, its effect included: the method says what is sent at most.
+        send = request.send and not request.api.mutating and request.api.method in _SAFE
         bare: dict[str, object] = {"parameters": (), "path": "/", "body": None, "idempotency_header": None}
         api = request.api if send else request.api.model_copy(update=bare)
         return await self._adapter.test(Call(api, {}, f"test/{uuid.uuid4().hex}", deadline), send=send)

@@ -30,7 +30,7 @@ from services.clients import ExecutorClient, PlannerClient, open_http
 from services.contracts.api import Api, Candidate, SecurityRequirement
 from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, CompileRequest, Decision, PlanRequest, Policy
-from services.contracts.run import ExecuteRequest, ExecutionFinished
+from services.contracts.run import ExecuteRequest, ExecutionFinished, SecretTestRequest
 from services.errors import Conflict, ServiceUnavailable
 from services.signing import PlanSigner, kept_key
 from tests.support.executing import api, compiled, ref, step
@@ -317,3 +317,14 @@ async def test_metrics_may_have_a_token_of_their_own(executor: Starter) -> None:
             for token in (TOKEN, "metrics-token")
         ]
     assert codes == [401, 200]
+
+
+async def test_a_credential_is_tried_with_reads_alone_whatever_the_caller_says_of_the_api(
+    executor: Starter, bank: Upstream
+) -> None:
+    client = ExecutorClient(open_http(await executor(service_token=TOKEN, proof_key=KEY)), TOKEN)
+    claimed = pay(bank).model_copy(update={"effect": "read"})
+    tried = await client.test_secret(SecretTestRequest(api=claimed, send=True))
+    assert tried.outcome == "ready"
+    assert bank.seen == []
+    await client.aclose()
