@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
 from demo_svc.main import create_app as create_demo_svc
@@ -45,7 +46,7 @@ from services.encoder import load_encoder
 from services.errors import NotReady
 from services.server import raise_file_limit
 from services.signing import kept_key
-from services.telemetry import configure_logging
+from services.telemetry import Together, configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
 """What an operator who knows the sandbox allows: its POSTs that only compute."""
@@ -139,6 +140,8 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         gateway.model_copy(update={"policy_allow": gateway.policy_allow + settings.policy_allow}),
         transports={name: InProcessTransport(peer) for name, peer in peers.items()},
     )
+    app.state.exposed = CollectorRegistry()
+    app.state.exposed.register(Together([one.state.registry for one in (app, *peers.values())]))
     own_lifespan = app.router.lifespan_context
 
     @asynccontextmanager

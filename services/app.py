@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 
 from services.contracts.base import Contract
 from services.contracts.problem import Problem
@@ -66,9 +66,10 @@ def create_service(
 
     The lifespan puts the service object on ``app.state.service`` and its checks into ``app.state.readiness``; a check
     named in ``app.state.optional`` is reported, but the service is ready without it. Metrics are registered with
-    ``app.state.registry``. Nothing is shared between two apps of one process.
+    ``app.state.registry``; ``/metrics`` shows ``app.state.exposed``. Nothing is shared between two apps of one process.
     """
     registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
 
     @asynccontextmanager
     async def with_state(app: FastAPI) -> AsyncIterator[None]:
@@ -90,7 +91,8 @@ def create_service(
         redirect_slashes=False,  # an unknown address is a problem, not a detour
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.name, app.state.settings, app.state.registry = name, settings, registry
+    app.state.name, app.state.settings = name, settings
+    app.state.registry = app.state.exposed = registry
     app.state.readiness = {}
     app.state.optional = frozenset()
     app.state.started = False
@@ -140,7 +142,7 @@ def _operations_router() -> APIRouter:
         wanted = request.app.state.settings.metrics_token
         if wanted and not hmac.compare_digest(bearer_token(request.headers), wanted.get_secret_value().encode()):
             raise Unauthorized("Send `Authorization: Bearer TOKEN` with the token for metrics.")
-        return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(request.app.state.exposed), media_type=CONTENT_TYPE_LATEST)
 
     return router
 

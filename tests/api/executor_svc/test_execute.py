@@ -58,8 +58,8 @@ async def test_a_nested_plan_from_first_call_to_answer(upstream: Upstream, execu
     ]
     metrics = await text(executor, "/metrics")
     assert 'nestor_steps_total{outcome="succeeded",provider="test"} 2.0' in metrics
-    assert 'nestor_runs_total{status="succeeded"} 1.0' in metrics
-    assert "nestor_runs_active 0.0" in metrics
+    assert 'nestor_executions_total{status="succeeded"} 1.0' in metrics
+    assert "nestor_executions_active 0.0" in metrics
 
 
 def barrier_upstream(upstream: Upstream, path: str, parties: int) -> None:
@@ -146,9 +146,9 @@ async def test_when_the_caller_hangs_up_the_run_is_cancelled(upstream: Upstream,
         assert isinstance(await anext(events), StepStarted)
         await asyncio.wait_for(arrived.wait(), 10)
     await asyncio.wait_for(cut.wait(), 10)
-    while "nestor_runs_active 0.0" not in (metrics := await text(executor, "/metrics")):  # noqa: ASYNC110
+    while "nestor_executions_active 0.0" not in (metrics := await text(executor, "/metrics")):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    assert 'nestor_runs_total{status="cancelled"} 1.0' in metrics
+    assert 'nestor_executions_total{status="cancelled"} 1.0' in metrics
     assert upstream.count("/later") == 0
 
 

@@ -37,9 +37,10 @@ def test_the_sandbox_reaches_nobody_but_its_door(compose: dict[str, Any]) -> Non
     assert door["command"][1] in {f"{name}:8000" for name in inside}
 
 
-def test_only_the_gateway_is_published(compose: dict[str, Any]) -> None:
-    assert [name for name, service in compose["services"].items() if "ports" in service] == ["gateway"]
-    assert compose["services"]["gateway"]["ports"][0].startswith("127.0.0.1:")
+def test_only_the_gateway_and_the_boards_are_published(compose: dict[str, Any]) -> None:
+    published = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
+    assert set(published) == {"gateway", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
 
 
 def test_databases_are_reached_by_who_needs_them(compose: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ def test_a_first_run_writes_what_compose_and_the_executor_read(
     assert (mode(tmp_path / ".env"), mode(tmp_path / "s")) == (0o600, 0o700)
     printed = capsys.readouterr().out
     assert "POSTGRES_PASSWORD" in printed
+    assert (tmp_path / "s" / "metrics.token").read_text("utf-8") == env["NESTOR_METRICS_TOKEN"]
     assert not any(value in printed for value in drawn)
     store = SecretStore.load(tmp_path / "s" / "executor.json", None)
     assert store.names == ("sandbox.apiKey", "sandbox.basic", "sandbox.bearer", "sandbox.oauth2")
