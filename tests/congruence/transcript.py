@@ -1,4 +1,4 @@
-"""What a scenario saw, without what differs from run to run: times and what holds for one, ids of runs, and how long a deadline was."""
+"""What a scenario saw, without what differs from run to run: times, signatures, ids of runs, lengths of deadlines."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable
