@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -44,6 +45,7 @@ from services.contracts.demo import Demo, ImportDemosRequest
 from services.encoder import load_encoder
 from services.errors import NotReady
 from services.server import raise_file_limit
+from services.signing import kept_key
 from services.telemetry import Together, configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
@@ -107,16 +109,21 @@ def _secrets_file(data_dir: Path) -> Path:
 def create_onebox(settings: OneboxSettings) -> FastAPI:
     """The gateway's app, with the four services living inside it, each with an SQLite file in ``data_dir``."""
     executor = ExecutorSettings()
+    # Nobody but this process reaches the four: they ask for no token, whatever containers on this machine are told.
+    inside: dict[str, Any] = {"service_token": None}
+    proof_key = kept_key(settings.data_dir.absolute() / "secrets" / "proof.key")
     given: dict[str, object] = {
         "allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts,
         "database_url": _database(settings, "executor"),
         "secrets_file": executor.secrets_file or _secrets_file(settings.data_dir),
+        "proof_key": proof_key,
+        **inside,
     }
     if settings.executor_secrets is not None:
         given["secrets"] = SecretStr(settings.executor_secrets)
-    retriever = RetrieverSettings(database_url=_database(settings, "retriever"))
-    demos = DemoSettings(database_url=_database(settings, "demos"))
-    planner = PlannerSettings()
+    retriever = RetrieverSettings(database_url=_database(settings, "retriever"), **inside)
+    demos = DemoSettings(database_url=_database(settings, "demos"), **inside)
+    planner = PlannerSettings(proof_key=proof_key, **inside)
     # One process needs each model once, however many services read with it.
     encoders = {
         name: load_encoder(name, threads=os.cpu_count() or 1)

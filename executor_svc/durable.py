@@ -106,6 +106,19 @@ class DurableLane:
         async for event in self._follow_stored(request):
             yield event
 
+    async def follow(self, request: ExecuteRequest, refused: Conflict) -> AsyncGenerator[ExecutionEvent, None]:
+        """Follow the run of that id, where there is one with this plan; nothing is started.
+
+        A key that was changed, or a signature that has run out, does not stop what was begun with it.
+
+        Raises:
+            Conflict: there is none (``refused``), or it has another plan.
+        """
+        if await self._store.execution(request.run_id) is None:
+            raise refused
+        async for event in self._follow_stored(request):
+            yield event
+
     async def cancel(self, run_id: str) -> ExecutionState:
         """Start no further call of a run, whoever runs it.
 

@@ -20,9 +20,7 @@ class ExecutorMetrics:
         self.taken_over = Counter(
             "nestor_executions_taken_over", "Durable runs taken over from another process.", registry=registry
         )
-        self._runs = Counter(
-            "nestor_executions_total", "Executions by final status.", ["status"], registry=registry
-        )
+        self._runs = Counter("nestor_executions_total", "Executions by final status.", ["status"], registry=registry)
         self._steps = Counter(
             "nestor_steps_total", "Steps finished, by provider and outcome.", ["provider", "outcome"], registry=registry
         )

@@ -32,11 +32,13 @@ from services.contracts.run import (
     SecretTestRequest,
 )
 from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
+from services.signing import PlanSigner
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _FLUSH_S: Final = 10.0
 _TEST_S: Final = 20.0
+_SAFE: Final = frozenset({"GET", "HEAD"})
 
 
 class ExecutorService:
@@ -53,6 +55,7 @@ class ExecutorService:
     ) -> None:
         self._adapter, self._lane, self._store, self._secrets = adapter, lane, store, secrets
         self._settings, self._metrics = settings, metrics
+        self._signer = PlanSigner(settings.proof_key) if settings.proof_key else None
         self._reading = 0
 
     def credentials(self) -> Credentials:
@@ -63,7 +66,8 @@ class ExecutorService:
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials; of one that changes something only whether they are there."""
         deadline = asyncio.get_running_loop().time() + _TEST_S
-        send = request.send and not request.api.mutating
+        # The caller describes the API, its effect included: the method says what is sent at most.
+        send = request.send and not request.api.mutating and request.api.method in _SAFE
         bare: dict[str, object] = {"parameters": (), "path": "/", "body": None, "idempotency_header": None}
         api = request.api if send else request.api.model_copy(update=bare)
         return await self._adapter.test(Call(api, {}, f"test/{uuid.uuid4().hex}", deadline), send=send)
@@ -80,17 +84,29 @@ class ExecutorService:
         something is run once for its run id, to its end; the iterator merely follows it.
 
         Raises:
-            Conflict: approvals are open, or the APIs are not those the plan was proved against.
+            Conflict: approvals are open, the APIs are not those the plan was proved against, or its signature does not
+                hold. One whose signature holds no more can still be followed where it has been begun.
             ValidationFailed: the plan is not a graph.
             Overloaded: too many runs are active.
         """
-        graph = admit(request)
+        graph, refused = admit(request), self._unsigned(request)
         if self._reading + self._lane.active >= self._settings.max_concurrent_runs:
             raise Overloaded(f"{self._settings.max_concurrent_runs} runs are active", retry_after_s=1)
         apis = request.compiled.apis
         if any(apis[step.api].mutating for step in request.compiled.plan.steps):
-            return self._lane.execute(request, graph)
+            return self._lane.execute(request, graph) if refused is None else self._lane.follow(request, refused)
+        if refused is not None:
+            raise refused
         return self._read(request, graph)
+
+    def _unsigned(self, request: ExecuteRequest) -> Conflict | None:
+        """Why the planner does not answer for this plan, where that is asked for; None if it does."""
+        try:
+            if self._signer is not None:
+                self._signer.check(request.compiled, request.tenant)
+        except Conflict as refused:
+            return refused
+        return None
 
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""

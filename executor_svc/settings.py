@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from services.settings import ServiceSettings, default_database_url
+from services.settings import InternalSettings, default_database_url
 
 
 class HostLimit(BaseModel):
@@ -17,7 +17,7 @@ class HostLimit(BaseModel):
     per_second: float | None = Field(default=None, gt=0, description="Requests a second, on average.")
 
 
-class ExecutorSettings(ServiceSettings):
+class ExecutorSettings(InternalSettings):
     """How plans are run, which credentials there are, and where requests may go."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_EXECUTOR_")
@@ -27,6 +27,12 @@ class ExecutorSettings(ServiceSettings):
     )
     max_json_values: int = Field(
         default=5_000_000, ge=1, description="Most values accepted in a JSON body, lists and objects counted too."
+    )
+    proof_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="The planner's `NESTOR_PLANNER_PROOF_KEY`: only plans that are signed with it are run. Unset: "
+        "whoever may ask may have any plan run.",
     )
     database_url: str = Field(
         default_factory=lambda: default_database_url("executor"),

@@ -35,7 +35,7 @@ def create_app(
     Args:
         settings: read from the environment where not given.
         transports: replaces sockets by in-process calls for the services it names.
-        peers: whom to ask instead of the services that the settings name, for example :mod:`services.testing`.
+        peers: whom to ask instead of the services that the settings name.
     """
     settings = settings or GatewaySettings()
 

@@ -33,6 +33,18 @@ class GatewaySettings(ServiceSettings):
     demo_url: str = Field(default="http://127.0.0.1:8002", description="Base URL of demo_svc.")
     planner_url: str = Field(default="http://127.0.0.1:8003", description="Base URL of planner_svc.")
     executor_url: str = Field(default="http://127.0.0.1:8004", description="Base URL of executor_svc.")
+    retriever_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What retriever_svc asks for: its `NESTOR_RETRIEVER_SERVICE_TOKEN`."
+    )
+    demo_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What demo_svc asks for: its `NESTOR_DEMO_SERVICE_TOKEN`."
+    )
+    planner_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What planner_svc asks for: its `NESTOR_PLANNER_SERVICE_TOKEN`."
+    )
+    executor_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What executor_svc asks for: its `NESTOR_EXECUTOR_SERVICE_TOKEN`."
+    )
     token: SecretStr | None = Field(
         default=None,
         min_length=8,

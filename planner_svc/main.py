@@ -20,6 +20,7 @@ from planner_svc.settings import PlannerSettings, ServedSettings
 from services.app import create_service
 from services.compute import ComputePool
 from services.encoder import Encoder, load_encoder, model_directory
+from services.signing import PlanSigner
 
 
 def create_app(
@@ -73,6 +74,7 @@ def create_app(
                     settings.abstain_changes_below,
                 ),
                 weigh=weigh,
+                signer=PlanSigner(settings.proof_key) if settings.proof_key else None,
                 writer=writer or (None if served is None else _writer(served, settings.served, pool)),
             )
             yield

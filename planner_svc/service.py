@@ -19,16 +19,19 @@ from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls
 from services.contracts.plan import Plan
 from services.contracts.planning import (
+    CompiledPlan,
     CompileRequest,
     CompileResponse,
     PlannerBackends,
     PlanRequest,
     PlanResponse,
+    Policy,
     ReadApisReport,
 )
 from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
+from services.signing import PlanSigner
 
 _MAX_TOLD: Final = 3
 """Calls of a plan that is told of in words."""
@@ -47,6 +50,7 @@ class PlannerService:
         policy: Who is asked, where a request names no backend.
         writer: Words answers; None: nobody does.
         weigh: The judge of the pair's words; None: each is as likely right as its planner says.
+        signer: Signs what was proved; None: nobody does.
 
     Raises:
         ValueError: the default, or the one to escalate to, is not among the backends.
@@ -64,6 +68,7 @@ class PlannerService:
         policy: CascadePolicy | None = None,
         writer: SentenceWriter | None = None,
         weigh: Weigh | None = None,
+        signer: PlanSigner | None = None,
     ) -> None:
         self._policy = policy or CascadePolicy()
         self._available = frozenset(backends) | ({JUDGED} if backends.keys() >= set(PAIR) else frozenset())
@@ -79,6 +84,7 @@ class PlannerService:
         self._metrics = metrics
         self._writer = writer
         self._weigh = weigh or WordJudge({}).weigh
+        self._signer = signer
 
     def backends(self) -> PlannerBackends:
         """The backends there are, and the order in which they are asked."""
@@ -93,7 +99,8 @@ class PlannerService:
             ValidationFailed: two different APIs of one id.
             Overloaded: too much work is waiting.
         """
-        return await self._pool.run(compile_plan, request.plan, request.apis, request.policy, request.credentials)
+        answer = await self._pool.run(compile_plan, request.plan, request.apis, request.policy, request.credentials)
+        return answer.model_copy(update={"compiled": await self._signed(answer.compiled, request.policy)})
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
         """Have the default backend read APIs before a request has them as candidates.
@@ -123,7 +130,14 @@ class PlannerService:
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
-        return response.model_copy(update={"asked": asked, "trace": trace, "sentences": worded})
+        compiled = await self._signed(response.compiled, request.policy)
+        return response.model_copy(update={"compiled": compiled, "asked": asked, "trace": trace, "sentences": worded})
+
+    async def _signed(self, compiled: CompiledPlan | None, policy: Policy) -> CompiledPlan | None:
+        """The plan as the executor takes it, for the tenant whose policy it was proved under."""
+        if compiled is None or self._signer is None:
+            return compiled
+        return await self._pool.run(self._signer.signed, compiled, policy.tenant)
 
     async def sentence(self, request: SentenceRequest) -> Sentence:
         """Words for a plan's answer, with slots for its values; or why there are none.

@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.contracts.planning import Cascade
 from services.encoder import DEFAULT_MODEL, PLANNER_MODEL
-from services.settings import ServiceSettings
+from services.settings import InternalSettings
 
 ConstraintKind = Literal["auto", "json_schema", "structured_outputs", "gbnf", "json_object", "none"]
 
@@ -86,11 +86,16 @@ class ServedSettings(BaseSettings):
         return self
 
 
-class PlannerSettings(ServiceSettings):
+class PlannerSettings(InternalSettings):
     """Which backend drafts plans, and how long and how often it may try."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_PLANNER_")
 
+    proof_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="Signs proved plans; the executor has the same one. Unset: plans are not signed.",
+    )
     default_backend: str = Field(
         default="judged",
         description="What plans where a request names no backend and no language model does: `rules`, `compact`, or "

@@ -16,7 +16,8 @@ from services.docs_page import docs_page
 from services.errors import NotReady, ServiceError, Unauthorized
 from services.http import PROBLEM_MEDIA_TYPE, StrictRoute, bearer_token, install_error_handlers
 from services.middleware import NamesMiddleware, RequestScopeMiddleware
-from services.settings import ServiceSettings
+from services.service_token import ServiceTokenMiddleware
+from services.settings import InternalSettings, ServiceSettings
 from services.telemetry import HttpMetrics
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -101,6 +102,9 @@ def create_service(
         app.include_router(router)
     app.include_router(_operations_router())
     _declare_problem(app)
+    if isinstance(settings, InternalSettings) and settings.service_token:
+        own_check = frozenset({"/metrics"} if settings.metrics_token else ())
+        app.add_middleware(ServiceTokenMiddleware, token=settings.service_token, own_check=own_check)
     app.add_middleware(NamesMiddleware, allowed=settings.allowed_hosts)
     app.add_middleware(RequestScopeMiddleware, service=name, metrics=HttpMetrics(registry, name))
     return app

@@ -22,6 +22,12 @@ RANDOM = (
     "NESTOR_DB_PASSWORD",
     "REDIS_PASSWORD",
     "NESTOR_GATEWAY_TOKEN",
+    "NESTOR_RETRIEVER_SERVICE_TOKEN",
+    "NESTOR_DEMO_SERVICE_TOKEN",
+    "NESTOR_PLANNER_SERVICE_TOKEN",
+    "NESTOR_EXECUTOR_SERVICE_TOKEN",
+    "NESTOR_PROOF_KEY",
+    "NESTOR_METRICS_TOKEN",
     "GRAFANA_PASSWORD",
     "NESTOR_SANDBOX_API_KEY",
     "NESTOR_SANDBOX_BASIC_PASSWORD",
@@ -132,6 +138,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         env, added = complete_env(arguments.env_file, arguments.model)
         write_secrets(arguments.secrets_file, executor_secrets(env))
+        # For Prometheus, which reads no variables. Readable as the executor's secrets are, in the same private folder.
+        _write(arguments.secrets_file.with_name("metrics.token"), env["NESTOR_METRICS_TOKEN"], mode=0o644)
     except (OSError, ValueError) as error:
         print(f"make_env: {error}", file=sys.stderr)
         return 1

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 
-import httpx2
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, search_params, segment
@@ -22,6 +21,7 @@ from services.contracts.run import (
     SolveRequest,
     TrySecret,
 )
+from services.errors import ServiceError
 
 _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 _SOLVE_EVENTS: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
@@ -37,10 +37,9 @@ class GatewayClient(ServiceClient):
 
     service = "gateway"
 
-    def __init__(self, http: httpx2.AsyncClient, token: str | None = None) -> None:
-        super().__init__(http)
-        if token:
-            http.headers["Authorization"] = f"Bearer {token}"
+    def _raised(self, error: ServiceError) -> ServiceError:
+        """The problem as it is: whoever uses this client chose the token."""
+        return error
 
     async def solve(self, request: SolveRequest, *, idempotency_key: str | None = None) -> Run:
         """Solve a request and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""

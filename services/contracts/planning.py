@@ -153,12 +153,21 @@ class Proof(Contract):
     inserted: tuple[str, ...] = Field(default=(), description="Steps the compiler added (NESTful's implicit calls).")
 
 
+class Signature(Contract):
+    """Who proved a plan: whoever has the key. It holds for one tenant, and for a time."""
+
+    tenant: str = Field(max_length=100)
+    expires_at: int = Field(ge=0, description="Seconds since 1970 (UTC) from which on it does not hold.")
+    mac: str = Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA-256 over plan, APIs, proof, tenant and expiry.")
+
+
 class CompiledPlan(Contract):
     """A proved plan, with the definitions of the APIs it was proved against. The only thing an executor runs."""
 
     plan: Plan
     apis: dict[str, Api]
     proof: Proof
+    signature: Signature | None = Field(default=None, description="Unset: the planner that proved it has no key.")
 
 
 class CompileRequest(Contract):

@@ -199,6 +199,7 @@ class ExecuteRequest(Contract):
 
     run_id: str = Field(min_length=1, max_length=64)
     compiled: CompiledPlan
+    tenant: str = Field(default="default", max_length=100, description="Whose run it is.")
     approved: str | None = None
     deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
     step_deadline_ms: int | None = Field(default=None, ge=1, le=3_600_000)

@@ -14,7 +14,7 @@ from gateway.main import create_app
 from gateway.settings import GatewaySettings
 from services.contracts.api import Candidate
 from services.contracts.planning import PlanRequest, PlanResponse
-from services.testing import FakePlanner
+from tests.fakes import FakePlanner
 from tests.support.fuzz import BOUNDED, check, schema_of
 from tests.support.gateways import BOOKING, NESTED, Fakes
 

@@ -19,7 +19,7 @@ from services.contracts.api import ImportChange, ImportReport, ImportRequest
 from services.contracts.run import Run, SolveOptions, SolveRequest
 from services.encoder import load_encoder
 from services.errors import Conflict, InvalidRequest, NotFound, ServiceError, ValidationFailed
-from services.testing import FakeRetriever
+from tests.fakes import FakeRetriever
 from tests.support.gateways import ASK_ROOM, BOOK, BOOKING, Fakes
 
 SECRET = BOOK.id

@@ -35,6 +35,7 @@ def test_a_first_run_writes_what_compose_and_the_executor_read(
     assert (mode(tmp_path / ".env"), mode(tmp_path / "s")) == (0o600, 0o700)
     printed = capsys.readouterr().out
     assert "POSTGRES_PASSWORD" in printed
+    assert (tmp_path / "s" / "metrics.token").read_text("utf-8") == env["NESTOR_METRICS_TOKEN"]
     assert not any(value in printed for value in drawn)
     store = SecretStore.load(tmp_path / "s" / "executor.json", None)
     assert store.names == ("sandbox.apiKey", "sandbox.basic", "sandbox.bearer", "sandbox.oauth2")
@@ -97,5 +98,5 @@ def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     assert ServedSettings.model_validate(fields).url == "http://model:8000/v1"
     compose = yaml.safe_load((make_env.ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     assert given.keys() <= compose["planner_svc"]["environment"].keys(), "the planner's container is told each of them"
-    assert all("model" in compose[profile]["networks"]["back"]["aliases"] for profile in make_env.CONSTRAINTS)
+    assert all("model" in compose[profile]["networks"]["model"]["aliases"] for profile in make_env.CONSTRAINTS)
     assert all(compose[profile]["profiles"] == [profile] for profile in make_env.CONSTRAINTS)

@@ -9,7 +9,7 @@ from planner_svc.compile import compile_plan
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import CompileResponse, Decision, DiagnosticCode, Policy, PolicyRule
-from services.testing.planner import prove as prove_names
+from tests.fakes.planner import prove as prove_names
 from tests.unit.planner_svc.building import api, codes, param, plan, prove, record, step
 
 ALLOW, ASK, DENY = Decision.ALLOW, Decision.ASK, Decision.DENY

@@ -36,7 +36,7 @@ from services.contracts.api import (
 )
 from services.contracts.plan import content_hash
 from services.errors import Conflict, InvalidDocument, NotFound
-from services.testing.base import Fake, overlap
+from tests.fakes.base import Fake, overlap
 
 _METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 

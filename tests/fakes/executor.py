@@ -33,7 +33,7 @@ from services.contracts.run import (
     doubts_of,
 )
 from services.errors import Conflict, NotFound, ServiceUnavailable
-from services.testing.base import Fake
+from tests.fakes.base import Fake
 
 _CANCELLED = "cancelled"
 

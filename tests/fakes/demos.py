@@ -12,7 +12,7 @@ from services.contracts.demo import (
     demo_id,
 )
 from services.errors import NotFound, ValidationFailed
-from services.testing.base import Fake, words
+from tests.fakes.base import Fake, words
 
 _THRESHOLD = 0.8
 _ALIKE = 0.3
