@@ -79,8 +79,8 @@ def arguments_of(told: Sequence[Told]) -> dict[str, JsonValue]:
     for one in told:
         place: Any = tree
         for part, following in pairwise([*one.path, None]):
-            if isinstance(place, list):
-                place += [None] * (int(part or 0) + 1 - len(place))
+            if isinstance(part, int):
+                place += [None] * (part + 1 - len(place))
                 held = place[part]
             else:
                 held = place.get(part)
