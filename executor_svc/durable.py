@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, parked, restored
 from executor_svc.live import Gate, Live
@@ -207,7 +208,9 @@ class DurableLane:
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
         writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
         limits = Limits.of(request, self._settings)
-        run = Run(request.compiled, graph, self._gate.before(writing), request.run_id, limits, shelf, frozenset(known))
+        hold = hold_of(request, graph, limits.items)
+        gated = self._gate.before(writing)
+        run = Run(request.compiled, graph, gated, request.run_id, limits, shelf, frozenset(known), hold)
         live.begin(run)
         try:
             async for event in run.events():

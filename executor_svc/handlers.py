@@ -44,8 +44,11 @@ async def execute(request: Request, body: ExecuteRequest) -> NdjsonResponse:
 
 @router.post("/preview", summary="Which requests would a plan send?")
 async def preview(request: Request, body: PreviewRequest) -> PreviewResponse:
-    """The requests of the steps that may change something or wait for an approval. Nothing is sent."""
-    return _service(request).preview(body.compiled)
+    """The requests of the steps that may change something or wait for an approval. None of them is sent.
+
+    With `reads`, those that feed them are made, so that the requests are shown with what they gave.
+    """
+    return await _service(request).preview(body)
 
 
 @router.post("/executions/{run_id}:cancel", summary="Start no further call of a run")

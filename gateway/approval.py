@@ -1,12 +1,16 @@
-"""What an approval is worth: the plan must hold now, and send the requests that were shown."""
+"""What is shown to whoever approves, and what the approval is worth: the plan must hold, and send what was shown.
+
+What is shown is made with the values that the plan's reads give; an approval names a digest of all of it.
+"""
 
 import asyncio
 
 from gateway.peers import Peers
-from services.contracts.plan import Plan
+from gateway.solve import Clock
+from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, CompileRequest, Policy, Proof
-from services.contracts.run import Run
-from services.errors import NotFound, ValidationFailed
+from services.contracts.run import ExecutionFinished, Failed, PreviewRequest, PreviewResponse, Run, RunStatus
+from services.errors import DeadlineExceeded, NotFound, ValidationFailed
 
 
 async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
@@ -41,12 +45,71 @@ def unlocked_by(proof: Proof) -> str:
     return f"Nothing was sent: the plan needs credentials that are not configured. Set them: {commands}."
 
 
-async def refreshed(peers: Peers, run: Run, compiled: CompiledPlan) -> Run | None:
-    """The run with its requests as they would go out now, where an API has changed them; else None."""
-    proof = run.proof
-    if proof is not None and proof.api_hashes == compiled.proof.api_hashes:
-        return None
-    shown = await peers.executor.preview(compiled)
-    if shown.requests == run.previews:
-        return None
-    return run.model_copy(update={"previews": shown.requests, "proof": compiled.proof})
+async def shown(
+    peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock, *, reads: bool = True
+) -> Run | ExecutionFinished:
+    """The run as it waits, with its requests as they would go out now; or what its reads did, where they are of no use.
+
+    Without ``reads``, or with credentials missing, nothing is sent, and the run has no digest where reads are left.
+    """
+    left_s = clock.left_s()
+    made = reads and not compiled.proof.missing
+    ask = PreviewRequest(compiled=compiled, reads=made, deadline_ms=max(1, int(left_s * 1000)))
+    try:
+        async with asyncio.timeout(left_s):
+            answer = await peers.executor.preview(ask)
+    except TimeoutError:
+        raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
+    if answer.failed is not None:
+        return answer.failed
+    waiting = {
+        "status": RunStatus.NEEDS_APPROVAL,
+        "previews": answer.requests,
+        "reads": answer.reads,
+        "digest": _digest(compiled, answer) if answer.settled else "",
+        "proof": compiled.proof,
+        "approval": None,
+        "timings": clock.timings(),
+    }
+    return run.model_copy(update=waiting)
+
+
+def _digest(compiled: CompiledPlan, answer: PreviewResponse) -> str:
+    """Of all that an approval covers: the plan, all its APIs, what is asked for, the requests and the reads."""
+    proof = compiled.proof
+    return content_hash(
+        {
+            "plan": compiled.plan.id,
+            "apis": dict(proof.api_hashes),
+            "held": [[*proof.mutating], [*proof.approvals]],
+            "shown": answer.model_dump(mode="json", include={"requests", "reads"}),
+        }
+    )
+
+
+def stands(run: Run, compiled: CompiledPlan) -> bool:
+    """Whether what the run shows is of the same APIs and asked for by the same rules as ``compiled``, reads included."""
+    old, new = run.proof, compiled.proof
+    return (
+        bool(run.digest)
+        and old is not None
+        and (old.api_hashes, old.mutating, old.approvals) == (new.api_hashes, new.mutating, new.approvals)
+    )
+
+
+def bound_by(run: Run) -> dict[str, str]:
+    """What the executor is held to: by step, the digest of the calls that were shown and approved."""
+    return {shown.step: shown.digest for shown in run.previews if shown.digest} if run.approval else {}
+
+
+def has_changed(finished: ExecutionFinished) -> bool:
+    """Whether the reads of an approved plan gave other requests than were approved; then no held step was called."""
+    return any(isinstance(r.outcome, Failed) and r.outcome.reason == "changed" for r in finished.records)
+
+
+def lapsed(run: Run) -> Run:
+    """The run without its approval, of which nothing was sent."""
+    assert run.approval is not None, "only an approved plan is held to what was shown"
+    reason = "The requests that were approved are not those that would go out now; nothing was sent."
+    updates = {"approval": None, "lapsed": (*run.lapsed, run.approval), "moved": True, "reason": reason}
+    return run.model_copy(update=updates)

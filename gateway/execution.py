@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
+from gateway.approval import bound_by
 from gateway.live import Live
 from gateway.solve import execute
 from services.clients import Executor
@@ -91,6 +92,7 @@ def _ask(live: Live, compiled: CompiledPlan) -> ExecuteRequest:
         run_id=live.run.execution_id,
         compiled=compiled,
         approved=live.run.approval.plan_id if live.run.approval else None,
+        bound=bound_by(live.run),
         deadline_ms=left_ms if left_ms > 0 else _FOLLOW_MS,
     )
 

@@ -8,23 +8,25 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from gateway.approval import prove_again, refreshed
+from gateway.approval import prove_again, shown, stands
 from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.principals import Principal
-from gateway.runs import Runs
+from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
 from services.contracts.api import NeededSecrets
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import content_hash
+from services.contracts.planning import CompiledPlan, Decision
 from services.contracts.run import (
     Approval,
     ApproveRequest,
     ExecutionState,
+    Failed,
     Feedback,
     FeedbackRequest,
     ResolveRequest,
@@ -139,12 +141,13 @@ class GatewayService:
     async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.
 
-        The plan is proved once more, against the APIs and the policy as they are now, and it must still send the
-        requests that were shown.
+        The plan is proved once more, against the APIs and the policy as they are now. Where any of them has changed,
+        those that it only reads from too, its requests are made again and have to be looked at again.
 
         Raises:
             NotFound: no such run.
-            Conflict: the run does not wait for an approval, it waits with another plan, or its requests have changed.
+            Conflict: the run does not wait for an approval, it waits with another plan or other requests, or they
+                have changed.
             ValidationFailed: the plan does not hold any more.
             Overloaded: too many runs are under way.
         """
@@ -154,17 +157,35 @@ class GatewayService:
             raise Conflict(f"Run {run_id} is {run.status.value}; it does not wait for an approval.")
         if run.plan.id != request.plan_id:
             raise Conflict("The approval is for another plan than the one this run waits with.")
-        compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant))
-        if (changed := await refreshed(self.peers, run, compiled)) is not None:
-            await self._store.replace(stored, changed)
+        if request.digest != run.digest and (request.digest is not None or run.moved):
+            raise Conflict("The requests are not those that this approval is for. Look at the run again.")
+        mutating = stored.request.options.mutations if stored.request is not None else Decision.ASK
+        compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant, mutating))
+        if not stands(run, compiled):
+            await self._show_again(stored, compiled)
             raise Conflict("The requests are not those that were shown any more. Look at the run again.")
         approval = Approval(
-            plan_id=run.plan.id, approver=principal.name, on_behalf_of=request.on_behalf_of, at=datetime.now(UTC)
+            plan_id=run.plan.id,
+            approver=principal.name,
+            on_behalf_of=request.on_behalf_of,
+            at=datetime.now(UTC),
+            digest=run.digest,
         )
-        approved = run.model_copy(update={"status": RunStatus.RUNNING, "approval": approval, "proof": compiled.proof})
+        running = {"status": RunStatus.RUNNING, "approval": approval, "proof": compiled.proof, "reason": ""}
+        approved = run.model_copy(update=running)
         live = await self._runs.resume(stored, approved, compiled)
         _log.info("approved", run_id=run_id, plan_id=run.plan.id, approver=principal.name)
         return await self._outcome(live, principal, live.clock) if request.wait else approved
+
+    async def _show_again(self, stored: StoredRun, compiled: CompiledPlan) -> None:
+        """Keep with a run that waits what its plan would send now. Raises Conflict where that cannot be known."""
+        clock = Clock(RESUMED_DEADLINE_MS)
+        again = await shown(self.peers, stored.run, compiled, clock)
+        if not isinstance(again, Run):
+            failed = next((r for r in again.records if isinstance(r.outcome, Failed)), None)
+            why = f"{failed.step}: {failed.outcome.message}" if failed and isinstance(failed.outcome, Failed) else ""
+            raise Conflict(f"What feeds the requests cannot be read as it was: {why}", run_id=stored.run.id)
+        await self._store.replace(stored, again.model_copy(update={"moved": True}))
 
     async def cancel(self, run_id: str, principal: Principal) -> Run:
         """End a run. It may still be under way when this returns: calls in flight are waited for.

@@ -227,17 +227,6 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
     )
 
 
-async def preview(peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock) -> Run:
-    """The run with the requests that wait for an approval."""
-    left_s = clock.left_s()
-    try:
-        async with asyncio.timeout(left_s):
-            shown = await peers.executor.preview(compiled)
-    except TimeoutError:
-        raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
-    return run.model_copy(update={"previews": shown.requests, "timings": clock.timings()})
-
-
 async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> ExecutionFinished:
     """Have a proved plan run, and tell what happens."""
     async with aclosing(executor.execute(ask)) as events:

@@ -58,9 +58,14 @@ class GatewayClient(ServiceClient):
         """Plan and prove; nothing is sent."""
         return await self._call("POST", "/plan", Run, body=request, timeout_s=_patience(request))
 
-    async def approve(self, run_id: str, plan_id: str, *, on_behalf_of: str = "", wait: bool = True) -> Run:
-        """Approve exactly this plan of a run that waits for it, and run it. Raises Conflict."""
-        body = ApproveRequest(plan_id=plan_id, on_behalf_of=on_behalf_of, wait=wait)
+    async def approve(
+        self, run_id: str, plan_id: str, *, digest: str | None = None, on_behalf_of: str = "", wait: bool = True
+    ) -> Run:
+        """Approve exactly this plan of a run that waits for it, and the requests of that digest, and run it.
+
+        Raises Conflict where the run waits with others.
+        """
+        body = ApproveRequest(plan_id=plan_id, digest=digest, on_behalf_of=on_behalf_of, wait=wait)
         return await self._call("POST", f"/runs/{segment(run_id)}:approve", Run, body=body, timeout_s=_LONGEST_S)
 
     async def cancel(self, run_id: str) -> Run:
