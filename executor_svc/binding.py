@@ -218,16 +218,17 @@ class Approved:
         if step.id not in self.scope.held:
             return None
         if self._changed is None:
-            self._changed = [one.id for one in self.plan.steps if self._differs(one, outputs)]
+            read = self.scope.of_reads(outputs)
+            self._changed = [one.id for one in self.plan.steps if self._differs(one, read)]
         if not self._changed:
             return None
         listed = ", ".join(self._changed[:5])
         return Failed(reason="changed", message=f"nothing was sent: other requests than were approved, in {listed}")
 
-    def _differs(self, step: Step, outputs: Mapping[str, JsonValue]) -> bool:
+    def _differs(self, step: Step, read: Mapping[str, JsonValue]) -> bool:
         if step.id not in self.digests:
             return False
-        found = known_calls(step, self.scope.of_reads(outputs), self.scope.reads, self.limit)
+        found = known_calls(step, read, self.scope.reads, self.limit)
         return isinstance(found, Failed) or found.digest != self.digests[step.id]
 
 
