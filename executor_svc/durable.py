@@ -250,8 +250,8 @@ class DurableLane:
                 for run_id in await self._store.cancelled(self._membership.id):
                     self._cancel_live(run_id)
                 if clock() >= forget_at:
-                    await self._store.forget(self._settings.keep_days * 86_400.0)
-                    forget_at = clock() + _FORGET_EVERY_S
+                    more = await self._store.forget(self._settings.keep_days * 86_400.0)
+                    forget_at = clock() + (0 if more else _FORGET_EVERY_S)
             except ServiceError as error:
                 _log.warning("orphans cannot be looked for", why=error.detail)
             except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost

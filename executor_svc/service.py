@@ -157,6 +157,11 @@ class ExecutorService:
         """Settle a call in doubt. Raises NotFound, Conflict, ValidationFailed."""
         return await self._lane.resolve(run_id, step, request)
 
+    async def forget(self, run_id: str) -> None:
+        """Delete what is known of a durable run. Raises Conflict where it is not over."""
+        if not await self._store.empty(run_id):
+            raise Conflict(f"Run {run_id} is not over.")
+
     async def value(self, value_id: str) -> str:
         """The JSON of a large value. Raises NotFound."""
         content = await self._store.value(value_id)

@@ -4,13 +4,35 @@ What is shown is made with the values that the plan's reads give; an approval na
 """
 
 import asyncio
+from typing import Final
 
 from gateway.peers import Peers
 from gateway.solve import Clock
+from services.contracts.api import LookupRequest
 from services.contracts.plan import Plan, content_hash
-from services.contracts.planning import CompiledPlan, CompileRequest, Policy, Proof
+from services.contracts.planning import CompiledPlan, CompileRequest, CompileResponse, Policy, Proof
 from services.contracts.run import ExecutionFinished, Failed, PreviewRequest, PreviewResponse, Run, RunStatus
-from services.errors import DeadlineExceeded, NotFound, ValidationFailed
+from services.errors import DeadlineExceeded, ValidationFailed
+
+_AT_ONCE: Final = 1_000
+"""APIs that the retriever gives at once."""
+
+
+async def prove(peers: Peers, plan: Plan, policy: Policy) -> CompileResponse:
+    """What the compiler says of a plan, with the APIs and the policy as they are now for its tenant.
+
+    A plan that it would have to complete is not proved: it is run as it is, or not at all.
+    """
+    ids = tuple(dict.fromkeys(step.api for step in plan.steps))
+    parts = (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE))
+    asked = (peers.retriever.lookup(LookupRequest(ids=part, tenant=policy.tenant)) for part in parts)
+    credentials, found = await asyncio.gather(peers.executor.credentials(), asyncio.gather(*asked))
+    apis = tuple(api for page in found for api in page.apis)
+    ask = CompileRequest(plan=plan, apis=apis, policy=policy, credentials=credentials.secrets)
+    answer = await peers.planner.compile(ask)
+    if answer.compiled is not None and answer.compiled.plan.id != plan.id:
+        return answer.model_copy(update={"compiled": None})
+    return answer
 
 
 async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
@@ -19,24 +41,38 @@ async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
     Raises:
         ValidationFailed: it does not hold, or credentials are missing.
     """
-    ids = dict.fromkeys(step.api for step in plan.steps)
-    try:
-        apis, credentials = await asyncio.gather(
-            asyncio.gather(*(peers.retriever.get(api_id, tenant=policy.tenant) for api_id in ids)),
-            peers.executor.credentials(),
-        )
-    except NotFound as error:
-        raise ValidationFailed(f"The plan does not hold any more: {error.detail}") from error
-    ask = CompileRequest(plan=plan, apis=tuple(apis), policy=policy, credentials=credentials.secrets)
-    answer = await peers.planner.compile(ask)
-    if answer.compiled is None or answer.compiled.plan.id != plan.id:
+    answer = await prove(peers, plan, policy)
+    if answer.compiled is None:
+        why = next((diagnostic.message for diagnostic in answer.diagnostics), "")
         raise ValidationFailed(
-            "The plan does not hold against the APIs as they are now.",
+            f"The plan does not hold against the APIs as they are now: {why}".rstrip(": ") + ".",
             errors=[d.model_dump(mode="json") for d in answer.diagnostics],
         )
     if answer.compiled.proof.missing:
         raise ValidationFailed(unlocked_by(answer.compiled.proof))
     return answer.compiled
+
+
+async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[Run, CompiledPlan | None]:
+    """A run of a plan that came with the request, proved; where it does not hold, the run says why."""
+    assert run.plan is not None, "a plan was given"
+    mark = clock.elapsed_ms()
+    answer = await prove(peers, run.plan, policy)
+    clock.lap("plan_ms", mark)
+    if answer.compiled is None:
+        first = next((d.message for d in answer.diagnostics), "it is not complete")
+        status, reason = RunStatus.NO_PLAN, f"The plan that was given could not be proved: {first}."
+    else:
+        waits = bool(answer.compiled.proof.approvals)
+        status, reason = RunStatus.NEEDS_APPROVAL if waits else RunStatus.PLANNED, ""
+    updates = {
+        "status": status,
+        "reason": reason,
+        "proof": answer.compiled.proof if answer.compiled else None,
+        "diagnostics": answer.diagnostics,
+        "timings": clock.timings(),
+    }
+    return run.model_copy(update=updates), answer.compiled
 
 
 def unlocked_by(proof: Proof) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from gateway.approval import has_changed, lapsed, shown, unlocked_by
+from gateway.approval import given, has_changed, lapsed, shown, unlocked_by
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import CalledOff, carry_out, is_durable, pauses
 from gateway.live import Live
@@ -194,11 +194,15 @@ class Runs:
     async def _plan(self, live: Live) -> Run:
         if live.cancelled:
             raise CalledOff
-        live.run, planned = await self._planned(live, live.run)
-        live.worded = planned.sentences
-        if planned.compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
+        if live.run.plan is not None:  # the app has given it
+            policy = self.policy(live.run.tenant, live.request.options.mutations)
+            live.run, compiled = await given(self._peers, live.run, policy, live.clock)
+        else:
+            live.run, planned = await self._planned(live, live.run)
+            live.worded, compiled = planned.sentences, planned.compiled
+        if compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
             return live.run
-        return await self._carry_on(live, planned.compiled)
+        return await self._carry_on(live, compiled)
 
     async def _planned(self, live: Live, run: Run) -> tuple[Run, PlanResponse]:
         policy = self.policy(run.tenant, live.request.options.mutations)

@@ -15,7 +15,7 @@ from services.clients import CREDENTIALS_TIMEOUT_S, Executor
 from services.contracts.api import RetrieveRequest, RetrieveResponse
 from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
 from services.contracts.evidence import MAX_ATTEMPTS
-from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Policy
+from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.run import (
     Answer,
     CandidateSummary,

@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
 from deploy.cli.solving import approve, drawn
+from deploy.cli.starting import delete_run, start_run
 from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain
 from deploy.explaining import draw_explanation
 from deploy.following import event_line
@@ -29,6 +30,9 @@ from services.contracts.run import (
 )
 
 runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of it.")
+
+runs.command("start")(start_run)
+runs.command("delete")(delete_run)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
 Reason = Annotated[str, typer.Option(help="Why; kept with the run.")]

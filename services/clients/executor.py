@@ -48,6 +48,9 @@ class Executor(Protocol):
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
         """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
 
+    async def forget(self, run_id: str) -> None:
+        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
+
     async def value(self, value_id: str) -> JsonValue:
         """A stored value in full. Raises NotFound."""
 
@@ -82,6 +85,10 @@ class ExecutorClient(ServiceClient):
         """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
         path = f"/executions/{segment(run_id)}/steps/{segment(step)}:resolve"
         return await self._call("POST", path, ExecutionState, body=request)
+
+    async def forget(self, run_id: str) -> None:
+        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
+        await self._send("DELETE", f"/executions/{segment(run_id)}")
 
     async def value(self, value_id: str) -> JsonValue:
         """A stored value in full. Raises NotFound."""

@@ -20,6 +20,7 @@ from services.contracts.run import (
     SecretTest,
     SolveEvent,
     SolveRequest,
+    StartRequest,
     TrySecret,
 )
 
@@ -57,6 +58,12 @@ class GatewayClient(ServiceClient):
     async def plan(self, request: SolveRequest) -> Run:
         """Plan and prove; nothing is sent."""
         return await self._call("POST", "/plan", Run, body=request, timeout_s=_patience(request))
+
+    async def start(self, request: StartRequest, *, idempotency_key: str | None = None) -> Run:
+        """Run a plan as it is, and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""
+        timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
+        headers = _keyed(idempotency_key)
+        return await self._call("POST", "/runs", Run, body=request, headers=headers, timeout_s=timeout_s)
 
     async def approve(
         self, run_id: str, plan_id: str, *, digest: str | None = None, on_behalf_of: str = "", wait: bool = True
@@ -119,6 +126,10 @@ class GatewayClient(ServiceClient):
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}", Run)
+
+    async def delete_run(self, run_id: str) -> None:
+        """Delete a run that is over. Raises NotFound, and Conflict where it is not over."""
+        await self._send("DELETE", f"/runs/{segment(run_id)}")
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent, None]:
         """What happens in a run, after the event of that number, up to ``finished``.

@@ -10,7 +10,7 @@ from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals
 from services.contracts.base import ApiId, Contract, Query, StepId
 from services.contracts.context import Context
 from services.contracts.evidence import Attempt
-from services.contracts.plan import Plan
+from services.contracts.plan import MAX_STEPS, Plan
 from services.contracts.planning import Cascade, CompiledPlan, Decision, Diagnostic, Proof, Question
 from services.contracts.trace import LookUp, PlannerAsked, PlannerTrace
 
@@ -403,6 +403,34 @@ class SolveRequest(Contract):
     wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
 
 
+class StartOptions(Contract):
+    """How to run a plan that is given."""
+
+    dry_run: bool = Field(default=False, description="Prove, send nothing.")
+    deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
+    mutations: Decision = Field(default=Decision.ASK, description="What to do with calls that may change state.")
+
+
+class StartRequest(Contract):
+    """Run this plan, as it is: it is proved, approved and executed like one that was planned."""
+
+    calls: tuple[dict[str, JsonValue], ...] = Field(
+        min_length=1,
+        max_length=MAX_STEPS + 1,
+        description="NESTful's list of calls: `name` is the API's id, `arguments` its arguments, `label` what later "
+        "calls name it by, as in `$var1.items[0].id$`. The last one may be `var_result`, whose arguments answer.",
+        examples=[
+            [
+                {"name": "sandbox.listCustomerOrders", "arguments": {"customer_id": "cus_6"}, "label": "var1"},
+                {"name": "var_result", "arguments": {"latest": "$var1.orders[0].id$"}},
+            ]
+        ],
+    )
+    query: Query = Field(default="A plan that was given", description="What it is for; the run is listed with it.")
+    options: StartOptions = StartOptions()
+    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
+
+
 class CandidateSummary(Contract):
     """A retrieved API, and why it was found."""
 
@@ -559,8 +587,13 @@ class Run(Contract):
     @property
     def execution_id(self) -> str:
         """The id under which the executor knows this attempt of the run: it runs one plan for each id, once."""
+        return self.execution_ids[-1]
+
+    @property
+    def execution_ids(self) -> tuple[str, ...]:
+        """The ids of all attempts of the run."""
         earlier = sum(one.outcome == "replanned" for one in self.evidence) + len(self.lapsed)
-        return f"{self.id}.{earlier}" if earlier else self.id
+        return (self.id, *(f"{self.id}.{attempt}" for attempt in range(1, earlier + 1)))
 
 
 class RunPlanned(Contract):

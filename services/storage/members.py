@@ -2,8 +2,8 @@
 
 Every process keeps a row and renews it. Dead is a process whose row is older than a lease by the database's clock, or
 has not changed for a lease by the clock of whoever looks, which is never set: a database's clock that was set back
-would keep the dead alive for as long as it was set back. Nothing depends on a dead process really being dead: who takes work over raises
-the work's epoch, and every write of the former owner is refused by comparing it.
+would else keep the dead alive for as long as it was set back. Nothing depends on a dead process really being dead: who
+takes work over raises the work's epoch, and every write of the former owner is refused by comparing it.
 """
 
 import asyncio

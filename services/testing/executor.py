@@ -171,6 +171,11 @@ class FakeExecutor(Fake):
         status = "in_doubt" if doubts else "running"
         return ExecutionState.model_validate({"run_id": run_id, "status": status, "doubts": doubts})
 
+    async def forget(self, run_id: str) -> None:
+        """Forget a durable run."""
+        await self._arrive("forget", CREDENTIALS_TIMEOUT_S)
+        self._ledger.pop(run_id, None)
+
     async def value(self, value_id: str) -> JsonValue:
         """One of ``values``. Raises NotFound."""
         await self._arrive("value", CREDENTIALS_TIMEOUT_S)

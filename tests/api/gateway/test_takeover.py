@@ -87,7 +87,9 @@ async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(pair: tuple[Ga
     engine = create_engine(database)
     async with write(engine) as connection:  # its last sign of life is of a time that is yet to come
         owner = sa.select(RUNS.c.owner).where(RUNS.c.id == run.id).scalar_subquery()
-        await connection.execute(MEMBERS.update().where(MEMBERS.c.id == owner).values(seen_at=MEMBERS.c.seen_at + 3_600))
+        await connection.execute(
+            MEMBERS.update().where(MEMBERS.c.id == owner).values(seen_at=MEMBERS.c.seen_at + 3_600)
+        )
     await engine.dispose()
     assert (await ended(two.client, run.id)).status is RunStatus.SUCCEEDED
 

@@ -157,7 +157,10 @@ async def test_a_change_that_no_read_feeds_waits_for_those_that_feed_another(
         approvals=("var2",),
     )
     finished = await run(executor, plan, await shown(executor, plan))
-    assert {r.step: r.outcome.kind for r in finished.records if r.step != "var1"} == {"var0": "failed", "var2": "failed"}
+    assert {r.step: r.outcome.kind for r in finished.records if r.step != "var1"} == {
+        "var0": "failed",
+        "var2": "failed",
+    }
     assert posted(upstream) == []
 
 
