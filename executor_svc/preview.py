@@ -1,7 +1,8 @@
 """Which requests a plan would send: shown to whoever approves it, before anything is changed.
 
-The reads that feed them can be made for that. What only a run can tell stands as ``{var1.items[0].id}`` or ``{item.code}``. While a request is built such a value is a
-random word of unreserved characters, so that no encoding touches it; in the finished record the words are replaced.
+The reads that feed them can be made for that. What only a run can tell stands as ``{var1.items[0].id}`` or
+``{item.code}``. While a request is built such a value is a random word of unreserved characters, so that no encoding
+touches it; in the finished record the words are replaced.
 """
 
 import json

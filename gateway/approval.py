@@ -124,7 +124,7 @@ def _digest(compiled: CompiledPlan, answer: PreviewResponse) -> str:
 
 
 def stands(run: Run, compiled: CompiledPlan) -> bool:
-    """Whether what the run shows is of the same APIs and asked for by the same rules as ``compiled``, reads included."""
+    """Whether what the run shows is of the same APIs, reads included, and asked for by the same rules."""
     old, new = run.proof, compiled.proof
     return (
         bool(run.digest)

@@ -184,8 +184,8 @@ async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
 async def delete_run(run_id: Id, service: Service, caller: Caller) -> None:
     """Deletes a run that is over, with its events, its idempotency key and the executor's record of its calls.
 
-    409 where something of it may still be sent: cancel it, or settle its doubts, first. A demonstration that was made of
-    it stays, and so do large values, which other runs may share, until the executor's time for them is over.
+    409 where something of it may still be sent: cancel it, or settle its doubts, first. A demonstration that was made
+    of it stays, and so do large values, which other runs may share, until the executor's time for them is over.
     """
     await service.delete(run_id, caller)
 

@@ -104,8 +104,8 @@ class GatewaySettings(ServiceSettings):
     keep_runs_days: float = Field(
         default=0.0,
         ge=0,
-        description="How long runs that are over are kept, in days, with their events and idempotency keys; 0: for ever. "
-        "What the executor keeps of them goes after its own `KEEP_DAYS`.",
+        description="How long runs that are over are kept, in days, with their events and idempotency keys; 0: for "
+        "ever. What the executor keeps of them goes after its own `KEEP_DAYS`.",
     )
     max_document_bytes: int = Field(
         default=25_000_000, ge=1, description="Largest API description or demo file accepted, in bytes."

@@ -28,8 +28,9 @@ def start_run(
 ) -> None:
     """Run a plan that is given, as it is: it is proved, approved and executed like one that was planned.
 
-    FILE holds NESTful's list of calls: `[{"name": "sandbox.getOrder", "arguments": {"order_id": "ord_1"}, "label": "var1"}, {"name": "var_result",
-    "arguments": {"status": "$var1.status$"}}]`. Exits as `solve` does.
+    FILE holds NESTful's list of calls, the last of which answers:
+    `[{"name": "sandbox.getOrder", "arguments": {"order_id": "ord_1"}, "label": "var1"},
+    {"name": "var_result", "arguments": {"status": "$var1.status$"}}]`. Exits as `solve` does.
     """
     options = StartOptions(dry_run=dry_run, deadline_ms=int(deadline * 1000), mutations=mutations)
     request = _request(_calls(file), query, options)

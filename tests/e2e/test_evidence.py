@@ -1,8 +1,10 @@
 """Plans that learn from what comes back, over real sockets: every call is counted where it arrives."""
 
 import asyncio
+import copy
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -36,8 +38,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Direc
         settings = OneboxSettings(tmp_path_factory.mktemp("nestor"), None, hosts)
         with serving(create_onebox(settings)) as url, pytest.MonkeyPatch.context() as patch:
             patch.setenv("NESTOR_URL", url)
-            document = ImportRequest(document=directory.text, provider="directory", server=f"http://{directory.host}")
-            asyncio.run(import_document(document, Console(stderr=True)))
+            learn(directory.document, directory)
             yield url, directory
 
 
@@ -97,9 +98,10 @@ def told(world: tuple[str, Directory], run_id: str) -> Run:
     return asyncio.run(ask())
 
 
-def learn(document: str, directory: Directory) -> None:
-    """Import the document once more."""
-    request = ImportRequest(document=document, provider="directory", server=f"http://{directory.host}")
+def learn(document: dict[str, Any], directory: Directory) -> None:
+    """Import the document, be it once more."""
+    served = document | {"servers": [{"url": f"http://{directory.host}"}]}
+    request = ImportRequest(document=json.dumps(served), provider="directory")
     asyncio.run(import_document(request, Console(stderr=True)))
 
 
@@ -201,14 +203,14 @@ def test_an_approval_does_not_hold_where_a_read_is_of_another_server(world: tupl
     """What is changed stays where it was: only whom it is about would come from elsewhere."""
     kind = known_elsewhere(world, NOTE)
     waiting = solve(world, NOTE)
-    document = json.loads(world[1].text)
+    document = copy.deepcopy(world[1].document)
     search = document["paths"][f"/{kind}s"]["get"]
     search["servers"] = [{"url": f"http://{elsewhere(world[1])}"}]
-    learn(json.dumps(document), world[1])
+    learn(document, world[1])
     world[1].people[kind]["Grace Hopper"] = "per_1"
     answered = refusal(world, waiting)
     again = told(world, waiting.id)
-    learn(world[1].text, world[1])
+    learn(world[1].document, world[1])
     assert (answered.status, again.status, world[1].notes) == (409, RunStatus.NEEDS_APPROVAL, [])
     assert waiting.reads[0].request.startswith(f"GET http://{world[1].host}/")
     (read,) = (read for read in again.reads if read.path[-1:] == ("person_id",))

@@ -26,8 +26,8 @@ from services.contracts.run import (
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.upstream import Upstream
 
-ORDERS = {"orders": [{"id": "ord_1", "at": 1}, {"id": "ord_2", "at": 2}]}
-MOVED = {"orders": [{"id": "ord_9", "at": 1}, {"id": "ord_2", "at": 2}]}
+ORDERS: dict[str, object] = {"orders": [{"id": "ord_1", "at": 1}, {"id": "ord_2", "at": 2}]}
+MOVED: dict[str, object] = {"orders": [{"id": "ord_9", "at": 1}, {"id": "ord_2", "at": 2}]}
 
 
 @pytest.fixture
