@@ -133,11 +133,6 @@ def stands(run: Run, compiled: CompiledPlan) -> bool:
     )
 
 
-def bound_by(run: Run) -> dict[str, str]:
-    """What the executor is held to: by step, the digest of the calls that were shown and approved."""
-    return {shown.step: shown.digest for shown in run.previews if shown.digest} if run.approval else {}
-
-
 def has_changed(finished: ExecutionFinished) -> bool:
     """Whether the reads of an approved plan gave other requests than were approved; then no held step was called."""
     return any(isinstance(r.outcome, Failed) and r.outcome.reason == "changed" for r in finished.records)
