@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, parked, restored
 from executor_svc.live import Gate, Live
@@ -220,7 +221,9 @@ class DurableLane:
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
         writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
         limits = Limits.of(request, self._settings)
-        run = Run(request.compiled, graph, self._gate.before(writing), request.run_id, limits, shelf, frozenset(known))
+        hold = hold_of(request, graph, limits.items)
+        gated = self._gate.before(writing)
+        run = Run(request.compiled, graph, gated, request.run_id, limits, shelf, frozenset(known), hold)
         live.begin(run)
         try:
             async for event in run.events():
@@ -260,8 +263,8 @@ class DurableLane:
                 for run_id in await self._store.cancelled(self._membership.id):
                     self._cancel_live(run_id)
                 if clock() >= forget_at:
-                    await self._store.forget(self._settings.keep_days * 86_400.0)
-                    forget_at = clock() + _FORGET_EVERY_S
+                    more = await self._store.forget(self._settings.keep_days * 86_400.0)
+                    forget_at = clock() + (0 if more else _FORGET_EVERY_S)
             except ServiceError as error:
                 _log.warning("orphans cannot be looked for", why=error.detail)
             except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Request, Response, status
 
 from executor_svc.service import ExecutorService
 from services.app import service_router
@@ -44,8 +44,11 @@ async def execute(request: Request, body: ExecuteRequest) -> NdjsonResponse:
 
 @router.post("/preview", summary="Which requests would a plan send?")
 async def preview(request: Request, body: PreviewRequest) -> PreviewResponse:
-    """The requests of the steps that may change something or wait for an approval. Nothing is sent."""
-    return _service(request).preview(body.compiled)
+    """The requests of the steps that may change something or wait for an approval. None of them is sent.
+
+    With `reads`, those that feed them are made, so that the requests are shown with what they gave.
+    """
+    return await _service(request).preview(body)
 
 
 @router.post("/executions/{run_id}:cancel", summary="Start no further call of a run")
@@ -58,6 +61,12 @@ async def cancel(request: Request, run_id: Id) -> ExecutionState:
 async def resolve(request: Request, run_id: Id, step: Id, body: ResolveRequest) -> ExecutionState:
     """Say what became of it. When the last one is settled, the run goes on."""
     return await _service(request).resolve(run_id, step, body)
+
+
+@router.delete("/executions/{run_id}", summary="Forget a run", status_code=status.HTTP_204_NO_CONTENT)
+async def forget(request: Request, run_id: Id) -> None:
+    """Deletes what it asked for, its calls and its result; 409 where it is not over. Its id stays taken for a while."""
+    await _service(request).forget(run_id)
 
 
 @router.get("/values/{value_id}", summary="A large value in full")

@@ -7,11 +7,12 @@ from contextlib import aclosing
 from typing import Final
 
 from executor_svc.adapters.http import HttpAdapter
+from executor_svc.binding import hold_of
 from executor_svc.durable import DurableLane
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call, Limits
-from executor_svc.preview import previews
+from executor_svc.preview import previews, read_and_preview
 from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
@@ -26,6 +27,7 @@ from services.contracts.run import (
     ExecutionEvent,
     ExecutionFinished,
     ExecutionState,
+    PreviewRequest,
     PreviewResponse,
     ResolveRequest,
     SecretTest,
@@ -72,10 +74,33 @@ class ExecutorService:
         api = request.api if send else request.api.model_copy(update=bare)
         return await self._adapter.test(Call(api, {}, f"test/{uuid.uuid4().hex}", deadline), send=send)
 
-    def preview(self, compiled: CompiledPlan) -> PreviewResponse:
-        """The requests that a plan's mutating or unapproved steps would send. Raises as :meth:`execute`."""
+    async def preview(self, request: PreviewRequest) -> PreviewResponse:
+        """The requests that a plan's mutating or unapproved steps would send; with ``reads``, made from what they give.
+
+        Raises:
+            Conflict: the APIs are not those the plan was proved against, or reads are asked for and its signature does
+                not hold.
+            ValidationFailed: the plan is not a graph.
+            Overloaded: too many runs are active.
+        """
+        compiled = request.compiled
         check_apis(compiled)
-        return previews(compiled, self._adapter)
+        graph_of(compiled)
+        if not request.reads:
+            return previews(compiled, self._adapter, self._settings.max_items)
+        refused = self._unsigned(compiled, request.tenant)
+        if refused is not None:
+            raise refused
+        self._check_room()
+        shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
+        limits = Limits(request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000, self._settings.max_items)
+        self._reading += 1
+        try:
+            shown = await read_and_preview(compiled, self._adapter, shelf, limits, f"preview-{uuid.uuid4().hex}")
+            await self._shelved(shelf)
+        finally:
+            self._reading -= 1
+        return shown
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Check a plan and return its events; nothing is sent before they are asked for.
@@ -89,9 +114,8 @@ class ExecutorService:
             ValidationFailed: the plan is not a graph.
             Overloaded: too many runs are active.
         """
-        graph, refused = admit(request), self._unsigned(request)
-        if self._reading + self._lane.active >= self._settings.max_concurrent_runs:
-            raise Overloaded(f"{self._settings.max_concurrent_runs} runs are active", retry_after_s=1)
+        graph, refused = admit(request), self._unsigned(request.compiled, request.tenant)
+        self._check_room()
         apis = request.compiled.apis
         if any(apis[step.api].mutating for step in request.compiled.plan.steps):
             return self._lane.execute(request, graph) if refused is None else self._lane.follow(request, refused)
@@ -99,19 +123,25 @@ class ExecutorService:
             raise refused
         return self._read(request, graph)
 
-    def _unsigned(self, request: ExecuteRequest) -> Conflict | None:
+    def _unsigned(self, compiled: CompiledPlan, tenant: str) -> Conflict | None:
         """Why the planner does not answer for this plan, where that is asked for; None if it does."""
         try:
             if self._signer is not None:
-                self._signer.check(request.compiled, request.tenant)
+                self._signer.check(compiled, tenant)
         except Conflict as refused:
             return refused
         return None
 
+    def _check_room(self) -> None:
+        if self._reading + self._lane.active >= self._settings.max_concurrent_runs:
+            raise Overloaded(f"{self._settings.max_concurrent_runs} runs are active", retry_after_s=1)
+
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
         shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
-        run = Run(request.compiled, graph, self._adapter, request.run_id, Limits.of(request, self._settings), shelf)
+        limits = Limits.of(request, self._settings)
+        hold = hold_of(request, graph, limits.items)
+        run = Run(request.compiled, graph, self._adapter, request.run_id, limits, shelf, hold=hold)
         finished = False
         self._reading += 1
         self._metrics.active.inc()
@@ -147,6 +177,11 @@ class ExecutorService:
         """Settle a call in doubt. Raises NotFound, Conflict, ValidationFailed."""
         return await self._lane.resolve(run_id, step, request)
 
+    async def forget(self, run_id: str) -> None:
+        """Delete what is known of a durable run. Raises Conflict where it is not over."""
+        if not await self._store.empty(run_id):
+            raise Conflict(f"Run {run_id} is not over.")
+
     async def value(self, value_id: str) -> str:
         """The JSON of a large value. Raises NotFound."""
         content = await self._store.value(value_id)
@@ -167,6 +202,11 @@ def admit(request: ExecuteRequest) -> Graph:
         open_steps = ", ".join(compiled.proof.approvals[:5])
         raise Conflict(f"These steps need an approval of exactly this plan: {open_steps}.", plan_id=compiled.plan.id)
     check_apis(compiled)
+    return graph_of(compiled)
+
+
+def graph_of(compiled: CompiledPlan) -> Graph:
+    """The plan's graph. Raises ValidationFailed where it has none."""
     try:
         return Graph(compiled.plan)
     except NotAGraph as error:

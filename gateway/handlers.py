@@ -25,13 +25,14 @@ from services.contracts.run import (
     RunStatus,
     SecretTest,
     SolveRequest,
+    StartRequest,
     TrySecret,
 )
 from services.errors import ServiceUnavailable
 from services.http import BODY_LIMIT, NdjsonResponse, SseResponse, StrictRoute
 
 PRINTABLE = r"^[^\x00-\x1f]*$"
-Event = TypeVar("Event", bound=BaseModel)
+Event = TypeVar("Event", bound=BaseModel | None)
 
 
 def get_service(request: Request) -> GatewayService:
@@ -125,7 +126,10 @@ async def solve(
 async def solve_stream(
     body: SolveRequest, service: Service, caller: Caller, idempotency_key: IdempotencyKey = None
 ) -> NdjsonResponse:
-    """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished."""
+    """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished.
+
+    An empty line every 15 seconds in which nothing happens says that the stream is open.
+    """
     return NdjsonResponse(await _begun(service.solve_events(body, caller, idempotency_key)))
 
 
@@ -133,6 +137,22 @@ async def solve_stream(
 async def plan(body: SolveRequest, service: Service, caller: Caller) -> Run:
     """The plan and its proof, or the questions and diagnostics that stand in its way. Always waits."""
     return await service.plan(body, caller)
+
+
+@runs.post("/runs", summary="Run a plan that the app gives", responses=UNDER_WAY_ANSWER)
+async def start_run(
+    body: StartRequest,
+    service: Service,
+    caller: Caller,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """Prove it, and run it as it is: the rules, approvals, events and keys are those of a request in words.
+
+    A plan that cannot be proved is a run that ends as `no_plan`, with diagnostics; nothing of it is sent.
+    """
+    return _answered(await service.start(body, caller, idempotency_key), request, response)
 
 
 @runs.get("/runs", summary="List runs, newest first")
@@ -158,6 +178,16 @@ async def list_runs(
 async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     """Everything that is known of a run."""
     return await service.run(run_id, caller)
+
+
+@runs.delete("/runs/{run_id}", summary="Delete a run", status_code=status.HTTP_204_NO_CONTENT)
+async def delete_run(run_id: Id, service: Service, caller: Caller) -> None:
+    """Deletes a run that is over, with its events, its idempotency key and the executor's record of its calls.
+
+    409 where something of it may still be sent: cancel it, or settle its doubts, first. A demonstration that was made
+    of it stays, and so do large values, which other runs may share, until the executor's time for them is over.
+    """
+    await service.delete(run_id, caller)
 
 
 @runs.get(
@@ -342,9 +372,10 @@ async def delete_demo(demo_id: Id, service: Service) -> None:
 
 async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
     """Wait for the first event, so that what is refused is a plain problem and not a broken stream."""
-    first = await anext(events, None)
-    if first is None:
-        raise ServiceUnavailable("The answer ended before it began.")
+    try:
+        first = await anext(events)
+    except StopAsyncIteration:
+        raise ServiceUnavailable("The answer ended before it began.") from None
 
     async def all_events() -> AsyncGenerator[Event, None]:
         async with aclosing(events):

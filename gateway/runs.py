@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from gateway.approval import unlocked_by
+from gateway.approval import given, has_changed, lapsed, shown, unlocked_by
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import CalledOff, carry_out, is_durable, pauses
 from gateway.live import Live
@@ -13,7 +13,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.sentences import wording
 from gateway.settings import GatewaySettings
-from gateway.solve import Clock, answer, plan, preview
+from gateway.solve import Clock, answer, plan
 from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
 from services.contracts.evidence import Attempt
 from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy, Question
@@ -194,11 +194,15 @@ class Runs:
     async def _plan(self, live: Live) -> Run:
         if live.cancelled:
             raise CalledOff
-        live.run, planned = await self._planned(live, live.run)
-        live.worded = planned.sentences
-        if planned.compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
+        if live.run.plan is not None:  # the app has given it
+            policy = self.policy(live.run.tenant, live.request.options.mutations)
+            live.run, compiled = await given(self._peers, live.run, policy, live.clock)
+        else:
+            live.run, planned = await self._planned(live, live.run)
+            live.worded, compiled = planned.sentences, planned.compiled
+        if compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
             return live.run
-        return await self._carry_on(live, planned.compiled)
+        return await self._carry_on(live, compiled)
 
     async def _planned(self, live: Live, run: Run) -> tuple[Run, PlanResponse]:
         policy = self.policy(run.tenant, live.request.options.mutations)
@@ -207,16 +211,33 @@ class Runs:
     async def _carry_on(self, live: Live, compiled: CompiledPlan) -> Run:
         """Have a new plan approved, or execute it, unless credentials are missing."""
         if live.run.status is RunStatus.NEEDS_APPROVAL:
-            return await preview(self._peers, live.run, compiled, live.clock)
+            return await self._ask(live, compiled)
         if compiled.proof.missing:
             return live.run.model_copy(update={"status": RunStatus.FAILED, "reason": unlocked_by(compiled.proof)})
         live.run = live.run.model_copy(update={"status": RunStatus.RUNNING})
         await self._store.begin(live.ticket, live.run, compiled)
         return await self._execute(live, compiled)
 
+    async def _ask(self, live: Live, compiled: CompiledPlan) -> Run:
+        """Show what a plan would send; where the reads that this takes found nothing, go on as if it had been run."""
+        live.durable = False  # nothing is under way at the executor
+        reads = not live.request.options.dry_run or bool(live.run.lapsed)
+        waiting = await shown(self._peers, live.run, compiled, live.clock, reads=reads)
+        if isinstance(waiting, Run):
+            return waiting
+        return await self._learn(live, compiled, answer(live.run, waiting, None, live.clock), waiting)
+
     async def _execute(self, live: Live, compiled: CompiledPlan) -> Run:
-        """Execute a plan; where its calls found nothing, another one in its place, as often as is allowed."""
+        """Execute a plan. One that was approved, and would send something else by now, waits once more."""
         ended, finished = await self._executed(live, compiled)
+        if live.run.approval is not None and has_changed(finished) and not live.cancelled:
+            live.run = lapsed(live.run)
+            _log.info("approval lapsed", run_id=live.run.id)
+            return await self._ask(live, compiled)
+        return await self._learn(live, compiled, ended, finished)
+
+    async def _learn(self, live: Live, compiled: CompiledPlan, ended: Run, finished: ExecutionFinished) -> Run:
+        """The run as it ended; where its calls found nothing, another plan in its place, as often as is allowed."""
         budget = self._settings.evidence_attempts if live.request.options.evidence else 0
         may_go_on = len(ended.evidence) < budget and not live.cancelled
         attempts = attempts_of(compiled, finished) if may_go_on else ()
@@ -238,7 +259,14 @@ class Runs:
         )
         tried = {compiled.plan.id} | {one.plan.id for one in ended.evidence if one.plan is not None}
         asking = live.run.model_copy(
-            update={"evidence": (*live.run.evidence, gave_way), "approval": None, "previews": ()}
+            update={
+                "evidence": (*live.run.evidence, gave_way),
+                "approval": None,
+                "previews": (),
+                "reads": (),
+                "digest": "",
+                "moved": False,
+            }
         )
         try:
             planned_run, planned = await self._planned(live, asking)

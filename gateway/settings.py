@@ -111,7 +111,13 @@ class GatewaySettings(ServiceSettings):
         default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
     )
     keep_events_days: float = Field(
-        default=30.0, gt=0, description="How long the events of ended runs are kept, in days; the runs themselves stay."
+        default=30.0, gt=0, description="How long the events of ended runs are kept, in days."
+    )
+    keep_runs_days: float = Field(
+        default=0.0,
+        ge=0,
+        description="How long runs that are over are kept, in days, with their events and idempotency keys; 0: for "
+        "ever. What the executor keeps of them goes after its own `KEEP_DAYS`.",
     )
     max_document_bytes: int = Field(
         default=25_000_000, ge=1, description="Largest API description or demo file accepted, in bytes."

@@ -15,7 +15,7 @@ from services.clients import CREDENTIALS_TIMEOUT_S, Executor
 from services.contracts.api import RetrieveRequest, RetrieveResponse
 from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
 from services.contracts.evidence import MAX_ATTEMPTS
-from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Policy
+from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.run import (
     Answer,
     CandidateSummary,
@@ -226,17 +226,6 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
             "timings": clock.timings(),
         }
     )
-
-
-async def preview(peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock) -> Run:
-    """The run with the requests that wait for an approval."""
-    left_s = clock.left_s()
-    try:
-        async with asyncio.timeout(left_s):
-            shown = await peers.executor.preview(compiled)
-    except TimeoutError:
-        raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
-    return run.model_copy(update={"previews": shown.requests, "timings": clock.timings()})
 
 
 async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> ExecutionFinished:

@@ -207,19 +207,21 @@ async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class NdjsonResponse(_EventResponse):
-    """One JSON event per line.
+    """One JSON event per line; for None an empty line, which keeps the connection open.
 
     The lines are ASCII: some readers take U+2028 and U+0085, which an API's output may hold, for line ends too.
     """
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, events: AsyncGenerator[BaseModel, None], status_code: int = 200) -> None:
+    def __init__(
+        self, events: AsyncGenerator[BaseModel, None] | AsyncGenerator[BaseModel | None, None], status_code: int = 200
+    ) -> None:
         super().__init__(events, status_code)
 
     async def _encoded(self) -> AsyncIterator[bytes]:
         async for event in self._events:
-            yield event.model_dump_json(ensure_ascii=True).encode() + b"\n"
+            yield b"\n" if event is None else event.model_dump_json(ensure_ascii=True).encode() + b"\n"
 
 
 class SseResponse(_EventResponse):

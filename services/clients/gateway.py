@@ -19,6 +19,7 @@ from services.contracts.run import (
     SecretTest,
     SolveEvent,
     SolveRequest,
+    StartRequest,
     TrySecret,
 )
 from services.errors import ServiceError
@@ -57,9 +58,20 @@ class GatewayClient(ServiceClient):
         """Plan and prove; nothing is sent."""
         return await self._call("POST", "/plan", Run, body=request, timeout_s=_patience(request))
 
-    async def approve(self, run_id: str, plan_id: str, *, on_behalf_of: str = "", wait: bool = True) -> Run:
-        """Approve exactly this plan of a run that waits for it, and run it. Raises Conflict."""
-        body = ApproveRequest(plan_id=plan_id, on_behalf_of=on_behalf_of, wait=wait)
+    async def start(self, request: StartRequest, *, idempotency_key: str | None = None) -> Run:
+        """Run a plan as it is, and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""
+        timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
+        headers = _keyed(idempotency_key)
+        return await self._call("POST", "/runs", Run, body=request, headers=headers, timeout_s=timeout_s)
+
+    async def approve(
+        self, run_id: str, plan_id: str, *, digest: str | None = None, on_behalf_of: str = "", wait: bool = True
+    ) -> Run:
+        """Approve exactly this plan of a run that waits for it, and the requests of that digest, and run it.
+
+        Raises Conflict where the run waits with others.
+        """
+        body = ApproveRequest(plan_id=plan_id, digest=digest, on_behalf_of=on_behalf_of, wait=wait)
         return await self._call("POST", f"/runs/{segment(run_id)}:approve", Run, body=body, timeout_s=_LONGEST_S)
 
     async def cancel(self, run_id: str) -> Run:
@@ -113,6 +125,10 @@ class GatewayClient(ServiceClient):
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}", Run)
+
+    async def delete_run(self, run_id: str) -> None:
+        """Delete a run that is over. Raises NotFound, and Conflict where it is not over."""
+        await self._send("DELETE", f"/runs/{segment(run_id)}")
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent, None]:
         """What happens in a run, after the event of that number, up to ``finished``.

@@ -64,13 +64,28 @@ def test_text_that_looks_like_a_name_stays_text(adapter: HttpAdapter) -> None:
 
 @pytest.mark.parametrize(
     ("items", "named"),
-    [(ref("var1", "items"), "{var1.items}"), (literal(["red", "blue"]), '["red", "blue"]'), (ref("var1"), "{var1}")],
+    [(ref("var1", "items"), "{var1.items}"), (ref("var1"), "{var1}")],
 )
 def test_a_foreach_shows_one_request_and_its_list(adapter: HttpAdapter, items: Value, named: str) -> None:
     preview = shown(adapter, BOOK, {"room": item(), "nights": item("nights")}, foreach=ForEach(items=items))
     assert preview.request.url == f"{ORIGIN}/rooms/{{item}}"
     assert preview.request.body == {"nights": "{item.nights}"}
     assert (preview.complete, preview.foreach) == (False, named)
+
+
+def test_a_foreach_over_a_known_list_shows_each_request(adapter: HttpAdapter) -> None:
+    plan = compiled(
+        [BOOK],
+        step("a", BOOK, {"room": item(), "nights": literal(1)}, foreach=ForEach(items=literal(["red", "blue"]))),
+        mutating=("a",),
+    )
+    answer = previews(plan, adapter)
+    assert [shown.request.url for shown in answer.requests] == [f"{ORIGIN}/rooms/red", f"{ORIGIN}/rooms/blue"]
+    assert [(s.item, s.calls, s.complete, s.foreach) for s in answer.requests] == [
+        (0, 2, True, '["red", "blue"]'),
+        (1, 2, True, '["red", "blue"]'),
+    ]
+    assert answer.settled
 
 
 @pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "multipart/form-data"])
