@@ -14,7 +14,7 @@ from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, parked, restored
 from executor_svc.live import Gate, Live
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, KnownCall, Limits, Ticket
+from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, KnownCall, Limits, Ticket
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, open_doubts, settled
@@ -205,7 +205,7 @@ class DurableLane:
     ) -> None:
         request = live.request
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
-        writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
+        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, shelf)
         limits = Limits.of(request, self._settings)
         run = Run(request.compiled, graph, self._gate.before(writing), request.run_id, limits, shelf, frozenset(known))
         live.begin(run)

@@ -10,7 +10,7 @@ from executor_svc.adapters.http import HttpAdapter
 from executor_svc.durable import DurableLane
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Limits
+from executor_svc.models import Call, ForTenant, Limits
 from executor_svc.preview import previews
 from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
@@ -55,10 +55,10 @@ class ExecutorService:
         self._settings, self._metrics = settings, metrics
         self._reading = 0
 
-    def credentials(self) -> Credentials:
-        """The names of the secrets that calls can present."""
+    def credentials(self, tenant: str | None) -> Credentials:
+        """The names of the secrets that calls of this tenant can present; None: of nobody known."""
         self._secrets.reload()
-        return Credentials(secrets=self._secrets.names)
+        return Credentials(secrets=self._secrets.names(tenant))
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials; of one that changes something only whether they are there."""
@@ -66,7 +66,8 @@ class ExecutorService:
         send = request.send and not request.api.mutating
         bare: dict[str, object] = {"parameters": (), "path": "/", "body": None, "idempotency_header": None}
         api = request.api if send else request.api.model_copy(update=bare)
-        return await self._adapter.test(Call(api, {}, f"test/{uuid.uuid4().hex}", deadline), send=send)
+        call = Call(api, {}, f"test/{uuid.uuid4().hex}", deadline, tenant=request.tenant)
+        return await self._adapter.test(call, send=send)
 
     def preview(self, compiled: CompiledPlan) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send. Raises as :meth:`execute`."""
@@ -95,7 +96,8 @@ class ExecutorService:
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
         shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
-        run = Run(request.compiled, graph, self._adapter, request.run_id, Limits.of(request, self._settings), shelf)
+        adapter = ForTenant(self._adapter, request.tenant)
+        run = Run(request.compiled, graph, adapter, request.run_id, Limits.of(request, self._settings), shelf)
         finished = False
         self._reading += 1
         self._metrics.active.inc()

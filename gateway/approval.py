@@ -19,7 +19,7 @@ async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
     try:
         apis, credentials = await asyncio.gather(
             asyncio.gather(*(peers.retriever.get(api_id, tenant=policy.tenant) for api_id in ids)),
-            peers.executor.credentials(),
+            peers.executor.credentials(policy.tenant),
         )
     except NotFound as error:
         raise ValidationFailed(f"The plan does not hold any more: {error.detail}") from error

@@ -90,6 +90,7 @@ def _ask(live: Live, compiled: CompiledPlan) -> ExecuteRequest:
     return ExecuteRequest(
         run_id=live.run.execution_id,
         compiled=compiled,
+        tenant=live.run.tenant,
         approved=live.run.approval.plan_id if live.run.approval else None,
         deadline_ms=left_ms if left_ms > 0 else _FOLLOW_MS,
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
 
-from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals
+from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals, Tenant
 from services.contracts.base import ApiId, Contract, Query
 from services.contracts.context import Context
 from services.contracts.evidence import Attempt
@@ -76,6 +76,7 @@ class Failed(Contract):
         "ambiguous",
         "circuit_open",
         "ledger",
+        "overloaded",
     ]
     message: str
     status: int | None = None
@@ -199,6 +200,9 @@ class ExecuteRequest(Contract):
 
     run_id: str = Field(min_length=1, max_length=64)
     compiled: CompiledPlan
+    tenant: Tenant | None = Field(
+        default=None, description="For whom; without it no secret is presented that only some tenants may use."
+    )
     approved: str | None = None
     deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
     step_deadline_ms: int | None = Field(default=None, ge=1, le=3_600_000)
@@ -275,7 +279,7 @@ class ExecutionState(Contract):
 
 
 class Credentials(Contract):
-    """The names of the secrets the executor can present. Never their values."""
+    """The names of the secrets the executor can present for a tenant. Never their values."""
 
     secrets: tuple[str, ...] = ()
 
@@ -290,9 +294,10 @@ class TrySecret(Contract):
 
 
 class SecretTestRequest(Contract):
-    """Present the credentials of an API, and, with `send`, call it without arguments."""
+    """Present the credentials of an API, as `tenant` may use them, and, with `send`, call it without arguments."""
 
     api: Api
+    tenant: Tenant | None = None
     send: bool = False
 
 

@@ -107,7 +107,7 @@ class FakeExecutor(Fake):
             yield StepFinished(record=records[step.id])
         yield _finished(request, records)
 
-    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+    async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
         await self._arrive("credentials", timeout_s)
         return Credentials(secrets=self.secrets)

@@ -52,10 +52,10 @@ class _Reading:
 
 
 class HttpAdapter:
-    """:class:`~executor_svc.models.Adapter` over HTTP. Everything it returns is masked."""
+    """:class:`~executor_svc.models.Adapter` over HTTP. What it returns of a call is masked with what that presented."""
 
-    def __init__(self, sender: Sender, masker: Masker, settings: ExecutorSettings) -> None:
-        self._sender, self._masker = sender, masker
+    def __init__(self, sender: Sender, settings: ExecutorSettings) -> None:
+        self._sender = sender
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
         self._profiles: Recent[tuple[str, str], _Profile] = Recent(_MAX_PROFILES)
@@ -75,16 +75,19 @@ class HttpAdapter:
         ended = await self._read(request, reading)
         outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
         attempts = sending.attempts - max(0, reading.requests - 1)
-        record = request.record(sending.credentials, self._masker)
+        record = request.record(sending.credentials, sending.masker)
         return CallResult(outcome, record, attempts, reading.pages, reading.more, reading.violations)
 
     def preview(self, call: Call) -> RequestRecord:
-        """The request that would be sent, masked, without credentials. Raises Unpreviewable."""
+        """The request that would be sent, without credentials. Raises Unpreviewable.
+
+        Nothing is presented, so nothing is masked: whoever wrote a guess into an argument must not see it confirmed.
+        """
         try:
             request = build_request(call.api, call.arguments, call.key)
         except BadRequest as error:
-            raise Unpreviewable(self._masker.text(str(error))) from None
-        return request.record(Credentials(), self._masker)
+            raise Unpreviewable(str(error)) from None
+        return request.record(Credentials(), Masker(()))
 
     async def test(self, call: Call, *, send: bool) -> SecretTest:
         """What comes of presenting the credentials of a call; it is sent once if at all, and its answer not shown."""
@@ -96,11 +99,11 @@ class HttpAdapter:
                 return SecretTest(outcome="ready", message="It can be presented; nothing was called.")
             reply = await self._sender.send(request, sending)
         except CredentialUnavailable as error:
-            return SecretTest(outcome="unavailable", message=self._masker.text(str(error))[:_MAX_MESSAGE])
+            return SecretTest(outcome="unavailable", message=sending.masker.text(str(error))[:_MAX_MESSAGE])
         except BadRequest as error:
-            return SecretTest(outcome="unclear", message=self._masker.text(str(error))[:_MAX_MESSAGE])
+            return SecretTest(outcome="unclear", message=sending.masker.text(str(error))[:_MAX_MESSAGE])
         if isinstance(reply, Failed):
-            return SecretTest(outcome="unclear", message=self._masker.text(reply.message)[:_MAX_MESSAGE])
+            return SecretTest(outcome="unclear", message=sending.masker.text(reply.message)[:_MAX_MESSAGE])
         outcomes: dict[int, SecretOutcome] = {401: "refused", 403: "refused"}
         outcome = "accepted" if 200 <= reply.status < 300 else outcomes.get(reply.status, "unclear")
         return SecretTest(outcome=outcome, message=f"{call.api.method} {call.api.path} answered {reply.status}.")
@@ -120,7 +123,7 @@ class HttpAdapter:
                 if failed is not None:
                     return failed
                 value = listing.value
-        return Succeeded.model_construct(value=self._masker.json(value), status=reply.status)
+        return Succeeded.model_construct(value=reading.sending.masker.json(value), status=reply.status)
 
     async def _follow(self, listing: Listing, reading: _Reading) -> Failed | None:
         while (request := listing.following(reading.sending.credentials)) is not None:
@@ -138,22 +141,23 @@ class HttpAdapter:
 
     async def _page(self, request: HttpRequest, reading: _Reading) -> tuple[Reply, JsonValue] | Failed:
         """One answer and its value, or why there is none."""
-        api, reading.requests = reading.sending.call.api, reading.requests + 1
+        sending, reading.requests = reading.sending, reading.requests + 1
         try:
-            reply = await self._sender.send(request, reading.sending)
+            reply = await self._sender.send(request, sending)
             if isinstance(reply, Failed):
                 return reply
             if not 200 <= reply.status < 300:
-                return self._refused(reply)
+                return _refused(reply, sending.masker)
             # Masked before it is read: reading changes the case of a media type, and takes it apart.
-            value = decode(api, reply.status, self._masker.text(reply.content_type), reply.body)
+            kind = sending.masker.text(reply.content_type)
+            value = decode(sending.call.api, reply.status, kind, reply.body)
         except CredentialUnavailable as error:
             return Failed(reason="credential", message=str(error))
         except BadResponse as error:
             return Failed(reason="bad_response", message=str(error), status=reply.status)
         checker = reading.profile.checker
         if checker is not None and (violations := checker.violations(reply.status, value, reply.body)):
-            found = dict.fromkeys([*reading.violations, *(self._masker.text(v)[:_MAX_VIOLATION] for v in violations)])
+            found = dict.fromkeys([*reading.violations, *(sending.masker.text(v)[:_MAX_VIOLATION] for v in violations)])
             reading.violations = tuple(found)[:MAX_VIOLATIONS]
             if self._strict:
                 message = f"the answer is not what the API promises: {'; '.join(reading.violations)}"
@@ -168,26 +172,28 @@ class HttpAdapter:
 
     def _settled(self, failed: Failed, sending: Sending) -> CallOutcome:
         outcome = sending.settle(failed)
-        return outcome.model_copy(update={"message": self._masker.text(outcome.message)[:_MAX_MESSAGE]})
+        return outcome.model_copy(update={"message": sending.masker.text(outcome.message)[:_MAX_MESSAGE]})
 
-    def _refused(self, reply: Reply) -> Failed:
-        detail = decode_error(self._masker.text(reply.content_type), reply.body, truncated=reply.truncated)
-        if reply.truncated and isinstance(detail, str):
-            detail = self._masker.cut_text(detail.removesuffix(CUT)) + CUT
-        else:
-            detail = self._masker.json(detail)
-        message = f"the upstream answered {reply.status}"
-        if 300 <= reply.status < 400:
-            message = f"{message}, a redirect{self._target(reply)}; redirects are not followed"
-        return Failed(reason="upstream_error", message=message, status=reply.status, detail=detail)
 
-    def _target(self, reply: Reply) -> str:
-        """Where a redirect points, without its path: that is the upstream's own text."""
-        try:  # masked before it is read: reading changes the case of a host
-            host = URL(self._masker.text(reply.headers.get("Location", ""))).raw_host
-        except ValueError:
-            return ""
-        return f" to {host}" if host else ""
+def _refused(reply: Reply, masker: Masker) -> Failed:
+    detail = decode_error(masker.text(reply.content_type), reply.body, truncated=reply.truncated)
+    if isinstance(detail, str) and detail.endswith(CUT) and reply.truncated:
+        detail = masker.cut_text(detail.removesuffix(CUT)) + CUT
+    else:
+        detail = masker.json(detail)
+    message = f"the upstream answered {reply.status}"
+    if 300 <= reply.status < 400:
+        message = f"{message}, a redirect{_target(reply, masker)}; redirects are not followed"
+    return Failed(reason="upstream_error", message=message, status=reply.status, detail=detail)
+
+
+def _target(reply: Reply, masker: Masker) -> str:
+    """Where a redirect points, without its path: that is the upstream's own text."""
+    try:  # masked before it is read: reading changes the case of a host
+        host = URL(masker.text(reply.headers.get("Location", ""))).raw_host
+    except ValueError:
+        return ""
+    return f" to {host}" if host else ""
 
 
 def _unobserved(_: HostEvent) -> None:
@@ -199,8 +205,7 @@ async def open_http_adapter(
     settings: ExecutorSettings, store: SecretStore, observe: Observer = _unobserved
 ) -> AsyncIterator[HttpAdapter]:
     """An adapter with its connections, closed at the end. ``observe`` is told of retries and of hosts in trouble."""
-    masker = Masker(store.masked())
     async with open_transport(settings) as transport:
-        auth = Authenticator(store, transport, masker, settings.oauth_skew_s)
+        auth = Authenticator(store, transport, settings.oauth_skew_s)
         retry = RetryPolicy(settings.max_attempts, settings.retry_base_s)
-        yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), masker, settings)
+        yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), settings)

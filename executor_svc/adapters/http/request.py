@@ -47,6 +47,7 @@ class Credentials:
         token: the OAuth2 access token among them.
         aws: whose signature the request gets.
         tls: how to connect, with a client certificate.
+        secrets: the texts among all this that nobody may see.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,6 +56,7 @@ class Credentials:
     token: str | None = field(default=None, repr=False)
     aws: AwsKey | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     def hidden(self) -> "Credentials":
         """The same with every value masked."""
@@ -110,7 +112,10 @@ class HttpRequest:
         return headers
 
     def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:
-        """The request for people to read. Masked twice: credentials by where they stand, any known secret wherever."""
+        """The request for people to read. Masked twice: credentials by where they stand, and by ``masker`` wherever.
+
+        The masker must know nothing but what this call presents: whoever writes the arguments sees what is masked.
+        """
         hidden = credentials.hidden()
         body = self.body.recorded if self.body is not None else None
         if self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:

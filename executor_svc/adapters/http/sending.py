@@ -9,6 +9,7 @@ from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
 from executor_svc.adapters.http.request import Credentials, HttpRequest
 from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
+from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
 from services.contracts.run import Failed, InDoubt
 
@@ -26,6 +27,7 @@ class Sending:
         attempts: how often a request was sent or tried.
         doubt: why an attempt may have had an effect of which nothing is known; empty where none may.
         doubted: the number of that attempt.
+        presented: the secrets that some attempt has presented, or is about to.
     """
 
     call: Call
@@ -33,6 +35,17 @@ class Sending:
     attempts: int = 0
     doubt: str = ""
     doubted: int = 0
+    presented: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def masker(self) -> Masker:
+        """Masks what this call has presented, and nothing else."""
+        return masker_of(self.presented)
+
+    def present(self, credentials: Credentials) -> None:
+        """Go on with these credentials."""
+        self.credentials = credentials
+        self.presented |= credentials.secrets
 
     def __post_init__(self) -> None:
         """Take over the doubt that a former process left."""
@@ -64,7 +77,8 @@ class Sender:
 
     async def present(self, request: HttpRequest, sending: Sending) -> None:
         """Only have the credentials ready that the request would go out with. Raises CredentialUnavailable."""
-        sending.credentials = await self._auth.present(sending.call.api, request.origin, sending.call.deadline)
+        call = sending.call
+        sending.present(await self._auth.present(call.api, request.origin, call.deadline, call.tenant))
 
     async def send(self, request: HttpRequest, sending: Sending) -> Reply | Failed:
         """Send until there is an answer, or no further attempt is allowed or would fit before the deadline.
@@ -76,7 +90,7 @@ class Sender:
         host = self._hosts.of(request.origin)
         host.budget.earn(loop.time())
         if not sending.attempts:
-            sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+            await self.present(request, sending)
         refreshed, before = False, sending.attempts
         last: Reply | Failed | None = None
         while True:
@@ -90,7 +104,7 @@ class Sender:
             if isinstance(ended, Reply) and ended.status == 401 and sending.credentials.token and not refreshed:
                 refreshed = True
                 self._auth.forget(sending.credentials.token)
-                sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+                await self.present(request, sending)
                 continue
             pause_s = self._pause_s(host, call, ended, sending.attempts - before)
             if pause_s is None:
