@@ -295,6 +295,7 @@ class SecretStore:
         except (OSError, SecretsUnreadable) as error:
             _log.warning("a renewed token cannot be stored", secret=name, why=type(error).__name__)
 
+
 def parse(entries: Entries, where: str) -> dict[str, Secret]:
     """The secrets of these entries.
 

@@ -227,14 +227,14 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
     executor = await started(
         {
             "t.key": {"value": canaries[0], "hosts": hosts},
-            "t.query": {"value": canaries[1], "hosts": hosts},
+            "t.query": {"value": canaries[1], "in": "query", "name": "key", "hosts": hosts},
             "t.basic": {"username": "me", "password": canaries[2], "hosts": hosts},
             "t.bearer": {"value": canaries[3], "hosts": hosts},
             "t.oauth": {"client_id": "me", "client_secret": canaries[4], "hosts": hosts},
         },
         log_level="DEBUG",
     )
-    assert (await executor.credentials()).secrets == ("t.basic", "t.bearer", "t.key", "t.oauth", "t.query")
+    assert (await executor.credentials("default")).secrets == ("t.basic", "t.bearer", "t.key", "t.oauth", "t.query")
     upstream.replies("/token", {"access_token": canaries[5], "expires_in": 60})
     status = itertools.cycle([200, 500, 302])
 
