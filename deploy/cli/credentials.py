@@ -74,7 +74,7 @@ def set_secret(
     kind = needed.kind if needed is not None else SecretKind.OTHER
     hosts = hosts_of(name, host, file, needed)
     tenants = tenant or (list(before.tenants) if before is not None and before.tenants else None)
-    entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts)} | for_tenants(tenants)
+    entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), **for_tenants(tenants)}
     if certificate is not None or kind is SecretKind.MUTUAL_TLS:
         if certificate is None or key is None:
             raise typer.BadParameter("a client certificate takes --certificate and --key")

@@ -63,7 +63,10 @@ def reason(result: CallResult) -> tuple[str, str]:
     ("requirement", "entry", "where", "expected"),
     [
         (key_in("header"), {"value": PLAIN}, "X-Key", PLAIN),
-        (key_in("query", "k&y"), {"value": CANARY, "in": "query", "name": "k&y"}, "target", f"/echo?k%26y={quote(CANARY, safe='')}"),
+        (
+            key_in("query", "k&y"), {"value": CANARY, "in": "query", "name": "k&y"}, "target",
+            f"/echo?k%26y={quote(CANARY, safe='')}",
+        ),
         (key_in("cookie", "sid"), {"value": PLAIN}, "Cookie", f"sid={PLAIN}"),
         (needs("bearer"), {"value": PLAIN}, "Authorization", f"Bearer {PLAIN}"),
         (
