@@ -1,9 +1,10 @@
 """The HTTP adapter: a call becomes a request, the answer an outcome. Credentials are resolved and masked in here."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from pydantic import JsonValue
 from yarl import URL
@@ -23,12 +24,22 @@ from executor_svc.masking import Masker
 from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
+from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.run import Failed, RequestRecord, SecretOutcome, SecretTest, Succeeded
+from services.errors import Overloaded
 
 _MAX_PROFILES: Final = 512
 _MAX_VIOLATION: Final = 200
 _MAX_MESSAGE: Final = 1_000
+_LARGE: Final = 64 * 1024
+"""Bytes of answers from which on they are parsed, checked and masked beside the event loop."""
+_READERS: Final = 2
+_MAX_READ_AT_ONCE: Final = 1_000
+_TOO_LATE: Final = "the answer could not be read before the deadline"
+_TOO_MANY: Final = "too many large answers are waiting to be read; ask again"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +57,25 @@ class _Reading:
     sending: Sending
     profile: _Profile
     requests: int = 0
+    bytes: int = 0
     pages: int = 1
     more: bool = False
     violations: tuple[str, ...] = ()
 
 
+class _Unread(Exception):
+    """There is an answer, and it could not be read; ``failed`` says why, without its status."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
 class HttpAdapter:
     """:class:`~executor_svc.models.Adapter` over HTTP. What it returns of a call is masked with what that presented."""
 
-    def __init__(self, sender: Sender, settings: ExecutorSettings) -> None:
-        self._sender = sender
+    def __init__(self, sender: Sender, pool: ComputePool, settings: ExecutorSettings) -> None:
+        self._sender, self._pool, self._max_values = sender, pool, settings.max_response_values
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
         self._profiles: Recent[tuple[str, str], _Profile] = Recent(_MAX_PROFILES)
@@ -66,12 +86,16 @@ class HttpAdapter:
         A list is followed over its pages as far as the plan makes use of it, unless the plan itself says which part it
         wants. If a page cannot be had, the whole call has failed: half a list must not pass for a list.
         """
-        sending = Sending(call)
         try:
             request = build_request(call.api, call.arguments, call.key)
         except BadRequest as error:
-            return CallResult(self._settled(Failed(reason="bad_request", message=str(error)), sending), None, 0)
-        reading = _Reading(sending, self._profile(call.api))
+            refused = Failed(reason="bad_request", message=str(error)[:_MAX_MESSAGE])
+            return CallResult(Sending(call, self._sender.share("")).settle(refused), None, 0)
+        with self._sender.share(str(request.origin)) as share:
+            return await self._made(request, Sending(call, share))
+
+    async def _made(self, request: HttpRequest, sending: Sending) -> CallResult:
+        reading = _Reading(sending, self._profile(sending.call.api))
         ended = await self._read(request, reading)
         outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
         attempts = sending.attempts - max(0, reading.requests - 1)
@@ -91,7 +115,11 @@ class HttpAdapter:
 
     async def test(self, call: Call, *, send: bool) -> SecretTest:
         """What comes of presenting the credentials of a call; it is sent once if at all, and its answer not shown."""
-        sending = Sending(call)
+        with self._sender.share(call.api.server) as share:
+            return await self._tested(Sending(call, share), send=send)
+
+    async def _tested(self, sending: Sending, *, send: bool) -> SecretTest:
+        call = sending.call
         try:
             request = build_request(call.api, call.arguments, call.key)
             await self._sender.present(request, sending)
@@ -123,7 +151,11 @@ class HttpAdapter:
                 if failed is not None:
                     return failed
                 value = listing.value
-        return Succeeded.model_construct(value=reading.sending.masker.json(value), status=reply.status)
+        try:
+            masked = await self._aside(reading, reading.sending.masker.json, value)
+        except _Unread as error:
+            return error.failed.model_copy(update={"status": reply.status})
+        return Succeeded.model_construct(value=masked, status=reply.status)
 
     async def _follow(self, listing: Listing, reading: _Reading) -> Failed | None:
         while (request := listing.following(reading.sending.credentials)) is not None:
@@ -148,21 +180,41 @@ class HttpAdapter:
                 return reply
             if not 200 <= reply.status < 300:
                 return _refused(reply, sending.masker)
-            # Masked before it is read: reading changes the case of a media type, and takes it apart.
-            kind = sending.masker.text(reply.content_type)
-            value = decode(sending.call.api, reply.status, kind, reply.body)
+            reading.bytes += len(reply.body)
+            value, violations = await self._aside(reading, self._understood, reply, reading)
+        except _Unread as error:
+            return error.failed.model_copy(update={"status": reply.status})
         except CredentialUnavailable as error:
             return Failed(reason="credential", message=str(error))
         except BadResponse as error:
             return Failed(reason="bad_response", message=str(error), status=reply.status)
-        checker = reading.profile.checker
-        if checker is not None and (violations := checker.violations(reply.status, value, reply.body)):
-            found = dict.fromkeys([*reading.violations, *(sending.masker.text(v)[:_MAX_VIOLATION] for v in violations)])
-            reading.violations = tuple(found)[:MAX_VIOLATIONS]
+        if violations:
+            reading.violations = tuple(dict.fromkeys([*reading.violations, *violations]))[:MAX_VIOLATIONS]
             if self._strict:
                 message = f"the answer is not what the API promises: {'; '.join(reading.violations)}"
                 return Failed(reason="bad_response", message=message, status=reply.status)
         return reply, value
+
+    def _understood(self, reply: Reply, reading: _Reading) -> tuple[JsonValue, tuple[str, ...]]:
+        """The value of an answer, and where it breaks the schema. Raises BadResponse."""
+        masker, checker = reading.sending.masker, reading.profile.checker
+        # Masked before it is read: reading changes the case of a media type, and takes it apart.
+        kind = masker.text(reply.content_type)
+        value = decode(reading.sending.call.api, reply.status, kind, reply.body, self._max_values)
+        violations = checker.violations(reply.status, value, reply.body) if checker is not None else ()
+        return value, tuple(masker.text(violation)[:_MAX_VIOLATION] for violation in violations)
+
+    async def _aside(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do this beside the event loop where the answers are large. Raises _Unread."""
+        if reading.bytes <= _LARGE:
+            return work(*args, **kwargs)
+        try:
+            async with asyncio.timeout_at(reading.sending.call.deadline):
+                return await self._pool.run(work, *args, **kwargs)
+        except TimeoutError:
+            raise _Unread(Failed(reason="timeout", message=_TOO_LATE)) from None
+        except Overloaded:
+            raise _Unread(Failed(reason="overloaded", message=_TOO_MANY)) from None
 
     def _profile(self, api: Api) -> _Profile:
         def make() -> _Profile:
@@ -208,4 +260,8 @@ async def open_http_adapter(
     async with open_transport(settings) as transport:
         auth = Authenticator(store, transport, settings.oauth_skew_s)
         retry = RetryPolicy(settings.max_attempts, settings.retry_base_s)
-        yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), settings)
+        pool = ComputePool(_READERS, _MAX_READ_AT_ONCE, "answers")
+        try:
+            yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), pool, settings)
+        finally:
+            await pool.close()

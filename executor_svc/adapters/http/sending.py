@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
+from executor_svc.adapters.http.budget import Share
 from executor_svc.adapters.http.credentials import Authenticator
 from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
 from executor_svc.adapters.http.request import Credentials, HttpRequest
@@ -28,9 +29,11 @@ class Sending:
         doubt: why an attempt may have had an effect of which nothing is known; empty where none may.
         doubted: the number of that attempt.
         presented: the secrets that some attempt has presented, or is about to.
+        share: holds what is read of the answers.
     """
 
     call: Call
+    share: Share
     credentials: Credentials = field(default_factory=Credentials)
     attempts: int = 0
     doubt: str = ""
@@ -74,6 +77,10 @@ class Sender:
 
     def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
         self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
+
+    def share(self, host: str) -> Share:
+        """What a call to this host holds of the answers to it; use it in ``with``."""
+        return self._transport.budget.share(host)
 
     async def present(self, request: HttpRequest, sending: Sending) -> None:
         """Only have the credentials ready that the request would go out with. Raises CredentialUnavailable."""
@@ -132,6 +139,7 @@ class Sender:
                 deadline=call.deadline,
                 once=not call.api.resendable,
                 tls=sending.credentials.tls,
+                share=sending.share,
             )
         except SendFailed as error:
             host.failed(error, clock() - began)
