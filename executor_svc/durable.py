@@ -31,6 +31,7 @@ from services.contracts.run import (
     StepFinished,
 )
 from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable
+from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
 from services.telemetry import get_logger
 
@@ -68,18 +69,21 @@ class DurableLane:
         Runs under way at the end are left for another process: their calls in flight end and are written down.
         """
         await self._membership.beat()
-        work = (self._membership.keep_beating(), self.ledger.write_forever(), self._look_after_orphans())
+        heartbeat = Heartbeat(self._membership)
+        work = (self.ledger.write_forever(), self._look_after_orphans())
         keepers = [asyncio.create_task(keeper) for keeper in work]
-        try:
-            yield
-        finally:
-            await self._gate.close(self._settings.shutdown_grace_s)
-            await _cancel(self._tasks)
-            with suppress(ServiceError, TimeoutError):
-                async with asyncio.timeout(self._membership.lease_s):
-                    await self.ledger.flush()
-                    await self._membership.leave()
-            await _cancel(keepers)
+        async with heartbeat.beating():
+            try:
+                yield
+            finally:
+                await self._gate.close(self._settings.shutdown_grace_s)
+                await _cancel(self._tasks)
+                with suppress(ServiceError, TimeoutError):
+                    async with asyncio.timeout(self._membership.lease_s):
+                        await self.ledger.flush()
+                        await heartbeat.stop()
+                        await self._membership.leave()
+                await _cancel(keepers)
 
     @property
     def active(self) -> int:

@@ -4,7 +4,6 @@ Every process keeps a row and renews it. Nothing depends on a dead process reall
 the work's epoch, and every write of the former owner is refused by comparing it.
 """
 
-import asyncio
 import os
 import secrets
 import socket
@@ -13,12 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.errors import ServiceError
 from services.storage.engine import clock, write
-from services.telemetry import get_logger
 
-_log = get_logger(__name__)
-_BEATS_PER_LEASE = 5
 _FORGOTTEN_AFTER_LEASES = 100
 
 
@@ -43,6 +38,17 @@ class Membership:
         self.lease_s = lease_s
         self._engine, self._table = engine, table
 
+    @property
+    def url(self) -> str:
+        """Of its database, password and all."""
+        return self._engine.url.render_as_string(hide_password=False)
+
+    def over(self, engine: AsyncEngine) -> "Membership":
+        """The same member over another connection to its database."""
+        same = Membership(engine, self._table, self.lease_s)
+        same.id = self.id
+        return same
+
     async def beat(self) -> None:
         """Show that this process is alive."""
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
@@ -53,17 +59,6 @@ class Membership:
         async with write(self._engine) as connection:
             await connection.execute(renewed)
             await connection.execute(self._table.delete().where(forgotten))
-
-    async def keep_beating(self) -> None:
-        """Beat until cancelled. A database that is away for a moment ends nothing, and no bug does."""
-        while True:
-            try:
-                await self.beat()
-            except ServiceError as error:
-                _log.warning("no sign of life could be given", member=self.id, why=error.detail)
-            except Exception as error:  # noqa: BLE001 - a process that is alive must not be taken for dead
-                _log.error("bug", exc_info=error)
-            await asyncio.sleep(self.lease_s / _BEATS_PER_LEASE)
 
     async def leave(self) -> None:
         """Take this process's row away: what it still owns can be taken over at once."""
