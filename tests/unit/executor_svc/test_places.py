@@ -36,7 +36,7 @@ TEXT = "the document asks for it in the query parameter 'text'; if the document 
         ({"header": "X-Key"}, key_in("cookie", "sid"), "in the cookie 'sid'"),
         ({"query": "key"}, key_in("query", "Key"), "--query Key"),
         (IN_HEADER, key_in("header", "X-Name"), "--header X-Name"),
-        (IN_HEADER, needs("bearer"), "asks for it as bearer; if the document is right: nestor secrets bind test.it --scheme b"),
+        (IN_HEADER, needs("bearer"), "asks for it as bearer; if the document is right: nestor secrets bind test.it --scheme b"),  # noqa: E501
         (IN_HEADER, key_in("query", "a; rm x"), "--query 'a; rm x'"),
     ],
 )  # fmt: skip
