@@ -28,7 +28,7 @@ class Heartbeat:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._pause_s = membership.lease_s / _BEATS_PER_LEASE
-        self._stop, self._loop_seen = Event(), time.monotonic()
+        self._stop, self._begun, self._loop_seen = Event(), Event(), time.monotonic()
         self._thread = Thread(target=self._run, name="heartbeat", daemon=True)
 
     @asynccontextmanager
@@ -38,6 +38,7 @@ class Heartbeat:
         watch = asyncio.create_task(self._watch_loop())
         self._thread.start()
         try:
+            await asyncio.to_thread(self._begun.wait, self._membership.lease_s)  # connecting takes its time
             yield
         finally:
             watch.cancel()
@@ -64,6 +65,7 @@ class Heartbeat:
             while not self._stop.is_set():
                 if time.monotonic() - self._loop_seen < _HUNG_LEASES * self._membership.lease_s:
                     await _beat_once(member)
+                    self._begun.set()
                 self._stop.wait(self._pause_s)  # nothing else runs on this thread's loop
         finally:
             await engine.dispose()

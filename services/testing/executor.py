@@ -58,6 +58,8 @@ class FakeExecutor(Fake):
         self.gate: asyncio.Event | None = None
         self.breaks = False
         self.requests: list[ExecuteRequest] = []
+        self.asked_for: list[str] = []
+        """The tenants whose credentials were asked for."""
         self.values: dict[str, JsonValue] = {}
         self.sent: list[tuple[str, str]] = []
         self.cancelled: list[str] = []
@@ -110,6 +112,7 @@ class FakeExecutor(Fake):
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
         await self._arrive("credentials", timeout_s)
+        self.asked_for.append(tenant)
         return Credentials(secrets=self.secrets)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:

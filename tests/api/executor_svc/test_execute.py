@@ -17,6 +17,7 @@ from services.contracts.run import (
     ExecutionEvent,
     ExecutionFinished,
     Failed,
+    SecretTestRequest,
     StepFinished,
     StepStarted,
     Succeeded,
@@ -290,3 +291,26 @@ async def test_problems_and_documentation(executor: ExecutorClient) -> None:
         assert response.headers["content-type"] == "application/problem+json"
     document = (await http.get("/openapi.json")).json()
     assert "application/x-ndjson" in document["paths"]["/execute"]["post"]["responses"]["200"]["content"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])  # of either lane
+async def test_a_secret_of_some_tenants_is_there_for_their_runs_alone(
+    upstream: Upstream, started: Starter, method: str
+) -> None:
+    entry = {"value": "canary-s3cret", "hosts": [upstream.host], "tenants": ["red"]}
+    executor = await started({"t.key": entry, "t.all": entry | {"tenants": ["red", "blue"]}})
+    assert [(await executor.credentials(tenant)).secrets for tenant in ("red", "blue", "green")] == [
+        ("t.all", "t.key"), ("t.all",), (),
+    ]  # fmt: skip
+    needed = SecurityRequirement(scheme="key", kind=SecretKind.BEARER, secret="t.key")
+    made = api(upstream.origin, "/x", method=method, name=method.lower(), security=((needed,),))
+    plan = compiled([made], step("var1", made))
+    ended = {}
+    for tenant in ("blue", None, "red"):
+        asked = request(plan, tenant=tenant).model_copy(update={"run_id": f"run-{tenant}"})
+        ended[tenant] = (await run(executor, asked))[1].records[0].outcome
+        tried = await executor.test_secret(SecretTestRequest(api=made, tenant=tenant))
+        assert tried.outcome == ("ready" if tenant == "red" else "unavailable")
+    assert [outcome.kind for outcome in ended.values()] == ["failed", "failed", "succeeded"]
+    assert isinstance(ended["blue"], Failed)
+    assert (ended["blue"].reason, upstream.count("/x")) == ("credential", 1)
