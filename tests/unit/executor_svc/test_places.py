@@ -31,7 +31,7 @@ TEXT = "the document asks for it in the query parameter 'text'; if the document 
     [
         (IN_HEADER, key_in("query", "text"), f"set for a place in the header 'X-Key', and {TEXT}--query text"),
         ({}, key_in("query", "text"), f"set as a token, for no place in a request, and {TEXT}--query text"),
-        ({"scheme": "bearer"}, key_in("query", "text"), f"set as bearer, for no place in a request, and {TEXT}--query text"),
+        ({"scheme": "bearer"}, key_in("query", "text"), f"set as bearer, for no place in a request, and {TEXT}--query"),
         ({"scheme": "bearer"}, key_in("header", "X-Name"), "--header X-Name"),
         ({"header": "X-Key"}, key_in("cookie", "sid"), "in the cookie 'sid'"),
         ({"query": "key"}, key_in("query", "Key"), "--query Key"),
