@@ -72,9 +72,9 @@ def sandbox_access(host: str, provider: str = "sandbox") -> SandboxAccess:
         oauth_client_secret=SecretStr(client),
     )
     known: dict[str, dict[str, str]] = {
-        "apiKey": {"value": key},
+        "apiKey": {"value": key, "scheme": "api_key", "in": "header", "name": "X-API-Key"},
         "basic": {"username": settings.basic_username, "password": password},
-        "bearer": {"value": bearer},
+        "bearer": {"value": bearer, "scheme": "bearer"},
         "oauth2": {"client_id": settings.oauth_client_id, "client_secret": client},
     }
     entries = {f"{provider}.{scheme}": {**entry, "hosts": [host]} for scheme, entry in known.items()}

@@ -15,7 +15,7 @@ from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, parked, restored
 from executor_svc.live import Gate, Live
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, KnownCall, Limits, Ticket
+from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, KnownCall, Limits, Ticket
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, open_doubts, settled
@@ -32,6 +32,7 @@ from services.contracts.run import (
     StepFinished,
 )
 from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable
+from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
 from services.telemetry import get_logger
 
@@ -69,18 +70,21 @@ class DurableLane:
         Runs under way at the end are left for another process: their calls in flight end and are written down.
         """
         await self._membership.beat()
-        work = (self._membership.keep_beating(), self.ledger.write_forever(), self._look_after_orphans())
+        heartbeat = Heartbeat(self._membership)
+        work = (self.ledger.write_forever(), self._look_after_orphans())
         keepers = [asyncio.create_task(keeper) for keeper in work]
-        try:
-            yield
-        finally:
-            await self._gate.close(self._settings.shutdown_grace_s)
-            await _cancel(self._tasks)
-            with suppress(ServiceError, TimeoutError):
-                async with asyncio.timeout(self._membership.lease_s):
-                    await self.ledger.flush()
-                    await self._membership.leave()
-            await _cancel(keepers)
+        async with heartbeat.beating():
+            try:
+                yield
+            finally:
+                await self._gate.close(self._settings.shutdown_grace_s)
+                await _cancel(self._tasks)
+                with suppress(ServiceError, TimeoutError):
+                    async with asyncio.timeout(self._membership.lease_s):
+                        await self.ledger.flush()
+                        await heartbeat.stop()
+                        await self._membership.leave()
+                await _cancel(keepers)
 
     @property
     def active(self) -> int:
@@ -219,7 +223,7 @@ class DurableLane:
     ) -> None:
         request = live.request
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
-        writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
+        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, shelf)
         limits = Limits.of(request, self._settings)
         hold = hold_of(request, graph, limits.items)
         gated = self._gate.before(writing)

@@ -6,6 +6,7 @@ from fastapi import Path, Request, Response, status
 
 from executor_svc.service import ExecutorService
 from services.app import service_router
+from services.contracts.api import Tenant
 from services.contracts.run import (
     Credentials,
     ExecuteRequest,
@@ -76,9 +77,9 @@ async def value(request: Request, value_id: Id) -> Response:
 
 
 @router.get("/credentials", summary="Which secrets are configured?")
-async def credentials(request: Request) -> Credentials:
-    """Names only."""
-    return _service(request).credentials()
+async def credentials(request: Request, tenant: Tenant | None = None) -> Credentials:
+    """The names of those that this tenant may use; without one, of those that everybody may."""
+    return _service(request).credentials(tenant)
 
 
 @router.post("/credentials:test", summary="Try an API's credentials")

@@ -11,7 +11,7 @@ from executor_svc.binding import hold_of
 from executor_svc.durable import DurableLane
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Limits
+from executor_svc.models import Call, ForTenant, Limits
 from executor_svc.preview import previews, read_and_preview
 from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
@@ -60,10 +60,10 @@ class ExecutorService:
         self._signer = PlanSigner(settings.proof_key) if settings.proof_key else None
         self._reading = 0
 
-    def credentials(self) -> Credentials:
-        """The names of the secrets that calls can present."""
+    def credentials(self, tenant: str | None) -> Credentials:
+        """The names of the secrets that calls of this tenant can present; None: of nobody known."""
         self._secrets.reload()
-        return Credentials(secrets=self._secrets.names)
+        return Credentials(secrets=self._secrets.names(tenant))
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials; of one that changes something only whether they are there."""
@@ -72,7 +72,8 @@ class ExecutorService:
         send = request.send and not request.api.mutating and request.api.method in _SAFE
         bare: dict[str, object] = {"parameters": (), "path": "/", "body": None, "idempotency_header": None}
         api = request.api if send else request.api.model_copy(update=bare)
-        return await self._adapter.test(Call(api, {}, f"test/{uuid.uuid4().hex}", deadline), send=send)
+        call = Call(api, {}, f"test/{uuid.uuid4().hex}", deadline, tenant=request.tenant)
+        return await self._adapter.test(call, send=send)
 
     async def preview(self, request: PreviewRequest) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send; with ``reads``, made from what they give.
@@ -96,7 +97,8 @@ class ExecutorService:
         limits = Limits(request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000, self._settings.max_items)
         self._reading += 1
         try:
-            shown = await read_and_preview(compiled, self._adapter, shelf, limits, f"preview-{uuid.uuid4().hex}")
+            adapter = ForTenant(self._adapter, request.tenant)
+            shown = await read_and_preview(compiled, adapter, shelf, limits, f"preview-{uuid.uuid4().hex}")
             await self._shelved(shelf)
         finally:
             self._reading -= 1
@@ -141,7 +143,8 @@ class ExecutorService:
         shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
         limits = Limits.of(request, self._settings)
         hold = hold_of(request, graph, limits.items)
-        run = Run(request.compiled, graph, self._adapter, request.run_id, limits, shelf, hold=hold)
+        adapter = ForTenant(self._adapter, request.tenant)
+        run = Run(request.compiled, graph, adapter, request.run_id, limits, shelf, hold=hold)
         finished = False
         self._reading += 1
         self._metrics.active.inc()

@@ -86,6 +86,18 @@ class ExecutorSettings(InternalSettings):
     max_response_bytes: int = Field(
         default=10 * 1024 * 1024, ge=1, description="Largest answer read from an upstream, counted after decompression."
     )
+    max_response_values: int = Field(
+        default=1_000_000, ge=1, description="Most values read of a JSON answer, lists and objects counted too."
+    )
+    max_answers_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1,
+        description="Bytes of answers held at a time over all calls in flight, beyond the first 64 kB of each; "
+        "half of them for one upstream.",
+    )
+    answers_wait_s: float = Field(
+        default=10.0, gt=0, description="How long a read waits for room among them before it fails as `overloaded`."
+    )
     max_pages: int = Field(default=10, ge=1, description="Most pages fetched of one list.")
     max_list_items: int = Field(
         default=10_000, ge=1, description="No further page of a list is fetched once there are so many items."

@@ -26,7 +26,7 @@ async def prove(peers: Peers, plan: Plan, policy: Policy) -> CompileResponse:
     ids = tuple(dict.fromkeys(step.api for step in plan.steps))
     parts = (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE))
     asked = (peers.retriever.lookup(LookupRequest(ids=part, tenant=policy.tenant)) for part in parts)
-    credentials, found = await asyncio.gather(peers.executor.credentials(), asyncio.gather(*asked))
+    credentials, found = await asyncio.gather(peers.executor.credentials(policy.tenant), asyncio.gather(*asked))
     apis = tuple(api for page in found for api in page.apis)
     ask = CompileRequest(plan=plan, apis=apis, policy=policy, credentials=credentials.secrets)
     answer = await peers.planner.compile(ask)

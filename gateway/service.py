@@ -342,7 +342,8 @@ class GatewayService:
     async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
         """The credentials that a provider's APIs ask for, and which of them are configured."""
         needed, there = await asyncio.gather(
-            self.peers.retriever.secrets(provider, tenant=principal.tenant), self.peers.executor.credentials()
+            self.peers.retriever.secrets(provider, tenant=principal.tenant),
+            self.peers.executor.credentials(principal.tenant),
         )
         known = frozenset(there.secrets)
         marked = (one.model_copy(update={"configured": one.secret in known}) for one in needed.secrets)
@@ -360,7 +361,8 @@ class GatewayService:
             raise NotFound(f"No API can be called with {name!r} alone.")
         api = await self.peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
-        asked = SecretTestRequest(api=api.model_copy(update={"security": (alone,)}), send=one.harmless)
+        bare = api.model_copy(update={"security": (alone,)})
+        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless)
         return await self.peers.executor.test_secret(asked)
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:

@@ -82,7 +82,7 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     # Which credentials exist is asked meanwhile: a plan that cannot authenticate is refused before it runs.
     retrieved, credentials = await asyncio.gather(
         peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
-        peers.executor.credentials(timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
+        peers.executor.credentials(run.tenant, timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
     )
     clock.lap("retrieve_ms", mark)
 

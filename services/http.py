@@ -51,7 +51,7 @@ def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -
         InvalidRequest: not UTF-8, not JSON, NaN, a number beyond the range of doubles, a lone surrogate, nested
             deeper than ``max_depth``, or more than ``max_values`` values.
     """
-    has_long_number = _survey(body, max_values)
+    has_long_number = survey(body, max_values)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -72,7 +72,7 @@ def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -
     return json.loads(body) if has_long_number else value
 
 
-def _survey(body: bytes, max_values: int) -> bool:
+def survey(body: bytes, max_values: int) -> bool:
     """Whether a number of the body is long. Raises InvalidRequest for too many values, before any is made.
 
     A value costs up to forty times its bytes once it is parsed. Each but the first comes after one of ``[{,`` outside

@@ -85,12 +85,17 @@ def complete_env(path: Path, model: str | None = None) -> tuple[dict[str, str], 
 def executor_secrets(env: dict[str, str]) -> dict[str, dict[str, object]]:
     """The sandbox's credentials by name (`provider.scheme`), each bound to the one host it may be sent to."""
     known = {
-        "apiKey": {"value": env["NESTOR_SANDBOX_API_KEY"]},
+        "apiKey": {
+            "value": env["NESTOR_SANDBOX_API_KEY"],
+            "scheme": "api_key",
+            "in": "header",
+            "name": "X-API-Key",
+        },
         "basic": {
             "username": env["NESTOR_SANDBOX_BASIC_USERNAME"],
             "password": env["NESTOR_SANDBOX_BASIC_PASSWORD"],
         },
-        "bearer": {"value": env["NESTOR_SANDBOX_BEARER_TOKEN"]},
+        "bearer": {"value": env["NESTOR_SANDBOX_BEARER_TOKEN"], "scheme": "bearer"},
         "oauth2": {
             "client_id": env["NESTOR_SANDBOX_OAUTH_CLIENT_ID"],
             "client_secret": env["NESTOR_SANDBOX_OAUTH_CLIENT_SECRET"],

@@ -33,8 +33,8 @@ class Executor(Protocol):
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
 
-    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
-        """The names of the configured secrets."""
+    async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+        """The names of the configured secrets that this tenant may use."""
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials."""
@@ -64,9 +64,9 @@ class ExecutorClient(ServiceClient):
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
         return self._events("/execute", _EVENTS, request, timeout_s=request.deadline_ms / 1000 + _GRACE_S)
 
-    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
-        """The names of the configured secrets."""
-        return await self._call("GET", "/credentials", Credentials, timeout_s=timeout_s)
+    async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+        """The names of the configured secrets that this tenant may use."""
+        return await self._call("GET", "/credentials", Credentials, params={"tenant": tenant}, timeout_s=timeout_s)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials."""

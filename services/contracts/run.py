@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
 
-from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals
+from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals, Tenant
 from services.contracts.base import ApiId, Contract, Query, StepId
 from services.contracts.context import Context
 from services.contracts.evidence import Attempt
@@ -79,6 +79,7 @@ class Failed(Contract):
         "circuit_open",
         "ledger",
         "changed",
+        "overloaded",
     ]
     message: str
     status: int | None = None
@@ -202,7 +203,7 @@ class ExecuteRequest(Contract):
 
     run_id: str = Field(min_length=1, max_length=64)
     compiled: CompiledPlan
-    tenant: str = Field(default="default", max_length=100, description="Whose run it is.")
+    tenant: Tenant = Field(default="default", description="Whose run it is, and whose secrets may be presented.")
     approved: str | None = None
     bound: dict[StepId, Digest] = Field(
         default_factory=dict,
@@ -217,7 +218,7 @@ class PreviewRequest(Contract):
     """Which requests would this plan send?"""
 
     compiled: CompiledPlan
-    tenant: str = Field(default="default", max_length=100, description="Whose run it is.")
+    tenant: Tenant = Field(default="default", description="Whose run it is, and whose secrets may be presented.")
     reads: bool = Field(
         default=False,
         description="Make the reads that feed them, unless those need an approval or come after a change.",
@@ -316,7 +317,7 @@ class ExecutionState(Contract):
 
 
 class Credentials(Contract):
-    """The names of the secrets the executor can present. Never their values."""
+    """The names of the secrets the executor can present for a tenant. Never their values."""
 
     secrets: tuple[str, ...] = ()
 
@@ -331,9 +332,10 @@ class TrySecret(Contract):
 
 
 class SecretTestRequest(Contract):
-    """Present the credentials of an API, and, with `send`, call it without arguments."""
+    """Present the credentials of an API, as `tenant` may use them, and, with `send`, call it without arguments."""
 
     api: Api
+    tenant: Tenant | None = None
     send: bool = False
 
 

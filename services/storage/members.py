@@ -6,7 +6,6 @@ would else keep the dead alive for as long as it was set back. Nothing depends o
 takes work over raises the work's epoch, and every write of the former owner is refused by comparing it.
 """
 
-import asyncio
 import os
 import secrets
 import socket
@@ -17,12 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.errors import ServiceError
 from services.storage.engine import clock, write
-from services.telemetry import get_logger
 
-_log = get_logger(__name__)
-_BEATS_PER_LEASE = 5
 _FORGOTTEN_AFTER_LEASES = 100
 
 
@@ -54,6 +49,17 @@ class Membership:
         self._engine, self._table, self._monotonic = engine, table, monotonic
         self._seen: dict[str, tuple[float, float]] = {}
 
+    @property
+    def url(self) -> str:
+        """Of its database, password and all."""
+        return self._engine.url.render_as_string(hide_password=False)
+
+    def over(self, engine: AsyncEngine) -> "Membership":
+        """The same member over another connection to its database."""
+        same = Membership(engine, self._table, self.lease_s)
+        same.id = self.id
+        return same
+
     async def beat(self) -> None:
         """Show that this process is alive, and look whether the others do."""
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
@@ -70,17 +76,6 @@ class Membership:
         for row in rows:
             before = former.get(row.id)
             self._seen[row.id] = before if before and before[0] == row.seen_at else (row.seen_at, now_s)
-
-    async def keep_beating(self) -> None:
-        """Beat until cancelled. A database that is away for a moment ends nothing, and no bug does."""
-        while True:
-            try:
-                await self.beat()
-            except ServiceError as error:
-                _log.warning("no sign of life could be given", member=self.id, why=error.detail)
-            except Exception as error:  # noqa: BLE001 - a process that is alive must not be taken for dead
-                _log.error("bug", exc_info=error)
-            await asyncio.sleep(self.lease_s / _BEATS_PER_LEASE)
 
     async def leave(self) -> None:
         """Take this process's row away: what it still owns can be taken over at once."""

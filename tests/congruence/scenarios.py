@@ -349,7 +349,7 @@ async def running_plans(house: House, log: Transcript, upstream: str) -> None:
         error = await problem(anext(house.executor.execute(request)))
         assert isinstance(error, Conflict)
         log.note(shown(error))
-    log.note(await house.executor.credentials())
+    log.note(await house.executor.credentials("default"))
     await house.retriever.delete_provider("exe")
 
 

@@ -64,6 +64,8 @@ class FakeExecutor(Fake):
         self.found = ""
         self.unreadable: ExecutionFinished | None = None
         self.requests: list[ExecuteRequest] = []
+        self.asked_for: list[str] = []
+        """The tenants whose credentials were asked for."""
         self.values: dict[str, JsonValue] = {}
         self.sent: list[tuple[str, str]] = []
         self.cancelled: list[str] = []
@@ -115,9 +117,10 @@ class FakeExecutor(Fake):
             yield StepFinished(record=records[step.id])
         yield _finished(request, records)
 
-    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+    async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
         await self._arrive("credentials", timeout_s)
+        self.asked_for.append(tenant)
         return Credentials(secrets=self.secrets)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:

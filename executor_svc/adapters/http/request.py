@@ -49,6 +49,7 @@ class Credentials:
         aws: whose signature the request gets.
         digest: what answers the server's challenge.
         tls: how to connect, with a client certificate.
+        secrets: the texts among all this that nobody may see.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -60,6 +61,7 @@ class Credentials:
     aws: AwsKey | None = field(default=None, repr=False)
     digest: Digest | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     def hidden(self) -> "Credentials":
         """The same with every value masked."""
@@ -131,7 +133,10 @@ class HttpRequest:
         return headers
 
     def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:
-        """The request for people to read. Masked twice: credentials by where they stand, any known secret wherever."""
+        """The request for people to read. Masked twice: credentials by where they stand, and by ``masker`` wherever.
+
+        The masker must know nothing but what this call presents: whoever writes the arguments sees what is masked.
+        """
         hidden = credentials.hidden()
         shown = self.whole_body(hidden)
         body = shown.recorded if shown is not None else None

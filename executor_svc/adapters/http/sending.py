@@ -4,12 +4,14 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
+from executor_svc.adapters.http.budget import Share
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.digest import UnusableChallenge
 from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
 from executor_svc.adapters.http.request import Credentials, HttpRequest
 from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
+from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
 from services.contracts.run import Failed, InDoubt
 
@@ -27,13 +29,27 @@ class Sending:
         attempts: how often a request was sent or tried.
         doubt: why an attempt may have had an effect of which nothing is known; empty where none may.
         doubted: the number of that attempt.
+        presented: the secrets that some attempt has presented, or is about to.
+        share: holds what is read of the answers.
     """
 
     call: Call
+    share: Share
     credentials: Credentials = field(default_factory=Credentials)
     attempts: int = 0
     doubt: str = ""
     doubted: int = 0
+    presented: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def masker(self) -> Masker:
+        """Masks what this call has presented, and nothing else."""
+        return masker_of(self.presented)
+
+    def present(self, credentials: Credentials) -> None:
+        """Go on with these credentials."""
+        self.credentials = credentials
+        self.presented |= credentials.secrets
 
     def __post_init__(self) -> None:
         """Take over the doubt that a former process left."""
@@ -63,9 +79,14 @@ class Sender:
     def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
         self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
 
+    def share(self, host: str) -> Share:
+        """What a call to this host holds of the answers to it; use it in ``with``."""
+        return self._transport.budget.share(host)
+
     async def present(self, request: HttpRequest, sending: Sending) -> None:
         """Only have the credentials ready that the request would go out with. Raises CredentialUnavailable."""
-        sending.credentials = await self._auth.present(sending.call.api, request.origin, sending.call.deadline)
+        call = sending.call
+        sending.present(await self._auth.present(call.api, request.origin, call.deadline, call.tenant))
 
     async def send(self, request: HttpRequest, sending: Sending) -> Reply | Failed:
         """Send until there is an answer, or no further attempt is allowed or would fit before the deadline.
@@ -77,7 +98,7 @@ class Sender:
         host = self._hosts.of(request.origin)
         host.budget.earn(loop.time())
         if not sending.attempts:
-            sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+            await self.present(request, sending)
         refreshed, before = False, sending.attempts
         last: Reply | Failed | None = None
         while True:
@@ -103,7 +124,7 @@ class Sender:
         Raises:
             CredentialUnavailable: there is no other token, or the challenge cannot be answered.
         """
-        call, presented = sending.call, sending.credentials
+        presented = sending.credentials
         if presented.digest is not None:
             try:
                 return presented.digest.challenged(request.method, request.url(presented), refused)
@@ -112,7 +133,7 @@ class Sender:
         if not presented.token:
             return False
         self._auth.forget(presented.token)
-        sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+        await self.present(request, sending)
         return True
 
     async def _attempt(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
@@ -137,6 +158,7 @@ class Sender:
                 deadline=call.deadline,
                 once=not call.api.resendable,
                 tls=sending.credentials.tls,
+                share=sending.share,
             )
         except SendFailed as error:
             host.failed(error, clock() - began)

@@ -66,6 +66,14 @@ async def test_the_policy_is_told_whose_calls_they_are(shared: Gateway) -> None:
         assert shared.fakes.planner.requests[-1].policy.tenant == tenant
 
 
+async def test_the_executor_is_told_whose_calls_they_are(shared: Gateway) -> None:
+    """By this it knows which secrets a run may present."""
+    for token, tenant in (("red-token-1", "red"), ("blue-token-1", "blue"), ("plain-token-1", "default")):
+        await shared.as_principal(token).solve(ask(ASK_HOLIDAYS))
+        assert shared.fakes.executor.requests[-1].tenant == tenant
+        assert shared.fakes.executor.asked_for[-1] == tenant
+
+
 @pytest.mark.parametrize("token", ["", "red", "red-token-1 ", "red-token-11", "red-token-1\x00", "é", "x" * 10_000])
 async def test_an_unknown_token_is_refused(shared: Gateway, token: str) -> None:
     response = await shared.http.get("/runs", headers={b"Authorization": b"Bearer " + token.encode()})

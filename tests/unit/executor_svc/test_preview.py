@@ -113,15 +113,15 @@ def test_what_cannot_be_built_says_why(adapter: HttpAdapter) -> None:
     assert not preview.complete
 
 
-def test_no_secret_and_no_made_up_key_is_shown(adapter: HttpAdapter) -> None:
+def test_no_secret_is_confirmed_and_no_made_up_key_is_shown(adapter: HttpAdapter) -> None:
     security = ((SecurityRequirement(scheme="key", kind=SecretKind.API_KEY, secret="test.key"),),)
     keyed = api(
         ORIGIN, "/k", NIGHTS, method="POST", body=RequestBody(), security=security, idempotency_header="Idempotency-Key"
     )
     preview = shown(adapter, keyed, {"nights": literal("canary-secret-value")})
     assert preview.request.headers["Idempotency-Key"] == "{one for each call}"
-    assert preview.request.body == {"nights": "***"}
-    assert "canary" not in preview.model_dump_json()
+    assert preview.request.body == {"nights": "canary-secret-value"}  # what somebody wrote, right or wrong
+    assert "***" not in preview.model_dump_json()
 
 
 def test_reads_are_shown_only_where_they_wait_for_an_approval(adapter: HttpAdapter) -> None:
