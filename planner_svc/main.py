@@ -44,7 +44,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="planner", budget_s=settings.draft_cpu_s)
+        pool = ComputePool(
+            settings.compute_workers, settings.compute_waiting, name="planner", budget_s=settings.draft_cpu_s
+        )
         metrics = PlannerMetrics(app.state.registry)
         served: ServedBackend | None = None
         weigh: Weigh | None = None

@@ -7,8 +7,8 @@ Requests are what runs in parallel, so a library's own threads only get in their
 small product, for half of the processor time of a search.
 
 Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least of late.
-Work that takes long calls :func:`checkpoint` now and then; there it ends when nobody waits for it any more or its budget
-is used up, and there it pauses while a tenant that has used less has work. It pauses also where a thread would be free
+Work that takes long calls :func:`checkpoint` now and then. There it ends when nobody waits for it any more or its
+budget is used up, and there it pauses while a tenant that has used less has work. It pauses also where a thread is free
 for that other tenant: two threads of Python code share one interpreter lock, so each would slow the other down.
 """
 
@@ -169,7 +169,7 @@ class ComputePool:
         return result
 
     async def close(self) -> None:
-        """Refuse new calls, drop those that wait or have paused (their callers get ``Overloaded``), await the others."""
+        """Refuse new calls, drop those that wait or have paused (their callers get ``Overloaded``), await the rest."""
         with self._lock:
             self._closed = True
             left = [job for line in self._lines.values() for job in line]

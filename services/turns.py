@@ -1,4 +1,4 @@
-"""A number of slots that tenants share: who has to wait is served in turn, tenant by tenant, not first come first served.
+"""Slots that tenants share. Those who wait are served in turn, tenant by tenant, not first come first served.
 
 For one event loop. Work that holds a processor has a scheduler of its own (:mod:`services.compute`).
 """
