@@ -245,7 +245,12 @@ async def test_closing_ends_a_call_that_has_paused() -> None:
     paused = asyncio.create_task(_for("a", pool, long))
     await asyncio.to_thread(begun.wait, TIMEOUT_S)
     entered = threading.Event()
-    running = asyncio.create_task(_for("b", pool, lambda: (entered.set(), gate.wait(TIMEOUT_S))))
+
+    def short() -> None:
+        entered.set()
+        gate.wait(TIMEOUT_S)
+
+    running = asyncio.create_task(_for("b", pool, short))
     await asyncio.to_thread(entered.wait, TIMEOUT_S)
     closing = asyncio.create_task(pool.close())
     async with asyncio.timeout(TIMEOUT_S):
