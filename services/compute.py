@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -38,7 +39,12 @@ _HALF_LIFE_S: Final = 10.0
 """Seconds after which processor time that was used counts half."""
 _SLICE_S: Final = 0.05
 """How much more processor time than another a tenant may have used without giving way to it."""
-_CHARGE_EVERY_S: Final = 0.005
+_CHARGE_EVERY_S: Final = 0.002
+_GRACE_S: Final = 0.05
+"""How long work that has paused waits for the other tenant's next call: a request makes several in a row."""
+_SWITCH_S: Final = 0.001
+"""How long a thread may keep the interpreter lock while others want it; Python's default is five times that. A loop
+that shares its process with computations waits so long each time that it wakes."""
 _MOST_TENANTS: Final = 1_000
 _working = threading.local()
 
@@ -103,7 +109,8 @@ class _Usage:
 class ComputePool:
     """Runs blocking functions on a fixed number of threads at a time, with a bound on how many may wait.
 
-    From the first pool on, linear algebra that was loaded before it takes one thread for each call in this process.
+    From the first pool on, linear algebra that was loaded before it takes one thread for each call in this process, and
+    threads hand over the interpreter lock sooner.
 
     Args:
         max_workers: calls that run at the same time, at least 1.
@@ -121,6 +128,7 @@ class ComputePool:
         if max_workers < 1 or max_waiting < 0:
             raise ValueError(f"need max_workers >= 1 and max_waiting >= 0, got {max_workers} and {max_waiting}")
         threadpool_limits(1, user_api="blas")
+        sys.setswitchinterval(_SWITCH_S)
         # Calls that have paused keep their threads.
         self._executor = ThreadPoolExecutor(max_workers + max_waiting, thread_name_prefix=name)
         self._name = name
@@ -133,6 +141,7 @@ class ComputePool:
         self._lines: dict[str, deque[_Job]] = {}
         self._running: Counter[str] = Counter()
         self._usage = _Usage()
+        self._ended: dict[str, float] = {}
 
     @property
     def workers(self) -> int:
@@ -188,8 +197,9 @@ class ComputePool:
                 self._charge(job)
                 if paused := self._is_outdone(job.tenant, {*self._lines, *self._running}):
                     self._pause(job)
-            if paused:
-                job.resumed.wait()
+            while paused and not job.resumed.wait(_GRACE_S):
+                with self._lock:
+                    self._dispatch()
         if job.unwanted:
             raise Overloaded(job.unwanted, retry_after_s=1)
 
@@ -216,10 +226,19 @@ class ComputePool:
         """Let calls begin or go on that have their turn. The lock is held."""
         while self._running.total() < self._workers and not self._closed:
             tenant = self._usage.least(self._lines)
-            if tenant is None or self._is_outdone(tenant, self._running):
+            if tenant is None:
                 return
-            self._leave_line(job := self._lines[tenant][0])
+            job = self._lines[tenant][0]
+            if self._is_outdone(tenant, {*self._running, *(self._lately() if job.state == "paused" else ())}):
+                return
+            self._leave_line(job)
             self._go(job)
+
+    def _lately(self) -> list[str]:
+        """The tenants whose last call is just over."""
+        now = time.monotonic()
+        self._ended = {tenant: at for tenant, at in self._ended.items() if now - at < _GRACE_S}
+        return [*self._ended]
 
     def _is_outdone(self, tenant: str, by: Iterable[str]) -> bool:
         """Whether one of those tenants has used so much less that this one gives way."""
@@ -294,6 +313,9 @@ class ComputePool:
             before, job.state = job.state, "over"
             if before == "running":
                 self._stop_running(job)
+                self._ended[job.tenant] = time.monotonic()
+                if len(self._ended) > _MOST_TENANTS:
+                    self._ended.clear()
             else:
                 self._leave_line(job)
             self._dispatch()
