@@ -6,7 +6,8 @@ with an unbounded queue every request waits longer than its caller does, so work
 Requests are what runs in parallel, so a library's own threads only get in their way: numpy's would spin after every
 small product, for half of the processor time of a search.
 
-Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least of late.
+Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least of late;
+for a call that has become long, its tenant's use counts four times, so that short ones need not wait for it.
 Work that takes long calls :func:`checkpoint` now and then. There it ends when nobody waits for it any more or its
 budget is used up, and there it pauses while a tenant that has used less has work. It pauses also where a thread is free
 for that other tenant: two threads of Python code share one interpreter lock, so each would slow the other down.
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,6 +41,9 @@ _HALF_LIFE_S: Final = 10.0
 """Seconds after which processor time that was used counts half."""
 _SLICE_S: Final = 0.05
 """How much more processor time than another a tenant may have used without giving way to it."""
+_LONG_S: Final = 0.25
+"""Processor time from which on a call is a long one."""
+_LONG_WEIGHT: Final = 4.0
 _CHARGE_EVERY_S: Final = 0.002
 _GRACE_S: Final = 0.05
 """How long work that has paused waits for the other tenant's next call: a request makes several in a row."""
@@ -59,6 +64,9 @@ def checkpoint() -> None:
     job: _Job | None = getattr(_working, "job", None)
     if job is not None:
         job.pool.check(job)
+
+
+_Turn = tuple[str, bool]
 
 
 @dataclass(eq=False, slots=True)
@@ -83,6 +91,11 @@ class _Job:
     resumed: threading.Event = field(default_factory=threading.Event)
     unwanted: str = ""
 
+    @property
+    def turn(self) -> _Turn:
+        """For whom it runs, and whether it has become long."""
+        return self.tenant, self.used_s > _LONG_S
+
 
 class _Usage:
     """Processor seconds that tenants have used, which fade with time."""
@@ -101,9 +114,15 @@ class _Usage:
         if len(self._used) > _MOST_TENANTS:
             del self._used[min(self._used, key=self.of)]
 
-    def least(self, tenants: Iterable[str]) -> str | None:
-        """The one that has used least; None where there are none."""
-        return min(tenants, key=self.of, default=None)
+    def claim(self, turn: _Turn) -> float:
+        """How late a tenant's call has its turn: the less it has used, the sooner."""
+        tenant, long = turn
+        return self.of(tenant) * (_LONG_WEIGHT if long else 1.0)
+
+    def gives_way(self, turn: _Turn, others: Iterable[_Turn]) -> bool:
+        """Whether another tenant among these has used so much less that this call lets it go first."""
+        least = min((self.claim(other) for other in others if other[0] != turn[0]), default=math.inf)
+        return self.claim(turn) > least + _SLICE_S
 
 
 class ComputePool:
@@ -139,7 +158,7 @@ class ComputePool:
         self._closed = False
         self._lock = threading.Lock()
         self._lines: dict[str, deque[_Job]] = {}
-        self._running: Counter[str] = Counter()
+        self._running: list[_Job] = []
         self._usage = _Usage()
         self._ended: dict[str, float] = {}
 
@@ -195,7 +214,8 @@ class ComputePool:
         if not job.unwanted and unaccounted_s >= _CHARGE_EVERY_S:
             with self._lock:
                 self._charge(job)
-                if paused := self._is_outdone(job.tenant, {*self._lines, *self._running}):
+                others = [*self._heads(), *(one.turn for one in self._running)]
+                if paused := self._usage.gives_way(job.turn, others):
                     self._pause(job)
             while paused and not job.resumed.wait(_GRACE_S):
                 with self._lock:
@@ -224,30 +244,28 @@ class ComputePool:
 
     def _dispatch(self) -> None:
         """Let calls begin or go on that have their turn. The lock is held."""
-        while self._running.total() < self._workers and not self._closed:
-            tenant = self._usage.least(self._lines)
-            if tenant is None:
-                return
-            job = self._lines[tenant][0]
-            if self._is_outdone(tenant, {*self._running, *(self._lately() if job.state == "paused" else ())}):
+        while self._lines and len(self._running) < self._workers and not self._closed:
+            turn = min(self._heads(), key=self._usage.claim)
+            job = self._lines[turn[0]][0]
+            others = [one.turn for one in self._running]
+            if self._usage.gives_way(turn, [*others, *self._lately()] if job.state == "paused" else others):
                 return
             self._leave_line(job)
             self._go(job)
 
-    def _lately(self) -> list[str]:
-        """The tenants whose last call is just over."""
+    def _heads(self) -> list[_Turn]:
+        """Each tenant's first call that waits."""
+        return [line[0].turn for line in self._lines.values()]
+
+    def _lately(self) -> list[_Turn]:
+        """The tenants whose last call is just over: the next one comes soon."""
         now = time.monotonic()
         self._ended = {tenant: at for tenant, at in self._ended.items() if now - at < _GRACE_S}
-        return [*self._ended]
-
-    def _is_outdone(self, tenant: str, by: Iterable[str]) -> bool:
-        """Whether one of those tenants has used so much less that this one gives way."""
-        other = self._usage.least(one for one in by if one != tenant)
-        return other is not None and self._usage.of(tenant) > self._usage.of(other) + _SLICE_S
+        return [(tenant, False) for tenant in self._ended]
 
     def _go(self, job: _Job) -> None:
         before, job.state = job.state, "running"
-        self._running[job.tenant] += 1
+        self._running.append(job)
         if before == "paused":
             job.resumed.set()
         else:
@@ -256,7 +274,7 @@ class ComputePool:
     def _pause(self, job: _Job) -> None:
         job.state = "paused"
         job.resumed.clear()
-        self._stop_running(job)
+        self._running.remove(job)
         self._lines.setdefault(job.tenant, deque()).appendleft(job)  # before those that have not begun
         self._dispatch()
 
@@ -265,11 +283,6 @@ class ComputePool:
         line.remove(job)
         if not line:
             del self._lines[job.tenant]
-
-    def _stop_running(self, job: _Job) -> None:
-        self._running[job.tenant] -= 1
-        if not self._running[job.tenant]:
-            del self._running[job.tenant]
 
     def _charge(self, job: _Job) -> None:
         """Bring a call's account up to date, on its own thread."""
@@ -312,7 +325,7 @@ class ComputePool:
             self._in_flight -= 1
             before, job.state = job.state, "over"
             if before == "running":
-                self._stop_running(job)
+                self._running.remove(job)
                 self._ended[job.tenant] = time.monotonic()
                 if len(self._ended) > _MOST_TENANTS:
                     self._ended.clear()
