@@ -27,6 +27,8 @@ from services.contracts.run import Run, RunStatus
 
 LENGTH = 5
 SALT = 1
+FIRST = 0
+"""What the first station is given."""
 QUERY = "Pass the soak parcel through all five stations."
 WARM_S = 30.0
 SAMPLE_S = 5.0
@@ -122,7 +124,7 @@ def _document(workload: Workload) -> dict[str, object]:
     }
     paths: dict[str, object] = {}
     for node in workload.nodes:
-        fed = {f"in{place}": {"type": "integer"} for place in range(len(node.needs))}
+        fed = {"in0": {"type": "integer"}}
         operation: dict[str, object] = {
             "operationId": node.name,
             "summary": f"Pass the soak parcel through station {node.name}",
@@ -148,7 +150,8 @@ def _plan(workload: Workload) -> Plan:
     steps = []
     for node in workload.nodes:
         arguments: dict[str, Value] = {"ms": LiteralValue(value="0"), "salt": LiteralValue(value=str(SALT))}
-        arguments |= {f"in{place}": Reference(step=need, path=("value",)) for place, need in enumerate(node.needs)}
+        before = Reference(step=node.needs[0], path=("value",)) if node.needs else LiteralValue(value=FIRST)
+        arguments["in0"] = before
         steps.append(Step(id=node.name, api=f"soak.{node.name}", arguments=arguments))
     last = Reference(step=steps[-1].id, path=("value",))
     return Plan(steps=tuple(steps), answer=(AnswerOutput(name="value", value=last),))
@@ -156,9 +159,9 @@ def _plan(workload: Workload) -> Plan:
 
 async def _asked(url: str, pid: int, seconds: float, rate: float, seen: Seen) -> None:
     """Ask so many times a second, whether or not the answers keep up."""
-    expected = 0
+    expected = FIRST
     for place in range(LENGTH):
-        expected = value_of(f"s{place}", SALT, [expected] if place else [])
+        expected = value_of(f"s{place}", SALT, [expected])
     options = {"backend": "demonstrated", "pinned": [f"soak.s{n}" for n in range(LENGTH)], "top_k": LENGTH}
     body = {"query": QUERY, "options": options}
     tasks: set[asyncio.Task[None]] = set()
