@@ -45,8 +45,9 @@ class ProtectedRoute(StrictRoute):
     """A route for principals: who asks is known before anything of the body is read."""
 
     def admit(self, request: Request) -> None:
-        """Find out who asks. Raises Unauthorized, and what else keeps the caller out."""
+        """Find out who asks. Raises Unauthorized, QuotaExceeded, and what else keeps the caller out."""
         request.state.principal = request.app.state.principals.asking(request)
+        get_service(request).quotas.request(request.state.principal.tenant)
 
 
 def get_caller(request: Request) -> Principal:
@@ -115,7 +116,9 @@ async def solve(
 
     What keeps a run from being planned or executed is a problem that names it as `run_id`.
     """
-    return _answered(await service.solve(body, caller, idempotency_key), request, response)
+    run = await service.solve(body, caller, idempotency_key)
+    response.headers.update(service.quotas.fields(caller.tenant))
+    return _answered(run, request, response)
 
 
 @runs.post(
@@ -130,13 +133,16 @@ async def solve_stream(
 
     An empty line every 15 seconds in which nothing happens says that the stream is open.
     """
-    return NdjsonResponse(await _begun(service.solve_events(body, caller, idempotency_key)))
+    events = await _begun(service.solve_events(body, caller, idempotency_key))
+    return NdjsonResponse(events, headers=service.quotas.fields(caller.tenant))
 
 
 @runs.post("/plan", summary="Plan and prove, execute nothing")
-async def plan(body: SolveRequest, service: Service, caller: Caller) -> Run:
+async def plan(body: SolveRequest, service: Service, caller: Caller, response: Response) -> Run:
     """The plan and its proof, or the questions and diagnostics that stand in its way. Always waits."""
-    return await service.plan(body, caller)
+    run = await service.plan(body, caller)
+    response.headers.update(service.quotas.fields(caller.tenant))
+    return run
 
 
 @runs.post("/runs", summary="Run a plan that the app gives", responses=UNDER_WAY_ANSWER)
@@ -306,7 +312,7 @@ async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> 
     With `dry_run` or `hold_changes` the events before the report say what would become of each API.
     A provider that has APIs which your tenant does not see is not changed: 409.
     """
-    return NdjsonResponse(await _begun(service.peers.retriever.import_document(body, tenant=caller.tenant)))
+    return NdjsonResponse(await _begun(service.import_apis(body, caller)))
 
 
 @apis.get("/documents", summary="List the imported documents")
@@ -359,9 +365,9 @@ async def add_demo(body: Demo, service: Service) -> Demo:
 
 
 @demos.post("/demos:import", summary="Add many demonstrations", openapi_extra={BODY_LIMIT: "max_document_bytes"})
-async def import_demos(body: ImportDemosRequest, service: Service) -> ImportDemosReport:
+async def import_demos(body: ImportDemosRequest, service: Service, caller: Caller) -> ImportDemosReport:
     """Adds those that are not there yet."""
-    return await service.peers.demos.import_demos(body)
+    return await service.import_demos(body, caller)
 
 
 @demos.delete("/demos/{demo_id}", summary="Remove a demonstration", status_code=status.HTTP_204_NO_CONTENT)

@@ -11,6 +11,7 @@ from gateway.handlers import routers
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers, Transports, open_peers
 from gateway.principals import Principals
+from gateway.quotas import Quotas
 from gateway.recovery import Recovery
 from gateway.runs import Runs
 from gateway.service import GatewayService
@@ -78,12 +79,13 @@ async def open_service(
     """The gateway without its routes, at work until the end of the context."""
     store = RunStore(engine)
     membership = Membership(engine, MEMBERS, settings.lease_s)
-    runs = Runs(peers, store, settings, metrics, membership.id)
+    quotas = Quotas(settings, metrics)
+    runs = Runs(peers, store, settings, metrics, quotas, membership.id)
     events = Events(store, runs.lives)
     try:
         recovery = Recovery(runs, store, events, membership, settings)
         warmer = Warmer(peers.retriever, peers.planner, settings.warm_apis)
         async with recovery.working(), warmer.working():
-            yield GatewayService(peers, store, runs, events, settings, metrics)
+            yield GatewayService(peers, store, runs, events, quotas, settings, metrics)
     finally:
         store.close()

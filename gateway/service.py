@@ -14,14 +14,15 @@ from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.principals import Principal
+from gateway.quotas import Quotas
 from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
 from services.codecs import nestful
 from services.codecs.text import CodecError
-from services.contracts.api import NeededSecrets
-from services.contracts.demo import Demo, demo_id
+from services.contracts.api import ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, Decision
 from services.contracts.run import (
@@ -64,10 +65,11 @@ class GatewayService:
         store: RunStore,
         runs: Runs,
         events: Events,
+        quotas: Quotas,
         settings: GatewaySettings,
         metrics: GatewayMetrics,
     ) -> None:
-        self.peers = peers
+        self.peers, self.quotas = peers, quotas
         self._store, self._runs, self._events = store, runs, events
         self._settings, self._metrics = settings, metrics
         self._followers = 0
@@ -79,6 +81,7 @@ class GatewayService:
 
         Raises:
             Conflict: the key was sent before with another request.
+            QuotaExceeded: the tenant has as many runs under way as it may.
             Overloaded: too many runs are under way.
             ServiceError: what kept the run from being planned or executed, with its `run_id`.
         """
@@ -124,11 +127,13 @@ class GatewayService:
 
         The last event is ``finished``; a failed run's problem is in it, not raised.
         """
-        accepted = await self._accept(request, principal, key)
-        run_id = accepted.run.id if isinstance(accepted, Live) else accepted
-        async with aclosing(self._events.follow(run_id, 0)) as events:
-            async for event in events:
-                yield None if event is None else event.event
+        self.quotas.check("streams", principal.tenant)
+        with self.quotas.holding("streams", principal.tenant):
+            accepted = await self._accept(request, principal, key)
+            run_id = accepted.run.id if isinstance(accepted, Live) else accepted
+            async with aclosing(self._events.follow(run_id, 0)) as events:
+                async for event in events:
+                    yield None if event is None else event.event
 
     async def plan(self, request: SolveRequest, principal: Principal) -> Run:
         """Plan and prove; nothing is executed."""
@@ -150,24 +155,41 @@ class GatewayService:
 
         Raises:
             NotFound: there is no such run.
+            QuotaExceeded: too many streams of the tenant are open.
             Overloaded: too many streams are open.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
             return None
+        self.quotas.check("streams", principal.tenant)
         if self._followers >= self._settings.max_followers:
             raise Overloaded("Too many streams are open.", retry_after_s=5)
-        return self._counted(run_id, after)
+        return self._counted(run_id, principal.tenant, after)
 
-    async def _counted(self, run_id: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
-        self._followers += 1
-        try:
-            with self._metrics.followers.track_inprogress():
-                async with aclosing(self._events.follow(run_id, after)) as events:
-                    async for event in events:
-                        yield event
-        finally:
-            self._followers -= 1
+    async def _counted(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
+        with self.quotas.holding("streams", tenant):
+            self._followers += 1
+            try:
+                with self._metrics.followers.track_inprogress():
+                    async with aclosing(self._events.follow(run_id, after)) as events:
+                        async for event in events:
+                            yield event
+            finally:
+                self._followers -= 1
+
+    async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
+        """Import an API description, and tell how that goes. Raises QuotaExceeded where the tenant imports already."""
+        self.quotas.check("imports", principal.tenant)
+        with self.quotas.holding("imports", principal.tenant):
+            async with aclosing(self.peers.retriever.import_document(request, tenant=principal.tenant)) as events:
+                async for event in events:
+                    yield event
+
+    async def import_demos(self, request: ImportDemosRequest, principal: Principal) -> ImportDemosReport:
+        """Add demonstrations. Raises QuotaExceeded where the tenant imports already."""
+        self.quotas.check("imports", principal.tenant)
+        with self.quotas.holding("imports", principal.tenant):
+            return await self.peers.demos.import_demos(request)
 
     async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.

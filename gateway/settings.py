@@ -19,6 +19,17 @@ class PrincipalSettings(BaseModel):
     token: SecretStr = Field(min_length=8)
 
 
+class Limits(BaseModel):
+    """What one tenant may use of one gateway process. None: as much as there is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests_per_s: float | None = Field(default=100.0, gt=0, le=1_000_000, allow_inf_nan=False)
+    runs: int | None = Field(default=100, ge=0)
+    streams: int | None = Field(default=250, ge=0)
+    imports: int | None = Field(default=2, ge=0)
+
+
 class GatewaySettings(ServiceSettings):
     """Read from ``NESTOR_GATEWAY_*``."""
 
@@ -84,8 +95,28 @@ class GatewaySettings(ServiceSettings):
         description="APIs of the catalogue that the planner reads before anybody asks, in order of id; 0: none. "
         "The others are read when they are first a candidate.",
     )
+    limits: Limits = Field(
+        default=Limits(),
+        description="What each tenant may use of one gateway process, as a JSON object of `requests_per_s` (ten "
+        "seconds' worth may come at once), `runs` under way, `streams` of events and `imports` at once; null: no "
+        "limit. Beyond it: 429.",
+    )
+    tenant_limits: dict[str, Limits] = Field(
+        default_factory=dict,
+        max_length=10_000,
+        description='The same by tenant, e.g. `{"guests": {"runs": 10}}`; what is not given is as in `limits`.',
+    )
     max_concurrent_runs: int = Field(
-        default=200, ge=1, description="Runs under way at once; more are refused with 503."
+        default=200, ge=1, description="Runs under way at once; more wait, and tenants take turns."
+    )
+    max_waiting_runs: int = Field(
+        default=200, ge=0, description="Runs that may wait for others to end; one more is refused with 503."
+    )
+    run_wait_s: float = Field(
+        default=5.0,
+        ge=0,
+        le=600,
+        description="How long a run waits to begin, in seconds, within its deadline; then it is refused with 503.",
     )
     max_followers: int = Field(
         default=1_000, ge=1, description="Streams of run events open at once; more are refused with 503."

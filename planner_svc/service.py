@@ -14,7 +14,7 @@ from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving import Prover, probability
 from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.untold import untold
-from services.compute import ComputePool
+from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls
 from services.contracts.plan import Plan
@@ -32,7 +32,9 @@ from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 from services.signing import PlanSigner
+from services.turns import Turns
 
+_NO_LIMIT: Final = 1_000_000
 _MAX_TOLD: Final = 3
 """Calls of a plan that is told of in words."""
 
@@ -47,6 +49,7 @@ class PlannerService:
         backend_timeout_s: How long one backend may take.
         max_alternatives: Further drafts that are tried where the best does not compile.
         metrics: Counts answers and who gave them.
+        turns: How many requests are worked on at once, and whose is next; None: all.
         policy: Who is asked, where a request names no backend.
         writer: Words answers; None: nobody does.
         weigh: The judge of the pair's words; None: each is as likely right as its planner says.
@@ -65,6 +68,7 @@ class PlannerService:
         backend_timeout_s: float,
         max_alternatives: int,
         metrics: PlannerMetrics,
+        turns: Turns | None = None,
         policy: CascadePolicy | None = None,
         writer: SentenceWriter | None = None,
         weigh: Weigh | None = None,
@@ -82,6 +86,7 @@ class PlannerService:
         self._backend_timeout_s = backend_timeout_s
         self._prover = Prover(pool, max_alternatives)
         self._metrics = metrics
+        self._turns = turns or Turns(_NO_LIMIT, 0)
         self._writer = writer
         self._weigh = weigh or WordJudge({}).weigh
         self._signer = signer
@@ -99,6 +104,7 @@ class PlannerService:
             ValidationFailed: two different APIs of one id.
             Overloaded: too much work is waiting.
         """
+        for_tenant.set(request.policy.tenant)
         answer = await self._pool.run(compile_plan, request.plan, request.apis, request.policy, request.credentials)
         return answer.model_copy(update={"compiled": await self._signed(answer.compiled, request.policy)})
 
@@ -117,13 +123,17 @@ class PlannerService:
         Raises:
             ValidationFailed: an unknown backend, or two different candidates of one id.
             DeadlineExceeded: the backend took too long, and there is no other.
+            Overloaded: too many requests wait to be planned, or this one did not get its turn in time.
             ServiceError: whatever the last backend raises (see :class:`PlannerBackend`).
         """
         if request.backend is not None and request.backend not in self._available:
             known = ", ".join(sorted(self._available))
             raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {known}")
         order = (request.backend,) if request.backend else self._order(request)
-        word, asked, trace = await self._asked(order, request)
+        time_left = TimeLeft(request.deadline_ms, self._backend_timeout_s)
+        for_tenant.set(request.policy.tenant)
+        async with self._turns.slot(request.policy.tenant, time_left.share_s(last=True)):
+            word, asked, trace = await self._asked(order, request, time_left)
         missing = await self._untold(word, request)
         response = word.response.model_copy(update={"untold": missing})
         response = response if request.backend else self._abstained(word, response)
@@ -153,10 +163,9 @@ class PlannerService:
         return order if request.demos or len(order) == 1 else tuple(name for name in order if name != DEMONSTRATED)
 
     async def _asked(
-        self, order: Sequence[str], request: PlanRequest
+        self, order: Sequence[str], request: PlanRequest, time_left: TimeLeft
     ) -> tuple[Word, tuple[PlannerAsked, ...], PlannerTrace | None]:
         """Ask one after the other until somebody's word stands; the best word there is, and how that went."""
-        time_left = TimeLeft(request.deadline_ms, self._backend_timeout_s)
         best: Word | None = None
         error: ServiceError | None = None
         asked: list[PlannerAsked] = []

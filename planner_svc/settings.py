@@ -154,6 +154,20 @@ class PlannerSettings(InternalSettings):
         le=10_000,
         description="Computations that may wait for a worker; one more is refused with 503.",
     )
+    draft_cpu_s: float = Field(
+        default=3.0,
+        gt=0,
+        le=3_600,
+        description="Processor seconds that the rules may take for one draft; then they have none, and `judged` takes "
+        "the other planner's. What takes so long is a sentence of many requests.",
+    )
+    max_plans: int = Field(
+        default=32, ge=1, le=10_000, description="Requests planned at once; more wait, and tenants take turns."
+    )
+    max_plans_per_tenant: int = Field(default=16, ge=1, le=10_000, description="The same for one tenant.")
+    max_plans_waiting: int = Field(
+        default=200, ge=0, le=100_000, description="Requests that may wait to be planned; one more is refused with 503."
+    )
     served: ServedSettings = Field(
         default_factory=ServedSettings, description="The language model; see `NESTOR_PLANNER_SERVED_*`."
     )

@@ -10,6 +10,7 @@ from retriever_svc.engine.filters import Filters
 from retriever_svc.models import Entry, Hit
 from retriever_svc.service import CatalogueService, Found
 from services.app import service_router
+from services.compute import for_tenant
 from services.contracts.api import (
     Api,
     ApiSearchHit,
@@ -56,6 +57,7 @@ Whose = Annotated[Tenant | None, Query(description="Who asks; what is other tena
 @router.post("/retrieve", response_model=RetrieveResponse, summary="Which APIs could serve this request?")
 async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) -> Response:
     """The best `k` APIs over all clauses of the request, exact names first; the last clause is the whole request."""
+    for_tenant.set(body.tenant or "")
     version, catalogue = await service.catalogue()
     answer = await answers.get(catalogue, body)
     if answer is None:

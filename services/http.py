@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -215,9 +216,13 @@ class NdjsonResponse(_EventResponse):
     media_type = "application/x-ndjson"
 
     def __init__(
-        self, events: AsyncGenerator[BaseModel, None] | AsyncGenerator[BaseModel | None, None], status_code: int = 200
+        self,
+        events: AsyncGenerator[BaseModel, None] | AsyncGenerator[BaseModel | None, None],
+        status_code: int = 200,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(events, status_code)
+        self.headers.update(headers or {})
 
     async def _encoded(self) -> AsyncIterator[bytes]:
         async for event in self._events:
@@ -263,7 +268,8 @@ def problem_response(error: ServiceError) -> Response:
     headers = {"Cache-Control": "no-store"}
     retry_after = error.extensions.get("retry_after_s")
     if isinstance(retry_after, int | float):
-        headers["Retry-After"] = str(max(1, round(retry_after)))
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    headers |= error.headers
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"  # RFC 9110, section 11.6.1: a 401 names the scheme
     body = to_json(problem_document(error), inf_nan_mode="null", fallback=str)

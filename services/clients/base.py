@@ -33,7 +33,7 @@ def open_http(base_url: str, transport: httpx2.AsyncBaseTransport | None = None)
     """
     return httpx2.AsyncClient(
         base_url=base_url,
-        transport=transport or _Sockets(limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20)),
+        transport=transport or _Sockets(limits=httpx2.Limits(max_connections=500, max_keepalive_connections=20)),
         timeout=httpx2.Timeout(DEFAULT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         follow_redirects=False,
         trust_env=False,

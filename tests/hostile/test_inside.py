@@ -298,10 +298,10 @@ async def test_a_gateway_sends_each_service_its_own_token_and_says_when_one_is_w
         peers, clients = open_peers(GatewaySettings(executor_url=url, executor_token=given), {})
         if works:
             await peers.executor.ready()
-            assert (await peers.executor.credentials()).secrets == ("bank.token",)
+            assert (await peers.executor.credentials("default")).secrets == ("bank.token",)
         else:
             with pytest.raises(ServiceUnavailable, match="executor_svc does not take the token"):
-                await peers.executor.credentials()
+                await peers.executor.credentials("default")
         if given == "another-token":
             with pytest.raises(ServiceUnavailable):
                 await peers.executor.ready()

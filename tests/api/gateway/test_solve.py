@@ -257,7 +257,7 @@ async def test_a_peers_refusal_is_passed_on(gateway: Gateway) -> None:
 
 
 async def test_too_many_runs_at_once_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    async with open_gateway(tmp_path_factory.mktemp("busy"), max_concurrent_runs=1) as gateway:
+    async with open_gateway(tmp_path_factory.mktemp("busy"), max_concurrent_runs=1, run_wait_s=0) as gateway:
         waiting = await gateway.client.solve(ask(ASK_ROOM))
         gateway.fakes.executor.gate = asyncio.Event()
         first = asyncio.create_task(gateway.client.solve(ask(ASK_HOLIDAYS)))
