@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel
 from pydantic_core import to_json
 
 from gateway.principals import Principal
+from gateway.roles import Role, needed, needs
 from gateway.service import GatewayService
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
@@ -41,11 +42,21 @@ def get_service(request: Request) -> GatewayService:
 
 
 class ProtectedRoute(StrictRoute):
-    """A route for principals: who asks is known before anything of the body is read."""
+    """A route for principals: who asks, and that he may, is known before anything of the body is read.
+
+    Raises:
+        ValueError: the route does not say which roles may use it.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._roles = needed(self.openapi_extra)
 
     def admit(self, request: Request) -> None:
-        """Find out who asks. Raises Unauthorized, and what else keeps the caller out."""
-        request.state.principal = request.app.state.principals.asking(request)
+        """Find out who asks. Raises Unauthorized, Forbidden without a role for this, and what else keeps callers out."""
+        principal: Principal = request.app.state.principals.asking(request)
+        principal.require(self._roles)
+        request.state.principal = principal
 
 
 def get_caller(request: Request) -> Principal:
@@ -54,6 +65,13 @@ def get_caller(request: Request) -> Principal:
     return principal
 
 
+ASKING = needs(Role.ASK)
+APPROVING = needs(Role.APPROVE)
+ADMINISTERING = needs(Role.ADMINISTER)
+WORKING = needs(Role.ASK, Role.APPROVE)
+"""For whoever asks and whoever approves."""
+ANY_ROLE = needs(*Role)
+LARGE_DOCUMENT = {BODY_LIMIT: "max_document_bytes"}
 Service = Annotated[GatewayService, Depends(get_service)]
 Caller = Annotated[Principal, Depends(get_caller)]
 Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
@@ -101,7 +119,7 @@ def _answered(run: Run, request: Request, response: Response) -> Run:
     return run
 
 
-@runs.post("/solve", summary="Solve a request in words", responses=UNDER_WAY_ANSWER)
+@runs.post("/solve", summary="Solve a request in words", responses=UNDER_WAY_ANSWER, openapi_extra=ASKING)
 async def solve(
     body: SolveRequest,
     service: Service,
@@ -121,6 +139,7 @@ async def solve(
     "/solve:stream",
     summary="Solve, and follow the run",
     response_class=NdjsonResponse,
+    openapi_extra=ASKING,
 )
 async def solve_stream(
     body: SolveRequest, service: Service, caller: Caller, idempotency_key: IdempotencyKey = None
@@ -129,13 +148,13 @@ async def solve_stream(
     return NdjsonResponse(await _begun(service.solve_events(body, caller, idempotency_key)))
 
 
-@runs.post("/plan", summary="Plan and prove, execute nothing")
+@runs.post("/plan", summary="Plan and prove, execute nothing", openapi_extra=ASKING)
 async def plan(body: SolveRequest, service: Service, caller: Caller) -> Run:
     """The plan and its proof, or the questions and diagnostics that stand in its way. Always waits."""
     return await service.plan(body, caller)
 
 
-@runs.get("/runs", summary="List runs, newest first")
+@runs.get("/runs", summary="List runs, newest first", openapi_extra=WORKING)
 async def list_runs(
     service: Service,
     caller: Caller,
@@ -154,7 +173,7 @@ async def list_runs(
     return await service.page(which, limit=limit, cursor=cursor)
 
 
-@runs.get("/runs/{run_id}", summary="One run")
+@runs.get("/runs/{run_id}", summary="One run", openapi_extra=WORKING)
 async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     """Everything that is known of a run."""
     return await service.run(run_id, caller)
@@ -166,6 +185,7 @@ async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     response_class=SseResponse,
     response_description="Server-sent events: `id`, the kind as `event`, and a `SolveEvent` as `data`.",
     responses={204: {"description": "Nothing will follow the event that was named: stop asking."}},
+    openapi_extra=WORKING,
 )
 async def run_events(
     run_id: Id,
@@ -184,7 +204,7 @@ async def run_events(
     return Response(status_code=status.HTTP_204_NO_CONTENT) if events is None else SseResponse(events)
 
 
-@runs.get("/runs/{run_id}/values/{value_id}", summary="A large value in full")
+@runs.get("/runs/{run_id}/values/{value_id}", summary="A large value in full", openapi_extra=WORKING)
 async def run_value(
     run_id: Id, value_id: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], service: Service, caller: Caller
 ) -> Response:
@@ -192,7 +212,12 @@ async def run_value(
     return Response(to_json(await service.value(run_id, value_id, caller)), media_type="application/json")
 
 
-@runs.post("/runs/{run_id}:approve", summary="Approve a waiting plan and run it", responses=UNDER_WAY_ANSWER)
+@runs.post(
+    "/runs/{run_id}:approve",
+    summary="Approve a waiting plan and run it",
+    responses=UNDER_WAY_ANSWER,
+    openapi_extra=APPROVING,
+)
 async def approve_run(
     run_id: Id, body: ApproveRequest, service: Service, caller: Caller, request: Request, response: Response
 ) -> Run:
@@ -200,13 +225,13 @@ async def approve_run(
     return _answered(await service.approve(run_id, body, caller), request, response)
 
 
-@runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER)
+@runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER, openapi_extra=WORKING)
 async def cancel_run(run_id: Id, service: Service, caller: Caller, request: Request, response: Response) -> Run:
     """No further call is begun. 202 while calls in flight are waited for; 409 where the run had ended already."""
     return _answered(await service.cancel(run_id, caller), request, response)
 
 
-@runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome")
+@runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome", openapi_extra=WORKING)
 async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller: Caller) -> Run:
     """Whether the outcome is what was wanted. Only confirmed runs are learnt from. The last word counts.
 
@@ -215,7 +240,12 @@ async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller:
     return await service.judge(run_id, body, caller)
 
 
-@runs.post("/runs/{run_id}:demo", summary="Make a confirmed run a demonstration", status_code=status.HTTP_201_CREATED)
+@runs.post(
+    "/runs/{run_id}:demo",
+    summary="Make a confirmed run a demonstration",
+    status_code=status.HTTP_201_CREATED,
+    openapi_extra=ADMINISTERING,
+)
 async def demonstrate_run(run_id: Id, service: Service, caller: Caller) -> Demo:
     """Planners are shown its request and plan, every tenant's too. 409 where the run is not confirmed.
 
@@ -224,7 +254,12 @@ async def demonstrate_run(run_id: Id, service: Service, caller: Caller) -> Demo:
     return await service.demonstrate(run_id, caller)
 
 
-@runs.post("/runs/{run_id}/steps/{step}:resolve", summary="Settle a call in doubt", responses=UNDER_WAY_ANSWER)
+@runs.post(
+    "/runs/{run_id}/steps/{step}:resolve",
+    summary="Settle a call in doubt",
+    responses=UNDER_WAY_ANSWER,
+    openapi_extra=APPROVING,
+)
 async def resolve_step(
     run_id: Id,
     step: Annotated[str, Path(min_length=1, max_length=64, pattern=PRINTABLE)],
@@ -239,7 +274,7 @@ async def resolve_step(
     return _answered(await service.resolve(run_id, step, body, caller, wait=wait), request, response)
 
 
-@apis.get("/apis", summary="Search the API catalogue")
+@apis.get("/apis", summary="Search the API catalogue", openapi_extra=ANY_ROLE)
 async def search_apis(
     service: Service,
     caller: Caller,
@@ -268,7 +303,7 @@ async def search_apis(
     "/apis:import",
     summary="Import an API description",
     response_class=NdjsonResponse,
-    openapi_extra={BODY_LIMIT: "max_document_bytes"},
+    openapi_extra=LARGE_DOCUMENT | ADMINISTERING,
 )
 async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> NdjsonResponse:
     """An API description's text. Answers one JSON event per line: progress, then one report.
@@ -279,7 +314,7 @@ async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> 
     return NdjsonResponse(await _begun(service.peers.retriever.import_document(body, tenant=caller.tenant)))
 
 
-@apis.get("/documents", summary="List the imported documents")
+@apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE)
 async def list_documents(
     service: Service, caller: Caller, limit: DocumentLimit = 100, offset: Offset = 0
 ) -> DocumentPage:
@@ -287,31 +322,40 @@ async def list_documents(
     return await service.peers.retriever.documents(tenant=caller.tenant, limit=limit, offset=offset)
 
 
-@apis.get("/apis/{api_id:path}", summary="One API with its schemas")
+@apis.get("/apis/{api_id:path}", summary="One API with its schemas", openapi_extra=ANY_ROLE)
 async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
     """An API as the catalogue holds it. Another tenant's is not found."""
     return await service.peers.retriever.get(api_id, tenant=caller.tenant)
 
 
-@apis.get("/providers/{provider}/credentials", summary="Which credentials do a provider's APIs ask for?")
+@apis.get(
+    "/providers/{provider}/credentials",
+    summary="Which credentials do a provider's APIs ask for?",
+    openapi_extra=ANY_ROLE,
+)
 async def list_credentials(provider: Id, service: Service, caller: Caller) -> NeededSecrets:
     """Names and kinds, and which are configured; never values. Empty where your tenant sees no such provider."""
     return await service.secrets(provider, caller)
 
 
-@apis.post("/credentials:test", summary="Try a credential")
+@apis.post("/credentials:test", summary="Try a credential", openapi_extra=ADMINISTERING)
 async def try_credential(body: TrySecret, service: Service, caller: Caller) -> SecretTest:
     """What comes of presenting it, in a call that only reads where there is one; an OAuth2 token is fetched."""
     return await service.try_secret(body.secret, caller)
 
 
-@apis.delete("/providers/{provider}", summary="Remove a provider's APIs", status_code=status.HTTP_204_NO_CONTENT)
+@apis.delete(
+    "/providers/{provider}",
+    summary="Remove a provider's APIs",
+    status_code=status.HTTP_204_NO_CONTENT,
+    openapi_extra=ADMINISTERING,
+)
 async def delete_provider(provider: Id, service: Service, caller: Caller) -> None:
     """Removes a provider with all its APIs. 409 where some of them belong to other tenants only."""
     await service.peers.retriever.delete_provider(provider, tenant=caller.tenant)
 
 
-@demos.get("/demos", summary="List demonstrations")
+@demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE)
 async def list_demos(
     service: Service,
     api: Annotated[str | None, Query(max_length=400)] = None,
@@ -322,19 +366,24 @@ async def list_demos(
     return await service.peers.demos.list(api=api, limit=limit, offset=offset)
 
 
-@demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED)
+@demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
 async def add_demo(body: Demo, service: Service) -> Demo:
     """Adding one that is there already changes nothing."""
     return await service.peers.demos.add(body)
 
 
-@demos.post("/demos:import", summary="Add many demonstrations", openapi_extra={BODY_LIMIT: "max_document_bytes"})
+@demos.post("/demos:import", summary="Add many demonstrations", openapi_extra=LARGE_DOCUMENT | ADMINISTERING)
 async def import_demos(body: ImportDemosRequest, service: Service) -> ImportDemosReport:
     """Adds those that are not there yet."""
     return await service.peers.demos.import_demos(body)
 
 
-@demos.delete("/demos/{demo_id}", summary="Remove a demonstration", status_code=status.HTTP_204_NO_CONTENT)
+@demos.delete(
+    "/demos/{demo_id}",
+    summary="Remove a demonstration",
+    status_code=status.HTTP_204_NO_CONTENT,
+    openapi_extra=ADMINISTERING,
+)
 async def delete_demo(demo_id: Id, service: Service) -> None:
     """Removes one demonstration."""
     await service.peers.demos.delete(demo_id)

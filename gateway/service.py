@@ -14,6 +14,7 @@ from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.principals import Principal
+from gateway.roles import Role
 from gateway.runs import Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
@@ -21,6 +22,7 @@ from gateway.storage import UNDER_WAY, Filter, Identity, RunStore, StoredRun, ne
 from services.contracts.api import NeededSecrets
 from services.contracts.demo import Demo, demo_id
 from services.contracts.plan import content_hash
+from services.contracts.planning import Decision
 from services.contracts.run import (
     Approval,
     ApproveRequest,
@@ -39,7 +41,7 @@ from services.contracts.run import (
     Succeeded,
     Verdict,
 )
-from services.errors import Conflict, NotFound, Overloaded
+from services.errors import Conflict, Forbidden, NotFound, Overloaded
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -144,12 +146,15 @@ class GatewayService:
 
         Raises:
             NotFound: no such run.
+            Forbidden: he has asked for the run himself, and that takes another one here.
             Conflict: the run does not wait for an approval, it waits with another plan, or its requests have changed.
             ValidationFailed: the plan does not hold any more.
             Overloaded: too many runs are under way.
         """
         stored = await self._store.stored(run_id, principal.tenant)
         run = stored.run
+        if self._settings.four_eyes and run.asked_by == principal.name:
+            raise Forbidden("Whoever asked for a run cannot approve it here.")
         if run.status is not RunStatus.NEEDS_APPROVAL or run.plan is None:
             raise Conflict(f"Run {run_id} is {run.status.value}; it does not wait for an approval.")
         if run.plan.id != request.plan_id:
@@ -303,6 +308,8 @@ class GatewayService:
 
     async def _accept(self, request: SolveRequest, principal: Principal, key: str | None) -> Live | str:
         """Begin a run; or return the id of the run that the same key and request made before."""
+        if request.options.mutations is Decision.ALLOW and not request.options.dry_run:
+            self._approve_in_advance(principal)
         identity = None if key is None else Identity(key, _fingerprint(request))
         run = Run(
             id=new_run_id(),
@@ -310,6 +317,7 @@ class GatewayService:
             query=request.query,
             created_at=datetime.now(UTC),
             tenant=principal.tenant,
+            asked_by=principal.name,
         )
         accepted = await self._runs.begin(run, request, identity)
         if isinstance(accepted, str) and identity is not None:
@@ -317,6 +325,12 @@ class GatewayService:
             if there.fingerprint != identity.fingerprint:
                 raise Conflict("This Idempotency-Key was sent before with another request.", run_id=accepted)
         return accepted
+
+    def _approve_in_advance(self, principal: Principal) -> None:
+        """Raise Forbidden unless this principal may have its own changes made without being asked."""
+        principal.require({Role.APPROVE})
+        if self._settings.four_eyes:
+            raise Forbidden('With `"mutations": "allow"` whoever asks would approve it himself.')
 
     async def _outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
         run = await asyncio.shield(live.outcome)
