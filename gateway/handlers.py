@@ -308,10 +308,14 @@ async def search_apis(
 async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> NdjsonResponse:
     """An API description's text. Answers one JSON event per line: progress, then one report.
 
-    With `dry_run` or `hold_changes` the events before the report say what would become of each API.
-    A provider that has APIs which your tenant does not see is not changed: 409.
+    With `dry_run` or `hold_changes` the events before the report say what would become of each API. So they do where
+    an API that is there would be called on another host, change instead of read or the reverse, or present another
+    credential (`sensitive`): nothing is changed until `confirm` names the report's `change_hash`.
+
+    A provider belongs to the tenant that imported it first: 409 for others. Only the operator's administrators import
+    for everyone, or for other tenants: 403 for others.
     """
-    return NdjsonResponse(await _begun(service.peers.retriever.import_document(body, tenant=caller.tenant)))
+    return NdjsonResponse(await _begun(service.peers.retriever.import_document(body, tenant=caller.owner)))
 
 
 @apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE)
@@ -351,8 +355,8 @@ async def try_credential(body: TrySecret, service: Service, caller: Caller) -> S
     openapi_extra=ADMINISTERING,
 )
 async def delete_provider(provider: Id, service: Service, caller: Caller) -> None:
-    """Removes a provider with all its APIs. 409 where some of them belong to other tenants only."""
-    await service.peers.retriever.delete_provider(provider, tenant=caller.tenant)
+    """Removes a provider with all its APIs. 409 where another tenant imported it; the operator may remove any."""
+    await service.peers.retriever.delete_provider(provider, tenant=caller.owner)
 
 
 @demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE)
