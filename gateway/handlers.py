@@ -53,7 +53,7 @@ class ProtectedRoute(StrictRoute):
         self._roles = needed(self.openapi_extra)
 
     def admit(self, request: Request) -> None:
-        """Find out who asks. Raises Unauthorized, Forbidden without a role for this, and what else keeps callers out."""
+        """Find out who asks. Raises Unauthorized, Forbidden without a role for this, and what else keeps them out."""
         principal: Principal = request.app.state.principals.asking(request)
         principal.require(self._roles)
         request.state.principal = principal
@@ -75,6 +75,9 @@ LARGE_DOCUMENT = {BODY_LIMIT: "max_document_bytes"}
 Service = Annotated[GatewayService, Depends(get_service)]
 Caller = Annotated[Principal, Depends(get_caller)]
 Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
+Shared = Annotated[
+    bool, Query(description="Everyone's instead of your tenant's; for administrators of the operator's tenant.")
+]
 Limit = Annotated[int, Query(ge=1, le=100)]
 DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
@@ -246,12 +249,12 @@ async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller:
     status_code=status.HTTP_201_CREATED,
     openapi_extra=ADMINISTERING,
 )
-async def demonstrate_run(run_id: Id, service: Service, caller: Caller) -> Demo:
-    """Planners are shown its request and plan, every tenant's too. 409 where the run is not confirmed.
+async def demonstrate_run(run_id: Id, service: Service, caller: Caller, shared: Shared = False) -> Demo:
+    """Planners are shown its request and plan for the same tenant's requests. 409 where the run is not confirmed.
 
     It is removed again when the run is rejected.
     """
-    return await service.demonstrate(run_id, caller)
+    return await service.demonstrate(run_id, caller, shared=shared)
 
 
 @runs.post(
@@ -362,24 +365,27 @@ async def delete_provider(provider: Id, service: Service, caller: Caller) -> Non
 @demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE)
 async def list_demos(
     service: Service,
+    caller: Caller,
     api: Annotated[str | None, Query(max_length=400)] = None,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> DemoPage:
-    """The knowledge base, a page at a time."""
-    return await service.peers.demos.list(api=api, limit=limit, offset=offset)
+    """Your tenant's demonstrations and everyone's, a page at a time."""
+    return await service.peers.demos.list(api=api, tenant=caller.tenant, limit=limit, offset=offset)
 
 
 @demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
-async def add_demo(body: Demo, service: Service) -> Demo:
-    """Adding one that is there already changes nothing."""
-    return await service.peers.demos.add(body)
+async def add_demo(body: Demo, service: Service, caller: Caller, shared: Shared = False) -> Demo:
+    """It is your tenant's. Adding one that is there already, or is everyone's, changes nothing."""
+    return await service.peers.demos.add(body, tenant=caller.audience(shared=shared))
 
 
 @demos.post("/demos:import", summary="Add many demonstrations", openapi_extra=LARGE_DOCUMENT | ADMINISTERING)
-async def import_demos(body: ImportDemosRequest, service: Service) -> ImportDemosReport:
-    """Adds those that are not there yet."""
-    return await service.peers.demos.import_demos(body)
+async def import_demos(
+    body: ImportDemosRequest, service: Service, caller: Caller, shared: Shared = False
+) -> ImportDemosReport:
+    """Adds those that are not there yet, as your tenant's."""
+    return await service.peers.demos.import_demos(body, tenant=caller.audience(shared=shared))
 
 
 @demos.delete(
@@ -388,9 +394,9 @@ async def import_demos(body: ImportDemosRequest, service: Service) -> ImportDemo
     status_code=status.HTTP_204_NO_CONTENT,
     openapi_extra=ADMINISTERING,
 )
-async def delete_demo(demo_id: Id, service: Service) -> None:
-    """Removes one demonstration."""
-    await service.peers.demos.delete(demo_id)
+async def delete_demo(demo_id: Id, service: Service, caller: Caller) -> None:
+    """Removes one demonstration of your tenant. One that is everyone's, only the operator's administrators remove."""
+    await service.delete_demo(demo_id, caller)
 
 
 async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:

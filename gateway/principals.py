@@ -37,6 +37,12 @@ class Principal:
         """Whose is what it imports: its tenant's, or, as None, the operator's."""
         return None if self.operator else self.tenant
 
+    def audience(self, *, shared: bool) -> str | None:
+        """Whose a demonstration is that it adds: its tenant's, or everyone's (None). Raises Forbidden for the latter."""
+        if shared and not self.operator:
+            raise Forbidden("Only the operator's administrators make demonstrations everyone's.")
+        return None if shared else self.tenant
+
     def require(self, roles: Collection[Role]) -> None:
         """Raise Forbidden unless it has one of these roles."""
         if self.roles.isdisjoint(roles):

@@ -256,24 +256,39 @@ class GatewayService:
         _log.info("judged", run_id=run_id, verdict=said.verdict.value, by=principal.name)
         return run.model_copy(update={"feedback": said})
 
-    async def demonstrate(self, run_id: str, principal: Principal) -> Demo:
-        """Make a confirmed run a demonstration, which every tenant's requests are planned with.
+    async def demonstrate(self, run_id: str, principal: Principal, *, shared: bool = False) -> Demo:
+        """Make a confirmed run a demonstration, which requests of its tenant, or of everyone's, are planned with.
 
         Raises:
             NotFound: no such run.
+            Forbidden: it is to be everyone's, and the principal is not the operator's.
             Conflict: nobody has confirmed it, or somebody has rejected it.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
             raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
-        return await self.peers.demos.add(_demo(run))
+        return await self.peers.demos.add(_demo(run), tenant=principal.audience(shared=shared))
+
+    async def delete_demo(self, demo_id: str, principal: Principal) -> None:
+        """Remove a demonstration of the principal's tenant or, for the operator, one that is everyone's.
+
+        Raises:
+            NotFound: there is none that this tenant sees.
+            Forbidden: it is everyone's.
+        """
+        try:
+            await self.peers.demos.delete(demo_id, tenant=principal.tenant)
+        except NotFound:
+            await self.peers.demos.get(demo_id)
+            await self.peers.demos.delete(demo_id, tenant=principal.audience(shared=True))
 
     async def _forget_demo(self, run: Run) -> None:
-        """Remove the demonstration that was made of a run. An equal one that came from elsewhere stays."""
-        with suppress(NotFound):
-            demo = await self.peers.demos.get(demo_id(_demo(run)))
-            if demo.source == run.id:
-                await self.peers.demos.delete(demo.id)
+        """Remove the demonstrations that were made of a run. An equal one that came from elsewhere stays."""
+        for tenant in (run.tenant, None):
+            with suppress(NotFound):
+                demo = await self.peers.demos.get(demo_id(_demo(run)), tenant=tenant)
+                if demo.source == run.id:
+                    await self.peers.demos.delete(demo.id, tenant=tenant)
 
     async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
         """The credentials that a provider's APIs ask for, and which of them are configured."""
