@@ -14,9 +14,9 @@ The paper, as built here:
 3. *Like wording*, ours, for callers that ask for it (``alike``): the same question with other names and numbers is far
    below any threshold. Of the nearest demos of both levels, those that share most words with the request come behind.
 
-Two more rules are ours. A tenant is shown its own demos and everyone's. And a demo that uses an API which was not offered is left out before anything is counted, because
-planners pick up APIs they have seen only in an example. Where no APIs are offered nothing is left out, and steps 2 and
-3 find nothing.
+Two more rules are ours. A tenant is shown its own demos and everyone's. And a demo that uses an API which was not
+offered is left out before anything is counted, because planners pick up APIs they have seen only in an example. Where
+no APIs are offered nothing is left out, and steps 2 and 3 find nothing.
 """
 
 import re

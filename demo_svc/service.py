@@ -87,7 +87,10 @@ class DemoService:
         return list(found.values())
 
     async def add(self, demos: Sequence[Demo], tenant: str | None = None) -> tuple[list[Demo], set[str]]:
-        """Add demos, as this tenant's or (None) everyone's, and return them with their ids set, and the ids of those that were not there before.
+        """Add demos, as this tenant's or (None) everyone's.
+
+        Returns:
+            Them with their ids set, and the ids of those that were not there before.
 
         Raises:
             ValidationFailed: an id is not its demo's, or an API-level demo uses several APIs. Nothing is added.

@@ -108,7 +108,9 @@ class DemoStorage:
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
     async def add(self, demos: Iterable[Demo], tenant: str | None = None) -> set[str]:
-        """Store demos, whose ids are set, as this tenant's or (None) everyone's; what is everyone's is the tenant's, too.
+        """Store demos, whose ids are set, as this tenant's or (None) everyone's.
+
+        What is everyone's already is not stored for a tenant again.
 
         Returns:
             The ids of those that were not there.
@@ -149,7 +151,7 @@ class DemoStorage:
         return Page(demos=demos, total=total or 0)
 
     async def delete(self, key: str) -> bool:
-        """Remove the demo that is kept under this name, and its vectors where no other demo has the same request. False where there is none."""
+        """Remove the demo of this name, and its vectors where no other has the same request. False where there is none."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
             hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == key))

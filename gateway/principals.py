@@ -38,7 +38,7 @@ class Principal:
         return None if self.operator else self.tenant
 
     def audience(self, *, shared: bool) -> str | None:
-        """Whose a demonstration is that it adds: its tenant's, or everyone's (None). Raises Forbidden for the latter."""
+        """Whose the demonstrations are that it adds: its tenant's, or everyone's (None), which may be Forbidden."""
         if shared and not self.operator:
             raise Forbidden("Only the operator's administrators make demonstrations everyone's.")
         return None if shared else self.tenant

@@ -1,7 +1,7 @@
-"""Shell patterns over where a call goes: the host and the path as they stand on the wire, however a document spells them.
+"""Shell patterns over where a call goes: host and path as they stand on the wire, however a document spells them.
 
-What is not known before the call, or what servers read in different ways, matches *maybe*: a rule that forbids has to hold
-then, a rule that allows must not. So every question is asked twice, with ``certain`` or without.
+What is not known before the call, or what servers read in different ways, matches *maybe*: a rule that forbids has to
+hold then, a rule that allows must not. So every question is asked twice, with ``certain`` and without.
 """
 
 import ipaddress
@@ -109,7 +109,7 @@ def _host(name: str) -> str | None:
 
 
 def _loose(path: str) -> str:
-    """A path as the most lenient server reads it: decoded to the end, without dot segments, empty ones and parameters."""
+    """A path as the most lenient server reads it: decoded, without dot segments, empty ones and matrix parameters."""
     for _ in range(_DECODINGS):
         decoded = unquote(path)
         if decoded == path:
@@ -133,7 +133,7 @@ def _lenient(pattern: str) -> str:
 @lru_cache(maxsize=4096)
 def _tokens(pattern: str) -> tuple[str | re.Pattern[str], ...]:
     """The pattern taken apart: ``*``, or what matches one character."""
-    return tuple(token if token == "*" else re.compile(translate(token)) for token in _TOKEN.findall(pattern))
+    return tuple(part if part == "*" else re.compile(translate(part)) for part in _TOKEN.findall(pattern))
 
 
 def _matches(tokens: Sequence[str | re.Pattern[str]], text: str, *, certain: bool) -> bool:

@@ -35,7 +35,7 @@ _STRICTNESS: Final = (Decision.ALLOW, Decision.ASK, Decision.DENY)
 class PolicyRule(Contract):
     """A decision about the calls it matches. All fields but `decision` are shell patterns; what is not said matches.
 
-    Names of APIs and providers are chosen by whoever imports them; what a rule must not be evaded by, is where calls go.
+    Ids of APIs and providers are chosen by whoever imports them, hosts and paths are not: rules that forbid name those.
     """
 
     decision: Decision
