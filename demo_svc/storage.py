@@ -151,7 +151,7 @@ class DemoStorage:
         return Page(demos=demos, total=total or 0)
 
     async def delete(self, key: str) -> bool:
-        """Remove the demo of this name, and its vectors where no other has the same request. False where there is none."""
+        """Remove the demo of this name, and its vectors where no other has its request. False where there is none."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
             hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == key))

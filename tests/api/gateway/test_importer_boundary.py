@@ -1,7 +1,7 @@
 """Whoever imports is neither who operates nor who approves: he escapes no rule, and moves no call of anybody else.
 
-An attack went: import a document that others use once more, with its operations renamed (rules over ids do not match any
-more) or with another server (their requests go there), or remove it. Here it is over the catalogue as it is.
+An attack went: import a document that others use once more, with its operations renamed (rules over ids do not match
+any more) or with another server (their requests go there), or remove it. Here it is, with a real catalogue.
 """
 
 import json
@@ -22,9 +22,9 @@ from retriever_svc.settings import RetrieverSettings
 from services.clients import GatewayClient, InProcessTransport, RetrieverClient, open_http
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.demo import Demo, ImportDemosRequest
-from services.contracts.plan import LiteralValue, Plan, Step
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import Decision, DiagnosticCode
-from services.contracts.run import FeedbackRequest, Run, RunStatus, SolveOptions, SolveRequest, Verdict
+from services.contracts.run import FeedbackRequest, Run, RunStatus, SolveOptions, SolveRequest, Succeeded, Verdict
 from services.encoder import load_encoder
 from services.errors import Conflict, Forbidden, NotFound
 from tests.support.gateways import Fakes
@@ -53,8 +53,12 @@ class Market:
 
     async def ordered(self, name: str, api: str) -> Run:
         """What comes of a plan that calls this API at once."""
-        plan = Plan(steps=(Step(id="var1", api=api, arguments={"sku": LiteralValue(value="KIT")}),))
+        plan = Plan(
+            steps=(Step(id="var1", api=api, arguments={"sku": LiteralValue(value="KIT")}),),
+            answer=(AnswerOutput(name="order", value=Reference(step="var1", path=("id",))),),
+        )
         self.fakes.planner.plans[ASKED] = plan
+        self.fakes.executor.outcomes[api] = Succeeded(value={"id": "ord_1"}, status=201)
         options = SolveOptions(mutations=Decision.ALLOW, pinned=(api,))
         return await self.of(name).solve(SolveRequest(query=ASKED, options=options))
 

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 import demo_svc
 from demo_svc.storage import DEMO_APIS, DEMOS, METADATA, DemoStorage
-from services.storage.engine import create_engine
 from services.contracts.demo import demo_id
+from services.storage.engine import create_engine
 from tests.unit.demo_svc.support import demo
 
 

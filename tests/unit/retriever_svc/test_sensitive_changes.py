@@ -1,4 +1,4 @@
-"""Imports that would send calls elsewhere, change what they do, or show them other credentials: held until confirmed."""
+"""Imports by which calls would go elsewhere, do something else or present other credentials: held until confirmed."""
 
 from typing import Any
 
