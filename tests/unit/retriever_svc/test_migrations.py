@@ -70,7 +70,8 @@ async def test_there_and_back_again(engine: AsyncEngine) -> None:
             await connection.execute(text(imported + values.format(name, tenants)))
     await at(engine, "0005")
     async with engine.begin() as connection:
-        owners = dict((await connection.execute(text("SELECT provider, owner FROM documents"))).tuples().all())
+        found = await connection.execute(text("SELECT provider, owner FROM documents"))
+        owners = {row.provider: row.owner for row in found}
     assert owners == {"one": "red", "two": None, "all": None}
     assert await differences(engine) == []
     await at(engine, "-0004")
