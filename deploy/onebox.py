@@ -31,7 +31,7 @@ from executor_svc.main import create_app as create_executor_svc
 from executor_svc.secret_file import DEFAULT_FILE, change_file
 from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, PrincipalSettings
 from planner_svc.main import create_app as create_planner_svc
 from planner_svc.settings import PlannerSettings
 from retriever_svc.main import create_app as create_retriever_svc
@@ -90,6 +90,8 @@ class OneboxSettings:
     allowed_private_hosts: tuple[str, ...] = ()
     policy_allow: tuple[str, ...] = ()
     """Mutating APIs that need no approval, as patterns."""
+    operator_token: SecretStr | None = None
+    """Taken from a principal of the operator's beside those that the gateway's own settings name."""
     readiness: dict[str, ReadinessCheck] = field(default_factory=dict)
     """What else must be the case before `/readyz` says so, by name."""
 
@@ -136,8 +138,12 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         "executor_svc": create_executor_svc(executor.model_copy(update=given)),
     }
     gateway = GatewaySettings(database_url=_database(settings, "gateway"))
+    update: dict[str, object] = {"policy_allow": gateway.policy_allow + settings.policy_allow}
+    if settings.operator_token is not None:
+        own = PrincipalSettings(name="onebox", tenant=gateway.operator_tenant, token=settings.operator_token)
+        update["principals"] = (*gateway.principals, own)
     app = create_gateway(
-        gateway.model_copy(update={"policy_allow": gateway.policy_allow + settings.policy_allow}),
+        gateway.model_copy(update=update),
         transports={name: InProcessTransport(peer) for name, peer in peers.items()},
     )
     app.state.exposed = CollectorRegistry()
@@ -183,23 +189,24 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
             raise NotReady("its APIs are being imported")
 
     checks: dict[str, ReadinessCheck] = {"sandbox": knows_sandbox}
-    settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY, checks)
+    own_token = _own_token()
+    settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY, own_token, checks)
     app = create_onebox(settings)
     refuse_to_be_open(app, host)
     with ExitStack() as stack:
         stack.enter_context(serving(create_sandbox(access.settings), bound=bound))
         gateway_url = stack.enter_context(serving(app, host=host, port=port))
-        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=_own_token())
+        token = own_token.get_secret_value() if own_token else None
+        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=token)
         asyncio.run(teach_sandbox(found))
         taught.set()
         yield found
 
 
-def _own_token() -> str | None:
-    """A token that a gateway of this process takes."""
+def _own_token() -> SecretStr | None:
+    """A token for this process alone, to import the sandbox for everyone; None where the gateway asks for none."""
     settings = GatewaySettings()
-    tokens = [settings.token] if settings.token else [principal.token for principal in settings.principals]
-    return tokens[0].get_secret_value() if tokens else None
+    return SecretStr(secrets.token_urlsafe(24)) if settings.token or settings.principals else None
 
 
 async def teach_sandbox(world: World) -> ImportReport:
@@ -208,13 +215,20 @@ async def teach_sandbox(world: World) -> ImportReport:
         document = (await sandbox.get("/openapi.json")).raise_for_status().text
     gateway = GatewayClient(open_http(world.gateway_url), world.token)
     try:
-        events = gateway.import_apis(ImportRequest(document=document, provider="sandbox"))
-        report = [event async for event in events][-1]
-        assert isinstance(report, ImportReport)
-        await gateway.import_demos(ImportDemosRequest(demos=tuple(shipped_demos())))
+        request = ImportRequest(document=document, provider="sandbox")
+        report = await _imported(gateway, request)
+        if not report.applied:  # it listens on another port than last time: this process knows that it is the same
+            report = await _imported(gateway, request.model_copy(update={"confirm": report.change_hash}))
+        await gateway.import_demos(ImportDemosRequest(demos=tuple(shipped_demos())), shared=True)
         return report
     finally:
         await gateway.aclose()
+
+
+async def _imported(gateway: GatewayClient, request: ImportRequest) -> ImportReport:
+    report = [event async for event in gateway.import_apis(request)][-1]
+    assert isinstance(report, ImportReport)
+    return report
 
 
 def shipped_demos() -> Iterator[Demo]:

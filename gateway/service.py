@@ -15,6 +15,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.quotas import Quotas
+from gateway.roles import Role
 from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
@@ -46,7 +47,7 @@ from services.contracts.run import (
     Succeeded,
     Verdict,
 )
-from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
+from services.errors import Conflict, Forbidden, NotFound, Overloaded, ValidationFailed
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -181,15 +182,17 @@ class GatewayService:
         """Import an API description, and tell how that goes. Raises QuotaExceeded where the tenant imports already."""
         self.quotas.check("imports", principal.tenant)
         with self.quotas.holding("imports", principal.tenant):
-            async with aclosing(self.peers.retriever.import_document(request, tenant=principal.tenant)) as events:
+            async with aclosing(self.peers.retriever.import_document(request, tenant=principal.owner)) as events:
                 async for event in events:
                     yield event
 
-    async def import_demos(self, request: ImportDemosRequest, principal: Principal) -> ImportDemosReport:
-        """Add demonstrations. Raises QuotaExceeded where the tenant imports already."""
+    async def import_demos(
+        self, request: ImportDemosRequest, principal: Principal, *, shared: bool
+    ) -> ImportDemosReport:
+        """Add demonstrations, for everyone or for the tenant. Raises QuotaExceeded where the tenant imports already."""
         self.quotas.check("imports", principal.tenant)
         with self.quotas.holding("imports", principal.tenant):
-            return await self.peers.demos.import_demos(request)
+            return await self.peers.demos.import_demos(request, tenant=principal.audience(shared=shared))
 
     async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.
@@ -199,6 +202,7 @@ class GatewayService:
 
         Raises:
             NotFound: no such run.
+            Forbidden: he has asked for the run himself, and that takes another one here.
             Conflict: the run does not wait for an approval, it waits with another plan or other requests, or they
                 have changed.
             ValidationFailed: the plan does not hold any more.
@@ -206,6 +210,8 @@ class GatewayService:
         """
         stored = await self._store.stored(run_id, principal.tenant)
         run = stored.run
+        if self._settings.four_eyes and run.asked_by == principal.name:
+            raise Forbidden("Whoever asked for a run cannot approve it here.")
         if run.status is not RunStatus.NEEDS_APPROVAL or run.plan is None:
             raise Conflict(f"Run {run_id} is {run.status.value}; it does not wait for an approval.")
         if run.plan.id != request.plan_id:
@@ -342,24 +348,39 @@ class GatewayService:
         _log.info("judged", run_id=run_id, verdict=said.verdict.value, by=principal.name)
         return run.model_copy(update={"feedback": said})
 
-    async def demonstrate(self, run_id: str, principal: Principal) -> Demo:
-        """Make a confirmed run a demonstration, which every tenant's requests are planned with.
+    async def demonstrate(self, run_id: str, principal: Principal, *, shared: bool = False) -> Demo:
+        """Make a confirmed run a demonstration, which requests of its tenant, or of everyone's, are planned with.
 
         Raises:
             NotFound: no such run.
+            Forbidden: it is to be everyone's, and the principal is not the operator's.
             Conflict: nobody has confirmed it, or somebody has rejected it.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
             raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
-        return await self.peers.demos.add(_demo(run))
+        return await self.peers.demos.add(_demo(run), tenant=principal.audience(shared=shared))
+
+    async def delete_demo(self, demo_id: str, principal: Principal) -> None:
+        """Remove a demonstration of the principal's tenant or, for the operator, one that is everyone's.
+
+        Raises:
+            NotFound: there is none that this tenant sees.
+            Forbidden: it is everyone's.
+        """
+        try:
+            await self.peers.demos.delete(demo_id, tenant=principal.tenant)
+        except NotFound:
+            await self.peers.demos.get(demo_id)
+            await self.peers.demos.delete(demo_id, tenant=principal.audience(shared=True))
 
     async def _forget_demo(self, run: Run) -> None:
-        """Remove the demonstration that was made of a run. An equal one that came from elsewhere stays."""
-        with suppress(NotFound):
-            demo = await self.peers.demos.get(demo_id(_demo(run)))
-            if demo.source == run.id:
-                await self.peers.demos.delete(demo.id)
+        """Remove the demonstrations that were made of a run. An equal one that came from elsewhere stays."""
+        for tenant in (run.tenant, None):
+            with suppress(NotFound):
+                demo = await self.peers.demos.get(demo_id(_demo(run)), tenant=tenant)
+                if demo.source == run.id:
+                    await self.peers.demos.delete(demo.id, tenant=tenant)
 
     async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
         """The credentials that a provider's APIs ask for, and which of them are configured."""
@@ -398,6 +419,8 @@ class GatewayService:
         self, request: SolveRequest, principal: Principal, key: str | None, plan: Plan | None = None
     ) -> Live | str:
         """Begin a run, of this plan or of one to be made; or return the id of the run that the same key made before."""
+        if request.options.mutations is Decision.ALLOW and not request.options.dry_run:
+            self._approve_in_advance(principal)
         identity = None if key is None else Identity(key, _fingerprint(request, plan))
         run = Run(
             id=new_run_id(),
@@ -406,6 +429,7 @@ class GatewayService:
             created_at=datetime.now(UTC),
             tenant=principal.tenant,
             plan=plan,
+            asked_by=principal.name,
         )
         accepted = await self._runs.begin(run, request, identity)
         if isinstance(accepted, str) and identity is not None:
@@ -413,6 +437,12 @@ class GatewayService:
             if there.fingerprint != identity.fingerprint:
                 raise Conflict("This Idempotency-Key was sent before with another request.", run_id=accepted)
         return accepted
+
+    def _approve_in_advance(self, principal: Principal) -> None:
+        """Raise Forbidden unless this principal may have its own changes made without being asked."""
+        principal.require({Role.APPROVE})
+        if self._settings.four_eyes:
+            raise Forbidden('With `"mutations": "allow"` whoever asks would approve it himself.')
 
     async def _outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
         run = await asyncio.shield(live.outcome)

@@ -1,12 +1,15 @@
 """Settings of the gateway."""
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from gateway.roles import Role
 from services.contracts.planning import PolicyRule
 from services.settings import ServiceSettings, default_database_url
+
+TENANT: Final = r"^[A-Za-z0-9_.-]{1,100}$"
 
 
 class PrincipalSettings(BaseModel):
@@ -15,8 +18,9 @@ class PrincipalSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*$")
-    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9_.-]{1,100}$")
+    tenant: str = Field(default="default", pattern=TENANT)
     token: SecretStr = Field(min_length=8)
+    roles: frozenset[Role] = Field(default=frozenset(Role), min_length=1)
 
 
 class Limits(BaseModel):
@@ -75,14 +79,23 @@ class GatewaySettings(ServiceSettings):
     )
     principals: tuple[PrincipalSettings, ...] = Field(
         default=(),
-        description="Who may use the gateway, as a JSON list of `{name, tenant, token}`. A tenant sees its own runs, "
-        "and its own and everyone's APIs.",
+        description="Who may use the gateway, as a JSON list of `{name, tenant, token, roles}`. A tenant sees its own "
+        "runs, and its own and everyone's APIs. `roles` are some of `ask`, `approve` and `administer`; left out: all.",
+    )
+    operator_tenant: str = Field(
+        default="default",
+        pattern=TENANT,
+        description="The tenant whose administrators run this installation: they alone import APIs and demonstrations "
+        "for everyone, or for other tenants.",
+    )
+    four_eyes: bool = Field(
+        default=False, description="Nobody approves a run that he has asked for himself, neither then nor in advance."
     )
     policy_rules: tuple[PolicyRule, ...] = Field(
         default=(),
         max_length=1_000,
-        description="What to do with calls, as a JSON list of `{decision, api, provider, method, tenant}`: `allow`, "
-        "`ask` or `deny`, and shell patterns. The first rule that matches decides.",
+        description="What to do with calls, as a JSON list of `{decision, host, path, method, api, provider, "
+        "tenant}`: `allow`, `ask` or `deny`, and shell patterns. The first rule that matches decides.",
     )
     policy_allow: tuple[str, ...] = Field(
         default=(), description='Mutating APIs that need no approval, as a JSON list of patterns, e.g. `["crm.log*"]`.'

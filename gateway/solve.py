@@ -87,7 +87,7 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     clock.lap("retrieve_ms", mark)
 
     mark = clock.elapsed_ms()
-    demos = await select_demos(peers, request.query, retrieved, options, clock)
+    demos = await select_demos(peers, request.query, run.tenant, retrieved, options, clock)
     clock.lap("demos_ms", mark)
 
     mark = clock.elapsed_ms()
@@ -174,13 +174,13 @@ def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
 
 
 async def select_demos(
-    peers: Peers, query: str, retrieved: RetrieveResponse, options: SolveOptions, clock: Clock
+    peers: Peers, query: str, tenant: str, retrieved: RetrieveResponse, options: SolveOptions, clock: Clock
 ) -> SelectDemosResponse:
     """The demonstrations to show the planner; the candidates' order is the order of API-level fallback."""
     if not options.demos or not retrieved.candidates:
         return SelectDemosResponse()
     apis = tuple(ApiDescription(id=c.api.id, description=c.api.summary) for c in retrieved.candidates)
-    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos, alike=_ALIKE)
+    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos, alike=_ALIKE, tenant=tenant)
     return await peers.demos.select(ask, timeout_s=clock.left_s())
 
 

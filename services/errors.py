@@ -5,7 +5,7 @@
     ServiceError
     ├── InvalidRequest        400   unreadable: not JSON, not UTF-8, NaN, lone surrogates, nested too deep
     ├── Unauthorized          401
-    ├── Forbidden             403   asked by a page of another origin
+    ├── Forbidden             403   the caller lacks a role, or is a page of another origin
     ├── NotFound              404
     ├── MethodNotAllowed      405
     ├── NotAcceptable         406
@@ -68,7 +68,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """A web page of another origin asks. The service takes requests from its own pages and from programs."""
+    """The caller lacks the role for this, or a web page of another origin asks on its own."""
 
     slug, title, status = "forbidden", "Forbidden", 403
 

@@ -88,9 +88,9 @@ class GatewayClient(ServiceClient):
         """Confirm or reject a run's outcome. Raises Conflict where it is not over, or failed and is to be confirmed."""
         return await self._call("POST", f"/runs/{segment(run_id)}/feedback", Run, body=request)
 
-    async def demonstrate(self, run_id: str) -> Demo:
+    async def demonstrate(self, run_id: str, *, shared: bool = False) -> Demo:
         """Make a confirmed run a demonstration. Raises Conflict where it is not confirmed."""
-        return await self._call("POST", f"/runs/{segment(run_id)}:demo", Demo)
+        return await self._call("POST", f"/runs/{segment(run_id)}:demo", Demo, params=_shared(shared))
 
     async def value(self, run_id: str, value_id: str) -> JsonValue:
         """A large value of a run that has ended, in full. Raises NotFound."""
@@ -184,13 +184,14 @@ class GatewayClient(ServiceClient):
         """A page of demos."""
         return await self._call("GET", "/demos", DemoPage, params={"api": api, "limit": limit, "offset": offset})
 
-    async def add_demo(self, demo: Demo) -> Demo:
-        """Add a demo; adding it again changes nothing."""
-        return await self._call("POST", "/demos", Demo, body=demo)
+    async def add_demo(self, demo: Demo, *, shared: bool = False) -> Demo:
+        """Add a demo for the principal's tenant, or everyone; adding it again changes nothing."""
+        return await self._call("POST", "/demos", Demo, body=demo, params=_shared(shared))
 
-    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+    async def import_demos(self, request: ImportDemosRequest, *, shared: bool = False) -> ImportDemosReport:
         """Add many demos."""
-        return await self._call("POST", "/demos:import", ImportDemosReport, body=request, timeout_s=600)
+        params = _shared(shared)
+        return await self._call("POST", "/demos:import", ImportDemosReport, body=request, params=params, timeout_s=600)
 
     async def delete_demo(self, demo_id: str) -> None:
         """Remove a demo. Raises NotFound."""
@@ -199,6 +200,10 @@ class GatewayClient(ServiceClient):
 
 def _patience(request: SolveRequest) -> float:
     return request.options.deadline_ms / 1000 + _GRACE_S
+
+
+def _shared(shared: bool) -> dict[str, str]:
+    return {"shared": "true"} if shared else {}
 
 
 def _keyed(idempotency_key: str | None) -> dict[str, str]:

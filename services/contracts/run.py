@@ -541,6 +541,7 @@ class Run(Contract):
     query: str
     created_at: AwareDatetime
     tenant: str = "default"
+    asked_by: str = Field(default="", description="The principal that asked; empty: a run of an earlier version.")
     answer: Answer = Answer()
     plan: Plan | None = None
     proof: Proof | None = None

@@ -85,14 +85,16 @@ def test_who_a_header_names() -> None:
     settings = GatewaySettings.model_validate({"principals": PRINCIPALS, "token": "single-token"})
     known = Principals(settings)
     assert known.asking(_request("Bearer red-token-2")) == Principal("desk", "red")
-    assert known.asking(_request("bearer plain-token-1")) == Principal("plain", "default")
-    assert known.asking(_request("Bearer single-token")) == Principal("token", "default")
+    assert known.asking(_request("bearer plain-token-1")) == Principal("plain", "default", operator=True)
+    assert known.asking(_request("Bearer single-token")) == Principal("token", "default", operator=True)
     for header in ("", "Bearer", "red-token-1", "Bearer red-token-1x", "Basic red-token-1", "Bearer  red-token-1"):
         with pytest.raises(Unauthorized):
             known.asking(_request(header))
     with pytest.raises(Unauthorized):
         known.asking(_request())
-    assert Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal("anonymous", "default")
+    assert Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal(
+        "anonymous", "default", operator=True
+    )
 
 
 @pytest.mark.parametrize("second", ["Bearer red-token-1", "Bearer wrong-token", "Basic x"])
@@ -153,6 +155,8 @@ def _request(*authorizations: str) -> Request:
         [{"name": "", "token": "s3cret-token"}],
         [{"name": "a", "token": "s3cret-token", "tenant": "a b"}],
         [{"name": "a", "token": "s3cret-token", "role": "x"}],
+        [{"name": "a", "token": "s3cret-token", "roles": ["boss"]}],
+        [{"name": "a", "token": "s3cret-token", "roles": []}],
         [{"name": "a"}],
         {"name": "a", "token": "s3cret-token"},
     ],

@@ -102,7 +102,7 @@ def test_a_call_is_inserted_only_where_it_is_allowed(decision: Decision, inserte
         assert [question.argument for question in response.questions] == ["lat"]
 
 
-@pytest.mark.parametrize("wrong", [{"decision": "maybe"}, {"decision": "deny", "path": "/x"}, {}, {"api": "t.*"}])
+@pytest.mark.parametrize("wrong", [{"decision": "maybe"}, {"decision": "deny", "url": "/x"}, {}, {"api": "t.*"}])
 def test_a_rule_that_cannot_be_understood_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         PolicyRule.model_validate(wrong)
