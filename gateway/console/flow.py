@@ -216,10 +216,12 @@ def _joined(value: ListValue, parts: list[Found]) -> Found:
 def walk(value: JsonValue, path: JsonPath) -> tuple[bool, JsonValue]:
     """Whether something is there, and what."""
     for key in path:
-        inside = value if isinstance(value, dict | list) else ()
-        if key not in (range(len(inside)) if isinstance(inside, list) else inside):
+        if isinstance(value, dict) and key in value:
+            value = value[str(key)]
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        else:
             return False, None
-        value = value[key]  # type: ignore[index]
     return True, value
 
 

@@ -69,8 +69,8 @@ def draw(flow: Flow) -> Drawing:
     group_of = _groups(flow)
     depth: dict[str, int] = {}
     for at, layer in enumerate(flow.layers):
-        for step in layer:
-            depth.setdefault(group_of[step], at)
+        for name in layer:
+            depth.setdefault(group_of[name], at)
     layers = [[name for name in depth if depth[name] == at] for at in sorted(set(depth.values()))]
     bindings: dict[tuple[str, str], list[Binding]] = {}
     for (source, target), taken in flow.bindings.items():

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from gateway.console.session import COOKIE
-from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference
+from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import PlanRequest, PlanResponse, Question
 from services.contracts.run import Failed, InDoubt, Run, RunStatus, SolveRequest, Succeeded
 from services.testing import FakePlanner
@@ -35,6 +35,7 @@ PRINCIPALS: Final = (
     {"name": "shop", "tenant": "red", "token": "red-token-1"},
     {"name": "rival", "tenant": "blue", "token": "blue-token-1"},
 )
+MANY: Final = "Find a country and list many holidays"
 SCREENS: Final = ("runs", "playground", "approvals", "catalogue", "catalogue/providers", "ops")
 
 
@@ -45,10 +46,12 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 async def _get(gateway: Gateway, path: str, cookie: str = "") -> httpx2.Response:
+    gateway.http.cookies.clear()  # each request says by itself whose it is
     return await gateway.http.get(f"/console/{path}", headers={"Cookie": cookie} if cookie else {})
 
 
 async def _post(gateway: Gateway, path: str, cookie: str, **fields: str) -> httpx2.Response:
+    gateway.http.cookies.clear()
     return await gateway.http.post(f"/console/{path}", headers={"Cookie": cookie}, data=fields)
 
 
@@ -160,11 +163,12 @@ async def test_what_others_have_written_stays_text_on_every_screen(gateway: Gate
     gateway.fakes.retriever.apis[BOOK.id] = evil
     gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": HOSTILE, HOSTILE: 1}, status=200)
     gateway.fakes.executor.outcomes[HOLIDAYS.id] = Failed(reason="timeout", message=HOSTILE, detail=HOSTILE)
-    gateway.fakes.planner.plans[HOSTILE] = NESTED
-    run = await gateway.client.solve(ask(HOSTILE))
-    waiting = Plan(steps=(call("var1", BOOK, room=HOSTILE),))
-    gateway.fakes.planner.plans[f"{HOSTILE} room"] = waiting
-    asked = await gateway.client.solve(ask(f"{HOSTILE} room"))
+    gateway.fakes.planner.plans[f"{HOSTILE} {MANY}"] = NESTED
+    run = await gateway.client.solve(ask(f"{HOSTILE} {MANY}"))
+    answer = (AnswerOutput(name=HOSTILE, value=Reference(step="var1")),)
+    waiting = Plan(steps=(call("var1", BOOK, room=HOSTILE),), answer=answer)
+    gateway.fakes.planner.plans[f"{HOSTILE} Book a room"] = waiting
+    asked = await gateway.client.solve(ask(f"{HOSTILE} Book a room"))
     assert asked.status is RunStatus.NEEDS_APPROVAL
     paths = (
         "runs", f"runs/{run.id}", f"runs/{run.id}?edge=var1.var2", f"runs/{run.id}?step=var1", f"runs/{run.id}/planning",
@@ -188,7 +192,7 @@ async def test_without_a_session_everything_leads_to_the_login(guarded: Gateway)
         answer = await _get(guarded, path)
         assert answer.status_code == 303, path
         assert answer.headers["location"].startswith("/console/login?next=%2Fconsole%2F"), path
-    forged = ("x.y", "e30.0", f"e30.{'0' * 64}", "a" * 2_000, "\xff.\xff", "W10.x")
+    forged = ("x.y", "e30.0", f"e30.{'0' * 64}", "a" * 2_000, "%FF.%FF", "W10.x")
     for cookie in forged:
         assert (await _get(guarded, "runs", f"{COOKIE}={cookie}")).status_code == 303
     posted = await _post(guarded, "runs/run_1/approve", "", csrf="x")
@@ -368,8 +372,8 @@ async def test_a_run_of_250_steps_is_a_small_page(gateway: Gateway) -> None:
     steps += [call(f"s{n}", HOLIDAYS, country=Reference(step="s0", path=("code",))) for n in range(1, 200)]
     steps += [call(f"s{n}", HOLIDAYS, country=Reference(step=f"s{n - 1}", path=("names", 0))) for n in range(200, 250)]
     answer = (AnswerOutput(name="all", value=Reference(step="s249")),)
-    gateway.fakes.planner.plans["many"] = Plan(steps=tuple(steps), answer=answer)
-    run = await gateway.client.solve(ask("many"))
+    gateway.fakes.planner.plans[MANY] = Plan(steps=tuple(steps), answer=answer)
+    run = await gateway.client.solve(ask(MANY))
     assert run.status is RunStatus.SUCCEEDED
     for query in ("", "?begin=60", "?step=s249"):
         page = await _get(gateway, f"runs/{run.id}{query}")
