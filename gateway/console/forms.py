@@ -81,34 +81,19 @@ def entered(fields: Sequence[Field], form: Mapping[str, str]) -> dict[str, JsonV
 
 
 def _read(field: Field, text: str) -> JsonValue:
-    match field.kind:
-        case "choice":
-            if not text.isdecimal() or int(text) >= len(field.choices):
-                raise ValidationFailed(f"{field.name}: this is none of the choices.")
-            return field.choices[int(text)]
-        case "yes_no":
-            return text == "yes"
-        case "integer" | "number" | "json":
-            try:
-                value = _JSON.validate_json(text)
-            except ValidationError:
-                raise ValidationFailed(f"{field.name}: this cannot be read as {field.kind}.") from None
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not (field.kind == "json" or whole or (field.kind == "number" and isinstance(value, float))):
-                raise ValidationFailed(f"{field.name}: this is none of the choices.")
-            return field.choices[int(text)]
-        case "yes_no":
-            return text == "yes"
-        case "integer" | "number" | "json":
-            try:
-                value = _JSON.validate_json(text)
-            except ValidationError:
-                raise ValidationFailed(f"{field.name}: this cannot be read as {field.kind}.") from None
-            numeric = isinstance(value, int | float) and not isinstance(value, bool)
-            if field.kind != "json" and (
-                not numeric or (field.kind == "integer" and value != int(str(value)[:20] or 0))
-            ):
-                raise ValidationFailed(f"{field.name}: this is no {field.kind}.")
-            return value
-        case _:
-            return text
+    if field.kind == "choice":
+        if not (text.isascii() and text.isdecimal()) or int(text) >= len(field.choices):
+            raise ValidationFailed(f"{field.name}: this is none of the choices.")
+        return field.choices[int(text)]
+    if field.kind == "yes_no":
+        return text == "yes"
+    if field.kind not in ("integer", "number", "json"):
+        return text
+    try:
+        value = _JSON.validate_json(text)
+    except ValidationError:
+        raise ValidationFailed(f"{field.name}: this cannot be read as {field.kind}.") from None
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if field.kind == "json" or whole or (field.kind == "number" and isinstance(value, float)):
+        return value
+    raise ValidationFailed(f"{field.name}: this is no {field.kind}.")

@@ -15,8 +15,11 @@ MOST_BOXES: Final = 60
 """With more steps than this, those that are alike are drawn as one box."""
 _MOST_LABELS: Final = 60
 _LEAST_GROUP: Final = 3
-_LABEL_CHARS: Final = 15
-_TITLE_CHARS: Final = 24
+_LABEL_CHARS: Final = 14
+_LABEL_H: Final = 21
+_CHAR_W: Final = 6.4
+_TITLE_CHARS: Final = 19
+_PLACES: Final = tuple(0.5 + side * 0.06 * step for step in range(7) for side in ((1, -1) if step else (1,)))
 _WORST: Final[tuple[State, ...]] = ("failed", "in_doubt", "running", "waiting", "skipped", "succeeded")
 
 
@@ -49,6 +52,7 @@ class Edge:
     path: str
     label: str
     label_at: Point
+    label_width: float
     state: State
     bindings: Sequence[Binding]
 
@@ -86,8 +90,10 @@ def draw(flow: Flow) -> Drawing:
     if answers:
         boxes.append(_answer(flow, layout.places[ANSWER]))
     labelled = len(layout.paths) <= _MOST_LABELS
+    labels: list[tuple[float, float, float]] = []
     edges = [
-        _edge(edge, points, bindings[edge], members, flow, labelled=labelled) for edge, points in layout.paths.items()
+        _edge(edge, points, bindings[edge], members, flow, labels if labelled else None)
+        for edge, points in layout.paths.items()
     ]
     return Drawing(layout.width, layout.height, boxes, edges, len(members) < len(flow.steps))
 
@@ -123,7 +129,9 @@ def _box(flow: Flow, steps: Sequence[Step], at: Point) -> Box:
         title = _name(first.api) if len(apis) == 1 else f"{len(apis)} operations"
         below = ", ".join(f"{states[state]} {state.replace('_', ' ')}" for state in _WORST if states[state])
         api = first.api if len(apis) == 1 else ""
-        return Box(*at, cut(title, _TITLE_CHARS - 5), cut(below, 30), worst, "", len(steps), api, changes)
+        return Box(
+            *at, cut(title, _TITLE_CHARS - len(f" *{len(steps)}")), cut(below, 30), worst, "", len(steps), api, changes
+        )
     record = flow.records.get(first.id)
     took = f" · {record.duration_ms:.0f} ms" if record is not None and record.outcome.kind != "skipped" else ""
     each = " · for each" if first.foreach is not None else ""
@@ -134,28 +142,45 @@ def _box(flow: Flow, steps: Sequence[Step], at: Point) -> Box:
 def _answer(flow: Flow, at: Point) -> Box:
     names = [output.name for output in flow.run.plan.answer] if flow.run.plan is not None else []
     state: State = "succeeded" if flow.run.answer.values else "waiting"
-    return Box(*at, "answer", cut(", ".join(names), 30), state, ANSWER)
+    return Box(*at, "answer", cut(", ".join(names), 22), state, ANSWER)
 
 
 def _edge(
     edge: tuple[str, str],
     points: Sequence[Point],
-    taken: Sequence[Binding],
+    bindings: Sequence[Binding],
     members: Mapping[str, Sequence[Step]],
     flow: Flow,
-    *,
-    labelled: bool,
+    labels: list[tuple[float, float, float]] | None,
 ) -> Edge:
+    """An edge; with ``labels``, the middles and widths of those that there are already, one of its own."""
     source, target = edge
     states = {flow.state(step.id) for step in members[source]}
     state: State = "succeeded" if states == {"succeeded"} else "waiting"
-    label = _label(taken) if labelled else ""
-    x, y = points[-1]
-    # Just before the target: there no two edges of one source have the same label.
-    before_x, before_y = points[-2]
-    at = ((x + before_x) / 2, (y + before_y) / 2) if x - before_x < NODE_W else (x - 58, y)
+    label = _label(bindings) if labels is not None else ""
+    width = len(label) * _CHAR_W + 16
+    x, y = _free(points[-2:], width, labels) if label and labels is not None else points[-1]
+    if label and labels is not None:
+        labels.append((x, y, width))
     one = len(members[source]) == 1 and len(members.get(target, ("",))) == 1
-    return Edge(f"{source}.{target}" if one else "", curve(points), label, at, state, taken)
+    return Edge(f"{source}.{target}" if one else "", curve(points), label, (x, y), width, state, bindings)
+
+
+def _free(last: Sequence[Point], width: float, labels: Sequence[tuple[float, float, float]]) -> Point:
+    """A place for a label on an edge's last bend where none is yet; the middle where there is none."""
+    (x, y), (to_x, to_y) = last
+    if to_x - x < NODE_W:
+        for t in _PLACES:
+            at = _bend(x, to_x, t), y + (to_y - y) * t * t * (3 - 2 * t)
+            if not any(abs(at[0] - a) < (width + w) / 2 and abs(at[1] - b) < _LABEL_H for a, b, w in labels):
+                return at
+    return (x + to_x) / 2, (y + to_y) / 2
+
+
+def _bend(x: float, to_x: float, t: float) -> float:
+    """How far to the right a curve of :func:`curve` is."""
+    middle = (x + to_x) / 2
+    return (1 - t) ** 3 * x + 3 * t * (1 - t) * middle + t**3 * to_x
 
 
 def _label(taken: Sequence[Binding]) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 NODE_W: Final = 196
 NODE_H: Final = 56
-COLUMN_GAP: Final = 116
+COLUMN_GAP: Final = 124
 ROW_GAP: Final = 22
 LANE_H: Final = 14
 MARGIN: Final = 14

@@ -15,6 +15,7 @@ from gateway.console.session import PATH, Session
 from gateway.console.status import LOOKS
 from gateway.handlers import Service
 from services.app import service_router
+from services.contracts.api import CatalogueStatus
 from services.contracts.run import RunStatus
 from services.errors import ServiceError
 
@@ -83,18 +84,12 @@ async def _checks(request: Request) -> list[Check]:
     return list(await asyncio.gather(*map(one, state.readiness)))
 
 
-async def _catalogue(service: Service) -> Mapping[str, int | str]:
-    """Size and version of the catalogue; not whose the providers are, which is not every tenant's to know."""
+async def _catalogue(service: Service) -> CatalogueStatus | None:
+    """Size and version of the catalogue; None where the retriever does not answer."""
     try:
-        status = await service.peers.retriever.status()
+        return await service.peers.retriever.status()
     except ServiceError:
-        return {}
-    return {
-        "APIs": status.apis,
-        "version": status.catalogue_version,
-        "index": status.index_version,
-        "encoder": status.encoder,
-    }
+        return None
 
 
 def _value(registry: CollectorRegistry, name: str) -> int:

@@ -109,10 +109,10 @@ async def open_browser(chromium: str, folder: Path) -> AsyncIterator[Page]:
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
+        async with asyncio.timeout(PATIENCE_S):
             url = await _address(process)
-            async with asyncio.timeout(None), http.ws_connect(url, max_msg_size=0) as socket:
-                yield await _page(socket)
+        async with aiohttp.ClientSession() as http, http.ws_connect(url, max_msg_size=0) as socket:
+            yield await _page(socket)
     finally:
         process.kill()
         await process.wait()

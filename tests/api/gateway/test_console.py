@@ -159,7 +159,9 @@ async def test_a_failed_step_shows_its_inputs_at_once(gateway: Gateway) -> None:
 
 
 async def test_what_others_have_written_stays_text_on_every_screen(gateway: Gateway) -> None:
-    evil = BOOK.model_copy(update={"summary": HOSTILE, "description": HOSTILE, "tags": (HOSTILE,), "path": f"/{HOSTILE}"})
+    evil = BOOK.model_copy(
+        update={"summary": HOSTILE, "description": HOSTILE, "tags": (HOSTILE,), "path": f"/{HOSTILE}"}
+    )
     gateway.fakes.retriever.apis[BOOK.id] = evil
     gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": HOSTILE, HOSTILE: 1}, status=200)
     gateway.fakes.executor.outcomes[HOLIDAYS.id] = Failed(reason="timeout", message=HOSTILE, detail=HOSTILE)
@@ -171,8 +173,8 @@ async def test_what_others_have_written_stays_text_on_every_screen(gateway: Gate
     asked = await gateway.client.solve(ask(f"{HOSTILE} Book a room"))
     assert asked.status is RunStatus.NEEDS_APPROVAL
     paths = (
-        "runs", f"runs/{run.id}", f"runs/{run.id}?edge=var1.var2", f"runs/{run.id}?step=var1", f"runs/{run.id}/planning",
-        f"runs/{asked.id}", "approvals", f"playground?run={asked.id}", f"catalogue/api?id={BOOK.id}", "catalogue",
+        "runs", f"runs/{run.id}", f"runs/{run.id}?edge=var1.var2", f"runs/{run.id}?step=var1",
+        f"runs/{run.id}/planning", f"runs/{asked.id}", "approvals", f"playground?run={asked.id}", f"catalogue/api?id={BOOK.id}", "catalogue",
     )  # fmt: skip
     for path in paths:
         page = await _get(gateway, path)
@@ -211,14 +213,16 @@ async def test_a_session_holds_no_token_and_ends_with_the_logout(guarded: Gatewa
     assert "shop" in page.text
     assert "red-token-1" not in page.text
     out = await _post(guarded, "logout", cookie, csrf=csrf)
-    assert 'Max-Age=0' in out.headers["set-cookie"]
+    assert "Max-Age=0" in out.headers["set-cookie"]
     wrong = await guarded.http.post("/console/login", data={"token": "wrong-token"})
     assert wrong.status_code == 401
     assert "set-cookie" not in wrong.headers
     assert "wrong-token" not in wrong.text
 
 
-@pytest.mark.parametrize("following", ["//evil.example", "https://evil.example", "/console/\\evil", "/metrics", "/console\n"])
+@pytest.mark.parametrize(
+    "following", ["//evil.example", "https://evil.example", "/console/\\evil", "/metrics", "/console\n"]
+)
 async def test_the_login_leads_nowhere_else(guarded: Gateway, following: str) -> None:
     answer = await guarded.http.post("/console/login", data={"token": "red-token-1", "next": following})
     assert answer.headers["location"] == "/console"
@@ -328,7 +332,9 @@ class Asking(FakePlanner):
         self.given = request.context.values
         if "country" not in request.context.values:
             schema = {"enum": ["PT", "<b>"]}
-            question = Question(step="var1", api=HOLIDAYS.id, argument="country", text="Which country?", json_schema=schema)
+            question = Question(
+                step="var1", api=HOLIDAYS.id, argument="country", text="Which country?", json_schema=schema
+            )
             return PlanResponse(status="needs_input", backend="fake", questions=(question,))
         return await super().plan(request, timeout_s)
 
@@ -379,7 +385,7 @@ async def test_a_run_of_250_steps_is_a_small_page(gateway: Gateway) -> None:
         page = await _get(gateway, f"runs/{run.id}{query}")
         assert page.status_code == 200
         assert len(page.content) < 100_000
-    assert "×199" in page.text
+    assert "\u00d7199" in page.text
 
 
 @pytest.mark.parametrize("text", ["\x00", "नमस्ते\u200f שלום", "x" * 10_000])
@@ -395,5 +401,3 @@ async def test_a_value_that_is_not_there_is_said_to_be_missing(gateway: Gateway)
     gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"other": 1}, status=200)
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
     assert "not in the answer" in (await _get(gateway, f"runs/{run.id}?edge=var1.var2")).text
-
-

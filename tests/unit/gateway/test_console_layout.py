@@ -23,8 +23,8 @@ def test_a_chain_is_a_line_from_left_to_right() -> None:
 
 def test_a_long_edge_goes_around_what_lies_between() -> None:
     layout = place([["a"], ["b"], ["c"]], [("a", "b"), ("b", "c"), ("a", "c")])
-    (x, y), *_ = [point for point in layout.paths["a", "c"] if point[0] == layout.places["b"][0]]
-    top = layout.places["b"][1]
+    left, top = layout.places["b"]
+    (y,) = [y for x, y in layout.paths["a", "c"] if x == left]
     assert not top < y < top + NODE_H
 
 
