@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue
 
 from services.contracts.planning import Question
-from services.errors import ValidationFailed
+from services.errors import InvalidRequest, ValidationFailed
+from services.http import loads_strict
 
 Kind = Literal["choice", "yes_no", "integer", "number", "date", "datetime", "email", "text", "json"]
 PREFIX: Final = "value."
 _MAX_CHOICES: Final = 100
 _FORMATS: Final[Mapping[str, Kind]] = {"date": "date", "email": "email"}
-_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_MAX_DEPTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,15 @@ def entered(fields: Sequence[Field], form: Mapping[str, str]) -> dict[str, JsonV
     return {field.name: _read(field, text) for field, text in given if text}
 
 
+def read_json(name: str, text: str) -> JsonValue:
+    """A value that was entered as JSON. Raises ValidationFailed."""
+    try:
+        value: JsonValue = loads_strict(text.encode(), max_depth=_MAX_DEPTH)
+    except InvalidRequest:
+        raise ValidationFailed(f"{name}: this is no JSON.") from None
+    return value
+
+
 def _read(field: Field, text: str) -> JsonValue:
     if field.kind == "choice":
         if not (text.isascii() and text.isdecimal()) or int(text) >= len(field.choices):
@@ -89,10 +99,7 @@ def _read(field: Field, text: str) -> JsonValue:
         return text == "yes"
     if field.kind not in ("integer", "number", "json"):
         return text
-    try:
-        value = _JSON.validate_json(text)
-    except ValidationError:
-        raise ValidationFailed(f"{field.name}: this cannot be read as {field.kind}.") from None
+    value = read_json(field.name, text)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if field.kind == "json" or whole or (field.kind == "number" and isinstance(value, float)):
         return value

@@ -167,14 +167,17 @@ def _edge(
 
 
 def _free(last: Sequence[Point], width: float, labels: Sequence[tuple[float, float, float]]) -> Point:
-    """A place for a label on an edge's last bend where none is yet; the middle where there is none."""
+    """A place for a label on an edge's last bend, as near to the middle as none is yet; else where most room is."""
     (x, y), (to_x, to_y) = last
-    if to_x - x < NODE_W:
-        for t in _PLACES:
-            at = _bend(x, to_x, t), y + (to_y - y) * t * t * (3 - 2 * t)
-            if not any(abs(at[0] - a) < (width + w) / 2 and abs(at[1] - b) < _LABEL_H for a, b, w in labels):
-                return at
-    return (x + to_x) / 2, (y + to_y) / 2
+    if to_x - x >= NODE_W:
+        return (x + to_x) / 2, (y + to_y) / 2
+    places = [(_bend(x, to_x, t), y + (to_y - y) * t * t * (3 - 2 * t)) for t in _PLACES]
+
+    def room(at: Point) -> float:
+        apart = (max(abs(at[0] - a) - (width + w) / 2, abs(at[1] - b) - _LABEL_H) for a, b, w in labels)
+        return min(0.0, min(apart, default=0.0))
+
+    return max(places, key=room)
 
 
 def _bend(x: float, to_x: float, t: float) -> float:

@@ -4,10 +4,11 @@ from datetime import datetime
 from typing import Annotated, Final, Literal, TypeVar
 
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import to_json
 
 from gateway.console.flow import ANSWER, Flow
+from gateway.console.forms import read_json
 from gateway.console.graph import draw
 from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, render, see, with_query
 from gateway.console.session import PATH, Session
@@ -41,7 +42,6 @@ _EVENTS: Final = 60
 _WAITING: Final = 10
 _OVER: Final = frozenset(RunStatus) - UNDER_WAY - {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 Asked = TypeVar("Asked", ApproveRequest, FeedbackRequest, ResolveRequest)
-_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 def run_path(run_id: str) -> str:
@@ -210,10 +210,7 @@ async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
     if form.get("item"):
         fields["item"] = form["item"]
     if form.get("value", "").strip():
-        try:
-            fields["value"] = _JSON.validate_json(form["value"])
-        except ValidationError:
-            raise ValidationFailed("The value is not JSON.") from None
+        fields["value"] = read_json("value", form["value"])
     await service.resolve(run_id, form.get("step", ""), _asked(ResolveRequest, fields), who.principal, wait=False)
     return see(run_path(run_id))
 
