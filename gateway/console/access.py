@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Query, Request, Response
 
 from gateway.console.pages import (
+    READING_RUNS,
     SCREENS,
     ConsoleRoute,
     OpenRoute,
@@ -83,11 +84,12 @@ async def palette(
     words = q.strip()
     items = [
         {"text": title, "kind": "screen", "path": f"{PATH}/{name}"}
-        for name, title in SCREENS
-        if words.casefold() in title.casefold()
+        for name, title, roles in SCREENS
+        if who.may(*roles) and words.casefold() in title.casefold()
     ]
-    page = await service.page(Filter(who.principal.tenant, text=words or None), limit=_FEW, cursor=None)
-    items += [{"text": cut(run.query, 90), "kind": "run", "path": f"{PATH}/runs/{run.id}"} for run in page.runs]
+    if who.may(*READING_RUNS):
+        page = await service.page(Filter(who.principal.tenant, text=words or None), limit=_FEW, cursor=None)
+        items += [{"text": cut(run.query, 90), "kind": "run", "path": f"{PATH}/runs/{run.id}"} for run in page.runs]
     if words:
         found = await service.peers.retriever.search(words, tenant=who.principal.tenant, limit=_FEW)
         paths = {hit.id: with_query(f"{PATH}/catalogue/api", {"id": hit.id}) for hit in found.hits}

@@ -18,19 +18,22 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from gateway.console.session import PATH, LoginNeeded, Session, Sessions, set_cookie
+from gateway.console.session import PATH, LoginNeeded, Role, Session, Sessions, set_cookie
 from services.app import version
 from services.contracts.run import RequestRecord
 from services.errors import InvalidRequest, NotFound, ServiceError
 from services.http import StrictRoute, validation_problem
 
-SCREENS: Final = (
-    ("runs", "Runs"),
-    ("playground", "Playground"),
-    ("approvals", "Approvals"),
-    ("catalogue", "Catalogue"),
-    ("ops", "Ops"),
+READING_RUNS: Final[tuple[Role, ...]] = ("ask", "approve")
+"""Whoever asks and whoever approves see their tenant's runs, as in the API."""
+SCREENS: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
+    ("runs", "Runs", READING_RUNS),
+    ("playground", "Playground", ("ask",)),
+    ("approvals", "Approvals", READING_RUNS),
+    ("catalogue", "Catalogue", ("ask", "approve", "administer")),
+    ("ops", "Ops", ("administer",)),
 )
+"""The name, the title, and the roles of which a reader must have one."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'",

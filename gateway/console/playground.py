@@ -37,6 +37,7 @@ async def playground(
     run: Annotated[str, Query(max_length=64, pattern=PRINTABLE)] = "",
 ) -> Response:
     """The form; with a run, its plan, or the questions that stand in its way."""
+    who.require("ask")
     planned = await service.run(run, who.principal) if run else None
     asked = await service.asked(run, who.principal) if run else None
     flow = Flow(planned) if planned is not None and planned.plan is not None else None

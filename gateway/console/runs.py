@@ -10,7 +10,17 @@ from pydantic_core import to_json
 from gateway.console.flow import ANSWER, Flow
 from gateway.console.forms import read_json
 from gateway.console.graph import draw
-from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, render, see, with_query
+from gateway.console.pages import (
+    READING_RUNS,
+    SCREENS,
+    ConsoleRoute,
+    curl,
+    get_form,
+    get_session,
+    render,
+    see,
+    with_query,
+)
 from gateway.console.session import PATH, Session
 from gateway.console.status import LOOKS
 from gateway.handlers import PRINTABLE, EventNumber, Id, Moment, Service
@@ -51,9 +61,9 @@ def run_path(run_id: str) -> str:
 
 @router.get(PATH)
 @router.get(f"{PATH}/")
-async def first_page() -> Response:
-    """The console begins with the runs."""
-    return see(f"{PATH}/runs")
+async def first_page(who: Who) -> Response:
+    """The console begins with the first screen that its reader may see."""
+    return see(next((f"{PATH}/{name}" for name, _, roles in SCREENS if who.may(*roles)), f"{PATH}/catalogue"))
 
 
 @router.get(f"{PATH}/runs")
@@ -68,6 +78,7 @@ async def list_runs(
     cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
 ) -> Response:
     """Runs, newest first; the filters are the address."""
+    who.require(*READING_RUNS)
     after = since or None
     which = Filter(who.principal.tenant, tuple(status or ()), after, None, q or None, judged or None)
     page = await service.page(which, limit=_PAGE, cursor=cursor)
@@ -92,6 +103,7 @@ async def show_run(
     begin: Annotated[int, Query(ge=0, le=10_000)] = 0,
 ) -> Response:
     """One run. `step` and `edge` choose what is shown in full; without them a step that failed is."""
+    who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
     events = await service.told(run_id, who.principal)
     flow = Flow(run, events)
@@ -130,6 +142,7 @@ def _curl(request: Request, run: Run) -> str:
 @router.get(f"{PATH}/runs/{{run_id}}/planning")
 async def show_planning(request: Request, run_id: Id, service: Service, who: Who) -> Response:
     """Why this plan: candidates, planners, prompts."""
+    who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
     return render(request, "planning.html", screen="runs", run=run, looks=LOOKS)
 
@@ -137,6 +150,7 @@ async def show_planning(request: Request, run_id: Id, service: Service, who: Who
 @router.get(f"{PATH}/runs/{{run_id}}/json")
 async def run_json(run_id: Id, service: Service, who: Who) -> Response:
     """The run as `GET /runs/{id}` answers it."""
+    who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
     return Response(run.model_dump_json(indent=2), media_type="application/json")
 
@@ -144,6 +158,7 @@ async def run_json(run_id: Id, service: Service, who: Who) -> Response:
 @router.get(f"{PATH}/runs/{{run_id}}/values/{{value_id}}")
 async def run_value(run_id: Id, value_id: str, service: Service, who: Who) -> Response:
     """A large value in full, to be kept as a file."""
+    who.require(*READING_RUNS)
     value = await service.value(run_id, value_id, who.principal)
     kept = {"Content-Disposition": 'attachment; filename="value.json"'}
     return Response(to_json(value), media_type="application/json", headers=kept)
@@ -158,6 +173,7 @@ async def run_events(
     last_event_id: Annotated[int | None, Header(ge=0, le=2**53)] = None,
 ) -> Response:
     """What happens, as `GET /runs/{id}/events` tells it."""
+    who.require(*READING_RUNS)
     since = last_event_id if last_event_id is not None else after or 0
     events = await service.follow(run_id, who.principal, since)
     return Response(status_code=204) if events is None else SseResponse(events)
@@ -169,7 +185,10 @@ async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
     who.require("approve")
     if form.get("read") != "yes":
         raise ValidationFailed("Nothing was sent: tick that you have read the requests, then approve.")
-    asked = _asked(ApproveRequest, {"plan_id": form.get("plan_id", ""), "wait": False})
+    fields: dict[str, object] = {"plan_id": form.get("plan_id", ""), "wait": False}
+    if form.get("digest"):  # of the requests that were shown, where the run says it
+        fields["digest"] = form["digest"]
+    asked = _asked(ApproveRequest, fields)
     await service.approve(run_id, asked, who.principal)
     return see(run_path(run_id))
 
@@ -188,7 +207,7 @@ async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response
 @router.post(f"{PATH}/runs/{{run_id}}/cancel")
 async def cancel(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """End a run."""
-    who.require("ask")
+    who.require(*READING_RUNS)
     await service.cancel(run_id, who.principal)
     return see(run_path(run_id))
 
@@ -196,7 +215,7 @@ async def cancel(run_id: Id, service: Service, who: Who, form: Form) -> Response
 @router.post(f"{PATH}/runs/{{run_id}}/feedback")
 async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """Confirm or reject a run's outcome."""
-    who.require("ask")
+    who.require(*READING_RUNS)
     said = _asked(FeedbackRequest, {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")})
     await service.judge(run_id, said, who.principal)
     return see(run_path(run_id))
@@ -218,6 +237,7 @@ async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
 @router.get(f"{PATH}/approvals")
 async def approvals(request: Request, service: Service, who: Who) -> Response:
     """What waits for an approval or for a call to be settled, oldest first, with the exact requests."""
+    who.require(*READING_RUNS)
     statuses = (RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT)
     page = await service.page(Filter(who.principal.tenant, statuses), limit=100, cursor=None)
     lines = page.runs[::-1]

@@ -59,14 +59,17 @@ class Session:
         if self.is_new or not hmac.compare_digest(given.encode(), self.csrf.encode()):
             raise Forbidden("The form is not one of this session's. Open the page again and repeat what you did.")
 
-    def may(self, role: Role) -> bool:
-        """Whether the principal has a role. Every check of the console is this one."""
-        return True
+    def may(self, *roles: Role) -> bool:
+        """Whether the principal has one of these roles. Every check of the console is this one."""
+        # A gateway whose principals have no roles lets all of them do everything.
+        held = getattr(self.principal, "roles", roles)
+        return any(role in held for role in roles)
 
-    def require(self, role: Role) -> None:
-        """Raise Forbidden unless the principal has a role."""
-        if not self.may(role):
-            raise Forbidden(f"{self.principal.name} may not do this: it takes the role `{role}`.")
+    def require(self, *roles: Role) -> None:
+        """Raise Forbidden unless the principal has one of these roles."""
+        if not self.may(*roles):
+            names = " or ".join(f"`{role}`" for role in roles)
+            raise Forbidden(f"The principal {self.principal.name!r} needs the role {names} for this.")
 
 
 class Sessions:
@@ -101,7 +104,7 @@ class Sessions:
             cookie = ""
         if self._principals.takes_anybody:
             is_new = not cookie
-            return Session(Principal(), cookie or secrets.token_hex(16), is_new=is_new, logged_in=False)
+            return Session(self._principals.of(b""), cookie or secrets.token_hex(16), is_new=is_new, logged_in=False)
         body, _, signature = cookie.partition(".")
         principal = self._principals.holding(lambda token: hmac.compare_digest(_sign(token, body), signature))
         said = _decode(body)

@@ -8,7 +8,7 @@ from typing import Final
 import httpx2
 import pytest
 
-from gateway.console.session import COOKIE
+from gateway.console.session import COOKIE, Role, Session
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import PlanRequest, PlanResponse, Question
 from services.contracts.run import Failed, InDoubt, Run, RunStatus, SolveRequest, Succeeded
@@ -401,3 +401,36 @@ async def test_a_value_that_is_not_there_is_said_to_be_missing(gateway: Gateway)
     gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"other": 1}, status=200)
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
     assert "not in the answer" in (await _get(gateway, f"runs/{run.id}?edge=var1.var2")).text
+
+
+@pytest.mark.parametrize(
+    ("role", "sees"),
+    [
+        ("ask", {"runs", "playground", "approvals", "catalogue", "catalogue/providers"}),
+        ("approve", {"runs", "approvals", "catalogue", "catalogue/providers"}),
+        ("administer", {"catalogue", "catalogue/providers", "ops"}),
+    ],
+)
+async def test_a_role_sees_and_does_what_it_is_for(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, role: Role, sees: set[str]
+) -> None:
+    run = await gateway.client.solve(ask(ASK_ROOM))
+    cookie, csrf = await _visit(gateway)
+    monkeypatch.setattr(Session, "may", lambda _self, *roles: role in roles)
+    answers = {screen: (await _get(gateway, screen, cookie)).status_code for screen in SCREENS}
+    assert answers == {screen: 200 if screen in sees else 403 for screen in SCREENS}
+    page = await _get(gateway, "catalogue", cookie)
+    linked = {screen for screen in SCREENS if f'href="/console/{screen}"' in page.text.partition("</nav>")[0]}
+    assert linked == sees - {"catalogue/providers"}
+    reads = [f"runs/{run.id}{rest}" for rest in ("", "/planning", "/json", "/events", f"/values/{'0' * 64}")]
+    refused = {(await _get(gateway, path, cookie)).status_code == 403 for path in reads}
+    assert refused == {role == "administer"}
+    found = (await _get(gateway, "palette", cookie)).json()["items"]
+    assert any(item["kind"] == "run" for item in found) == (role != "administer")
+    posts = {"approve": {"approve"}, "reject": {"approve"}, "resolve": {"approve"}, "feedback": {"ask", "approve"}}
+    for action, roles in posts.items():
+        answer = await _post(gateway, f"runs/{run.id}/{action}", cookie, csrf=csrf)
+        assert (answer.status_code != 403) == (role in roles), action
+    for action in ("", "/answers", "/run"):
+        answer = await _post(gateway, f"playground{action}", cookie, csrf=csrf, run=run.id)
+        assert (answer.status_code != 403) == (role == "ask"), action
