@@ -222,7 +222,7 @@ def _moment(value: datetime) -> Markup:
 def duration(ms: float) -> str:
     """Milliseconds as a person writes them."""
     if ms < 1_000:
-        return f"{ms:.0f} ms" if ms >= 10 or ms == 0 else f"{ms:.1f} ms"
+        return f"{ms:.0f} ms" if ms >= 10 or ms < 0.05 else f"{ms:.1f} ms"
     return f"{ms / 1_000:.1f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
 
 
