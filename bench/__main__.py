@@ -30,6 +30,20 @@ def scale(report: Report) -> list[Figure]:
     return measure()
 
 
+def fairness(report: Report) -> list[Figure]:
+    """One tenant's times while another tenant floods."""
+    from bench.fairness import measure
+
+    return measure()
+
+
+def soak(report: Report) -> list[Figure]:
+    """Durable solves at a steady rate, and the growth of memory; only where it is asked for."""
+    from bench.soak import measure
+
+    return measure()
+
+
 def retrieve(report: Report) -> list[Figure]:
     """The retriever over a catalogue of real size; needs ``--data``."""
     from bench.retrieve import measure
@@ -59,6 +73,13 @@ def index(report: Report) -> list[Figure]:
     return measure()
 
 
+def imports(report: Report) -> list[Figure]:
+    """A document of 250 operations in 2 MB, read and indexed."""
+    from bench.imports import measure
+
+    return measure()
+
+
 def clone(report: Report) -> list[Figure]:
     """A fresh clone's way to the end of ``make demo``, everything downloaded."""
     from bench.solve import fresh_clone
@@ -67,7 +88,8 @@ def clone(report: Report) -> list[Figure]:
 
 
 SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
-    section.__name__: section for section in (solve, graphs, scale, index, retrieve, plan, peers, clone)
+    section.__name__: section
+    for section in (solve, imports, graphs, scale, fairness, index, retrieve, plan, peers, clone, soak)
 }
 
 
@@ -79,6 +101,8 @@ def main() -> int:
     parser.add_argument(
         "--data", type=Path, metavar="FOLDER", help="for `retrieve`, `plan`, `peers`; default: $NESTOR_BENCH_DATA"
     )
+    parser.add_argument("--minutes", type=float, metavar="M", help="for `soak`: how long; default 1")
+    parser.add_argument("--rate", type=float, metavar="R", help="for `soak`: requests a second; default 30")
     parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz where `peers` keeps its vectors")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this page, as docs/speed.md")
     options = parser.parse_args()
@@ -86,7 +110,11 @@ def main() -> int:
         os.environ["NESTOR_BENCH_DATA"] = str(options.data)
     if options.cache is not None:
         os.environ["NESTOR_BENCH_CACHE"] = str(options.cache)
-    chosen = options.only or [name for name in SECTIONS if not (name == "clone" and options.no_clone)]
+    for name, value in (("MINUTES", options.minutes), ("RATE", options.rate)):
+        if value is not None:
+            os.environ[f"NESTOR_BENCH_{name}"] = str(value)
+    left_out = {"soak"} | ({"clone"} if options.no_clone else set())
+    chosen = options.only or [name for name in SECTIONS if name not in left_out]
     report, figures = Report(), list[Figure]()
     for name in chosen:
         began = time.perf_counter()

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-STARTING_S = 60
+STARTING_S = 300
 
 
 def rss_mb(pid: int) -> float:

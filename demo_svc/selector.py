@@ -14,9 +14,9 @@ The paper, as built here:
 3. *Like wording*, ours, for callers that ask for it (``alike``): the same question with other names and numbers is far
    below any threshold. Of the nearest demos of both levels, those that share most words with the request come behind.
 
-One more rule is ours: a demo that uses an API which was not offered is left out before anything is counted, because
-planners pick up APIs they have seen only in an example. Where no APIs are offered nothing is left out, and steps 2 and
-3 find nothing.
+Two more rules are ours. A tenant is shown its own demos and everyone's. And a demo that uses an API which was not
+offered is left out before anything is counted, because planners pick up APIs they have seen only in an example. Where
+no APIs are offered nothing is left out, and steps 2 and 3 find nothing.
 """
 
 import re
@@ -35,7 +35,9 @@ _SCANNED: Final = 5_000
 """Demos, most similar first, that are looked at in search of those that use offered APIs only."""
 
 
-def select(snapshot: Snapshot, query: Vectors, apis: Sequence[str], k: int, threshold: float) -> list[Match]:
+def select(
+    snapshot: Snapshot, query: Vectors, apis: Sequence[str], k: int, threshold: float, tenant: str | None = None
+) -> list[Match]:
     """Choose at most k demos: task-level ones by similarity, then API-level ones in the order of the APIs.
 
     Args:
@@ -44,27 +46,32 @@ def select(snapshot: Snapshot, query: Vectors, apis: Sequence[str], k: int, thre
         apis: ids of the APIs offered, best first; empty: not known, so no demo is left out and none is filled in.
         k: how many demos are wanted, at least 0.
         threshold: cosine that a task-level demo must exceed.
+        tenant: whose demos count besides everyone's.
     """
     if k <= 0 or not snapshot.entries:
         return []
     similarities = np.clip(snapshot.vectors @ query, -1.0, 1.0).astype(np.float64)
     offered = dict.fromkeys(apis)
-    chosen = _task_level(snapshot, similarities, offered, k, threshold)
-    for row in _api_level(snapshot, similarities, list(offered)):
+    seen = snapshot.seen(tenant)
+    chosen = _task_level(snapshot, np.where(seen, similarities, -np.inf), offered, k, threshold)
+    for row in _api_level(snapshot, similarities, list(offered), seen):
         if len(chosen) == k:
             break
         chosen.append(Match(snapshot.entries[row], float(similarities[row]), "api"))
     return chosen
 
 
-def nearest(snapshot: Snapshot, query: Vectors, apis: Sequence[str], limit: int) -> list[Match]:
+def nearest(
+    snapshot: Snapshot, query: Vectors, apis: Sequence[str], limit: int, tenant: str | None = None
+) -> list[Match]:
     """The demos of either level that use offered APIs only, most similar first, however similar: at most ``limit``."""
     if not snapshot.entries or not apis:
         return []
     similarities = np.clip(snapshot.vectors @ query, -1.0, 1.0).astype(np.float64)
     offered = dict.fromkeys(apis)
     found: list[Match] = []
-    for row in np.argsort(-similarities, kind="stable")[:_SCANNED]:
+    order = np.argsort(-similarities, kind="stable")
+    for row in order[snapshot.seen(tenant)[order]][:_SCANNED]:
         entry = snapshot.entries[row]
         if len(found) == limit:
             break
@@ -110,8 +117,11 @@ def _task_level(
     return chosen
 
 
-def _api_level(snapshot: Snapshot, similarities: NDArray[np.float64], offered: Sequence[str]) -> Iterator[int]:
-    """Rows of the API-level demos: one of each API in turn, each API's most similar first."""
-    queues = [sorted(snapshot.by_api.get(api, ()), key=lambda row: -similarities[row]) for api in offered]
+def _api_level(
+    snapshot: Snapshot, similarities: NDArray[np.float64], offered: Sequence[str], seen: NDArray[np.bool_]
+) -> Iterator[int]:
+    """Rows of the API-level demos that are seen: one of each API in turn, each API's most similar first."""
+    rows = ([row for row in snapshot.by_api.get(api, ()) if seen[row]] for api in offered)
+    queues = [sorted(own, key=lambda row: -similarities[row]) for own in rows]
     for turn in range(max(map(len, queues), default=0)):
         yield from (queue[turn] for queue in queues if turn < len(queue))

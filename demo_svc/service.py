@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
-from demo_svc.models import Listing, Match, Page, Snapshot, text_hash
+from demo_svc.models import Listing, Match, Page, Snapshot, key_of, text_hash
 from demo_svc.selector import nearest, select, worded_alike
 from demo_svc.storage import DemoStorage
 from services.compute import ComputePool
@@ -51,9 +52,17 @@ class DemoService:
             raise NotReady("The knowledge base is not loaded yet.")
 
     async def select(
-        self, query: str, apis: Sequence[str], k: int, threshold: float | None = None, alike: int = 0
+        self,
+        query: str,
+        apis: Sequence[str],
+        k: int,
+        threshold: float | None = None,
+        alike: int = 0,
+        tenant: str | None = None,
     ) -> list[tuple[Demo, Match]]:
         """Choose at most k demos for a request, and others of like wording; :mod:`demo_svc.selector` says how.
+
+        They are everyone's, or this tenant's own.
 
         A demo that is deleted while it is being chosen is left out.
 
@@ -65,38 +74,48 @@ class DemoService:
         if not (k or alike) or not snapshot.entries:
             return []
         limit = self._threshold if threshold is None else threshold
-        matches, near = await self._pool.run(self._choose, snapshot, query, apis, k, limit, _NEAR if alike else 0)
+        choose = partial(self._choose, snapshot, query, apis, tenant)
+        matches, near = await self._pool.run(choose, k, limit, _NEAR if alike else 0)
         if near:
             matches += worded_alike(query, near, await self._texts_of(near), alike)
         demos = await self._storage.get([match.entry.id for match in matches])
-        return [(demos[match.entry.id], match) for match in matches if match.entry.id in demos]
+        # A tenant may have an equal demo to one that was made everyone's later: the first of the two is enough.
+        found = dict[str, tuple[Demo, Match]]()
+        for match in matches:
+            if (demo := demos.get(match.entry.id)) is not None:
+                found.setdefault(demo.id, (demo, match))
+        return list(found.values())
 
-    async def add(self, demos: Sequence[Demo]) -> tuple[list[Demo], set[str]]:
-        """Add demos and return them with their ids set, and the ids of those that were not there before.
+    async def add(self, demos: Sequence[Demo], tenant: str | None = None) -> tuple[list[Demo], set[str]]:
+        """Add demos, as this tenant's or (None) everyone's.
+
+        Returns:
+            Them with their ids set, and the ids of those that were not there before.
 
         Raises:
             ValidationFailed: an id is not its demo's, or an API-level demo uses several APIs. Nothing is added.
         """
         checked = [_checked(demo, index) for index, demo in enumerate(demos)]
         await self._encode_missing({text_hash(demo.query): demo.query for demo in checked})
-        added = await self._storage.add(checked)
+        added = await self._storage.add(checked, tenant)
         await self.refresh()
         return checked, added
 
-    async def get(self, demo_id: str) -> Demo:
-        """The demo of that id, or NotFound."""
-        demo = (await self._storage.get([demo_id])).get(demo_id)
-        if demo is None:
+    async def get(self, demo_id: str, tenant: str | None = None) -> Demo:
+        """The tenant's own demo of that id, or else everyone's, or NotFound."""
+        found = await self._storage.get([key_of(demo_id, tenant), demo_id])
+        demo = found.get(key_of(demo_id, tenant)) or found.get(demo_id)
+        if demo is None or demo.id != demo_id:
             raise NotFound(f"There is no demo {demo_id}.")
         return demo
 
-    async def page(self, limit: int, offset: int, api: str | None) -> Page:
-        """A page of the knowledge base, oldest first, only demos using ``api`` where one is given."""
-        return await self._storage.page(limit, offset, api)
+    async def page(self, limit: int, offset: int, api: str | None, tenant: str | None = None) -> Page:
+        """A page of everyone's and the tenant's demos, oldest first, only those using ``api`` where one is given."""
+        return await self._storage.page(limit, offset, api, tenant)
 
-    async def delete(self, demo_id: str) -> None:
-        """Remove a demo, or raise NotFound."""
-        if not await self._storage.delete(demo_id):
+    async def delete(self, demo_id: str, tenant: str | None = None) -> None:
+        """Remove the tenant's own demo of that id, or (None) everyone's, or raise NotFound."""
+        if not await self._storage.delete(key_of(demo_id, tenant)):
             raise NotFound(f"There is no demo {demo_id}.")
         await self.refresh()
 
@@ -111,13 +130,21 @@ class DemoService:
             return self._snapshot
 
     def _choose(
-        self, snapshot: Snapshot, query: str, apis: Sequence[str], k: int, threshold: float, near: int
+        self,
+        snapshot: Snapshot,
+        query: str,
+        apis: Sequence[str],
+        tenant: str | None,
+        k: int,
+        threshold: float,
+        near: int,
     ) -> tuple[list[Match], list[Match]]:
         """The demos chosen, and the nearest of the others."""
         vector = self._encoder.encode([query])[0]
-        chosen = select(snapshot, vector, apis, k, threshold)
+        chosen = select(snapshot, vector, apis, k, threshold, tenant)
         taken = {match.entry.id for match in chosen}
-        return chosen, [match for match in nearest(snapshot, vector, apis, near) if match.entry.id not in taken]
+        others = nearest(snapshot, vector, apis, near, tenant)
+        return chosen, [match for match in others if match.entry.id not in taken]
 
     async def _texts_of(self, matches: Sequence[Match]) -> Mapping[str, str]:
         """The requests of demos, by id; each is read from SQL once, for it never changes."""
@@ -126,7 +153,7 @@ class DemoService:
         if len(self._texts) + len(unknown) > _MAX_TEXTS:
             self._texts, unknown = {}, ids
         if unknown:
-            self._texts |= {demo.id: demo.query for demo in (await self._storage.get(unknown)).values()}
+            self._texts |= {key: demo.query for key, demo in (await self._storage.get(unknown)).items()}
         return self._texts
 
     async def _load(self) -> Snapshot:

@@ -4,10 +4,10 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.encoder import DEFAULT_MODEL
-from services.settings import ServiceSettings, default_database_url
+from services.settings import InternalSettings, default_database_url
 
 
-class DemoSettings(ServiceSettings):
+class DemoSettings(InternalSettings):
     """Where the knowledge base lives, what reads its texts, and when a demo is similar enough."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_DEMO_")

@@ -18,13 +18,14 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    or_,
     select,
     true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from demo_svc.models import Entry, Listing, Page, text_hash
+from demo_svc.models import Entry, Listing, Page, key_of, text_hash
 from services.contracts.demo import Demo
 from services.encoder import Vectors
 from services.storage.embeddings import chunks, embeddings_table, keep_vectors, known_vectors, read_vectors
@@ -40,7 +41,9 @@ DEMOS = Table(
     Column("level", String(8), nullable=False),
     Column("text_hash", String(64), nullable=False, index=True),
     Column("document", Text, nullable=False),
+    Column("tenant", String(100), nullable=True),
 )
+"""``id`` is ``models.key_of`` the demo; the demo's own id stands in its document."""
 DEMO_APIS = Table(
     "demo_apis",
     METADATA,
@@ -54,6 +57,7 @@ KNOWLEDGE = Table(
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
 )
+_ENTRY = (DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMOS.c.tenant)
 
 
 class DemoStorage:
@@ -74,15 +78,15 @@ class DemoStorage:
     async def listing(self) -> Listing:
         """Every demo without its plan, oldest first, and the version they are of: read in one statement."""
         query = (
-            select(KNOWLEDGE.c.version, DEMOS.c.id, DEMOS.c.level, DEMOS.c.text_hash, DEMO_APIS.c.api)
+            select(KNOWLEDGE.c.version, *_ENTRY, DEMO_APIS.c.api)
             .select_from(KNOWLEDGE.outerjoin(DEMOS, true()).outerjoin(DEMO_APIS, DEMO_APIS.c.demo == DEMOS.c.id))
             .order_by(DEMOS.c.position)
         )
         async with read(self._engine) as connection:
             rows = (await connection.execute(query)).all()
         entries = tuple(
-            Entry(id=key[0], level=key[1], text_hash=key[2], apis=frozenset(row.api for row in group))
-            for key, group in groupby(rows, key=lambda row: (row.id, row.level, row.text_hash))
+            Entry(*key[:3], apis=frozenset(row.api for row in group), tenant=key[3])
+            for key, group in groupby(rows, key=lambda row: (row.id, row.level, row.text_hash, row.tenant))
             if key[0] is not None
         )
         return Listing(version=rows[0].version, entries=entries)
@@ -103,33 +107,40 @@ class DemoStorage:
             await _lock(connection, grow=0)
             await keep_vectors(connection, EMBEDDINGS, encoder, vectors)
 
-    async def add(self, demos: Iterable[Demo]) -> set[str]:
-        """Store demos, whose ids are set, and return the ids of those that were not there."""
+    async def add(self, demos: Iterable[Demo], tenant: str | None = None) -> set[str]:
+        """Store demos, whose ids are set, as this tenant's or (None) everyone's.
+
+        What is everyone's already is not stored for a tenant again.
+
+        Returns:
+            The ids of those that were not there.
+        """
         wanted = {demo.id: demo for demo in demos}
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
             there: set[str] = set()
             for chunk in chunks(list(wanted)):
-                there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(chunk))))
-            new = [demo for demo in wanted.values() if demo.id not in there]
+                for keys in (chunk, [key_of(one, tenant) for one in chunk]):
+                    there.update(await connection.scalars(select(DEMOS.c.id).where(DEMOS.c.id.in_(keys))))
+            new = [demo for demo in wanted.values() if there.isdisjoint((demo.id, key_of(demo.id, tenant)))]
             if new:
-                await connection.execute(insert(DEMOS), [_row(demo) for demo in new])
-                links = [{"demo": demo.id, "api": api} for demo in new for api in demo.apis]
+                await connection.execute(insert(DEMOS), [_row(demo, tenant) for demo in new])
+                links = [{"demo": key_of(demo.id, tenant), "api": api} for demo in new for api in demo.apis]
                 await connection.execute(insert(DEMO_APIS), links)
                 await _lock(connection, grow=1)
         return {demo.id for demo in new}
 
-    async def get(self, ids: Sequence[str]) -> dict[str, Demo]:
-        """Those of the demos that exist, by id."""
+    async def get(self, keys: Sequence[str]) -> dict[str, Demo]:
+        """Those of the demos that exist, by the names under which they are kept."""
         async with read(self._engine) as connection:
-            documents = await connection.scalars(select(DEMOS.c.document).where(DEMOS.c.id.in_(ids)))
-            demos = [Demo.model_validate_json(document) for document in documents]
-        return {demo.id: demo for demo in demos}
+            rows = await connection.execute(select(DEMOS.c.id, DEMOS.c.document).where(DEMOS.c.id.in_(keys)))
+            return {row.id: Demo.model_validate_json(row.document) for row in rows}
 
-    async def page(self, limit: int, offset: int, api: str | None) -> Page:
-        """Demos oldest first, only those using ``api`` where one is given."""
-        query = select(DEMOS.c.document)
-        count = select(func.count()).select_from(DEMOS)
+    async def page(self, limit: int, offset: int, api: str | None, tenant: str | None = None) -> Page:
+        """The tenant's and everyone's demos, oldest first, only those using ``api`` where one is given."""
+        seen = or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
+        query = select(DEMOS.c.document).where(seen)
+        count = select(func.count()).select_from(DEMOS).where(seen)
         if api is not None:
             uses = exists().where(DEMO_APIS.c.demo == DEMOS.c.id, DEMO_APIS.c.api == api)
             query, count = query.where(uses), count.where(uses)
@@ -139,15 +150,15 @@ class DemoStorage:
             demos = tuple(Demo.model_validate_json(document) for document in await connection.scalars(query))
         return Page(demos=demos, total=total or 0)
 
-    async def delete(self, demo_id: str) -> bool:
-        """Remove a demo, and its vectors where no other demo has the same request. False where there is none."""
+    async def delete(self, key: str) -> bool:
+        """Remove the demo of this name, and its vectors where no other has its request. False where there is none."""
         async with write(self._engine) as connection:
             await _lock(connection, grow=0)
-            hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == demo_id))
+            hashed = await connection.scalar(select(DEMOS.c.text_hash).where(DEMOS.c.id == key))
             if hashed is None:
                 return False
-            await connection.execute(delete(DEMO_APIS).where(DEMO_APIS.c.demo == demo_id))
-            await connection.execute(delete(DEMOS).where(DEMOS.c.id == demo_id))
+            await connection.execute(delete(DEMO_APIS).where(DEMO_APIS.c.demo == key))
+            await connection.execute(delete(DEMOS).where(DEMOS.c.id == key))
             still_used = exists().where(DEMOS.c.text_hash == hashed)
             await connection.execute(delete(EMBEDDINGS).where(EMBEDDINGS.c.text_hash == hashed, ~still_used))
             await _lock(connection, grow=1)
@@ -159,6 +170,11 @@ async def _lock(connection: AsyncConnection, grow: int) -> None:
     await connection.execute(update(KNOWLEDGE).values(version=KNOWLEDGE.c.version + grow))
 
 
-def _row(demo: Demo) -> dict[str, str]:
-    document = demo.model_dump_json(ensure_ascii=True)
-    return {"id": demo.id, "level": demo.level, "text_hash": text_hash(demo.query), "document": document}
+def _row(demo: Demo, tenant: str | None) -> dict[str, str | None]:
+    return {
+        "id": key_of(demo.id, tenant),
+        "level": demo.level,
+        "text_hash": text_hash(demo.query),
+        "document": demo.model_dump_json(ensure_ascii=True),
+        "tenant": tenant,
+    }

@@ -1,4 +1,4 @@
-"""Pages of ``docs/`` that are generated from code: every setting and every problem type.
+"""What is generated from code: the pages of every setting and every problem type, and Grafana's boards.
 
 ``python -m deploy.docs`` writes them; ``--check`` fails where one is out of date.
 """
@@ -6,7 +6,8 @@
 import argparse
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from pydantic_core import PydanticUndefined
@@ -14,6 +15,7 @@ from pydantic_settings import BaseSettings
 
 from demo_svc.settings import DemoSettings
 from deploy.llm.settings import LlmSettings
+from deploy.observe.boards import BOARDS, written
 from executor_svc.settings import ExecutorSettings
 from gateway.settings import GatewaySettings
 from planner_svc.settings import PlannerSettings, ServedSettings
@@ -22,7 +24,7 @@ from sandbox.settings import SandboxSettings
 from services.contracts.planning import DiagnosticCode
 from services.errors import all_errors
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
 SETTINGS: tuple[tuple[str, type[BaseSettings]], ...] = (
     ("gateway", GatewaySettings),
     ("retriever_svc", RetrieverSettings),
@@ -90,7 +92,11 @@ def problems_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"settings.md": settings_page, "problems.md": problems_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/settings.md": settings_page,
+    "docs/problems.md": problems_page,
+    **{f"deploy/observe/boards/{board.name}.json": partial(written, board) for board in BOARDS},
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -100,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     stale = []
     for name, page in PAGES.items():
-        path, text = DOCS / name, page()
+        path, text = ROOT / name, page()
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)
             if not options.check:

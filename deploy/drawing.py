@@ -48,6 +48,7 @@ _EVIDENCE = {
 }
 _MAX_ITEMS = 5
 _MAX_BODY_CHARS = 2_000
+_MAX_READ_CHARS = 500
 
 
 def visible(text: str) -> str:
@@ -216,6 +217,8 @@ def draw_conclusion(console: Console, run: Run) -> None:
     for diagnostic in (d for d in run.diagnostics if not (asked and d.code is DiagnosticCode.APPROVAL_REQUIRED)):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
+    if run.untold and not run.answer.values and run.untold not in run.reason:  # else it is said already
+        console.print(plain(run.untold, "yellow"))
     if run.reason:
         console.print(plain(run.reason, "yellow"))
     if run.problem is not None:
@@ -244,14 +247,31 @@ def _draw_state(console: Console, run: Run) -> None:
 
 def _draw_approval(console: Console, run: Run) -> None:
     console.print(Text("These requests would go out:", "bold yellow"))
-    draw_previews(console, run.previews)
+    draw_requests(console, run)
     console.print(Text(f"Approve them with: nestor runs approve {run.id}", "yellow"), soft_wrap=True)
+
+
+def draw_requests(console: Console, run: Run) -> None:
+    """What is to be approved: the requests, the values in them that reads gave, and the digest of it all."""
+    draw_previews(console, run.previews)
+    if run.reads:
+        console.print(Text("Values in them that were read:", "bold"))
+    for read in run.reads:
+        value = _cut(json.dumps(read.value, ensure_ascii=False), _MAX_READ_CHARS)
+        console.print(plain(f"  {read.step}{written_path(read.path)} = {value}"), soft_wrap=True)
+        console.print(plain(f"    by {read.api}: {read.request}", "dim"), soft_wrap=True)
+    if run.digest:
+        console.print(plain(f"digest {run.digest}", "dim"), soft_wrap=True)
+    else:
+        console.print(Text("What feeds them has not been read yet; approving shows it first.", "yellow"))
 
 
 def draw_previews(console: Console, previews: Iterable[RequestPreview]) -> None:
     """Requests as they would go out; names in braces stand for what only the run can tell."""
     for preview in previews:
         each = f" for each item of {preview.foreach}" if preview.foreach else ""
+        if preview.item is not None:
+            each = f" for item {preview.item} of {preview.foreach}, {preview.calls} in all"
         console.print(plain(f"{preview.step}  {preview.api}{each}", "bold"))
         draw_request(console, preview.request)
         if preview.problem:

@@ -16,8 +16,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
 from demo_svc.main import create_app as create_demo_svc
@@ -29,7 +31,7 @@ from executor_svc.main import create_app as create_executor_svc
 from executor_svc.secret_file import DEFAULT_FILE, change_file
 from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, PrincipalSettings
 from planner_svc.main import create_app as create_planner_svc
 from planner_svc.settings import PlannerSettings
 from retriever_svc.main import create_app as create_retriever_svc
@@ -43,7 +45,8 @@ from services.contracts.demo import Demo, ImportDemosRequest
 from services.encoder import load_encoder
 from services.errors import NotReady
 from services.server import raise_file_limit
-from services.telemetry import configure_logging
+from services.signing import kept_key
+from services.telemetry import Together, configure_logging
 
 SANDBOX_POLICY = ("sandbox.analyzeText", "sandbox.fitLine", "sandbox.createQrCode")
 """What an operator who knows the sandbox allows: its POSTs that only compute."""
@@ -69,9 +72,9 @@ def sandbox_access(host: str, provider: str = "sandbox") -> SandboxAccess:
         oauth_client_secret=SecretStr(client),
     )
     known: dict[str, dict[str, str]] = {
-        "apiKey": {"value": key},
+        "apiKey": {"value": key, "scheme": "api_key", "in": "header", "name": "X-API-Key"},
         "basic": {"username": settings.basic_username, "password": password},
-        "bearer": {"value": bearer},
+        "bearer": {"value": bearer, "scheme": "bearer"},
         "oauth2": {"client_id": settings.oauth_client_id, "client_secret": client},
     }
     entries = {f"{provider}.{scheme}": {**entry, "hosts": [host]} for scheme, entry in known.items()}
@@ -87,6 +90,8 @@ class OneboxSettings:
     allowed_private_hosts: tuple[str, ...] = ()
     policy_allow: tuple[str, ...] = ()
     """Mutating APIs that need no approval, as patterns."""
+    operator_token: SecretStr | None = None
+    """Taken from a principal of the operator's beside those that the gateway's own settings name."""
     readiness: dict[str, ReadinessCheck] = field(default_factory=dict)
     """What else must be the case before `/readyz` says so, by name."""
 
@@ -106,16 +111,21 @@ def _secrets_file(data_dir: Path) -> Path:
 def create_onebox(settings: OneboxSettings) -> FastAPI:
     """The gateway's app, with the four services living inside it, each with an SQLite file in ``data_dir``."""
     executor = ExecutorSettings()
+    # Nobody but this process reaches the four: they ask for no token, whatever containers on this machine are told.
+    inside: dict[str, Any] = {"service_token": None}
+    proof_key = kept_key(settings.data_dir.absolute() / "secrets" / "proof.key")
     given: dict[str, object] = {
         "allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts,
         "database_url": _database(settings, "executor"),
         "secrets_file": executor.secrets_file or _secrets_file(settings.data_dir),
+        "proof_key": proof_key,
+        **inside,
     }
     if settings.executor_secrets is not None:
         given["secrets"] = SecretStr(settings.executor_secrets)
-    retriever = RetrieverSettings(database_url=_database(settings, "retriever"))
-    demos = DemoSettings(database_url=_database(settings, "demos"))
-    planner = PlannerSettings()
+    retriever = RetrieverSettings(database_url=_database(settings, "retriever"), **inside)
+    demos = DemoSettings(database_url=_database(settings, "demos"), **inside)
+    planner = PlannerSettings(proof_key=proof_key, **inside)
     # One process needs each model once, however many services read with it.
     encoders = {
         name: load_encoder(name, threads=os.cpu_count() or 1)
@@ -128,10 +138,16 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
         "executor_svc": create_executor_svc(executor.model_copy(update=given)),
     }
     gateway = GatewaySettings(database_url=_database(settings, "gateway"))
+    update: dict[str, object] = {"policy_allow": gateway.policy_allow + settings.policy_allow}
+    if settings.operator_token is not None:
+        own = PrincipalSettings(name="onebox", tenant=gateway.operator_tenant, token=settings.operator_token)
+        update["principals"] = (*gateway.principals, own)
     app = create_gateway(
-        gateway.model_copy(update={"policy_allow": gateway.policy_allow + settings.policy_allow}),
+        gateway.model_copy(update=update),
         transports={name: InProcessTransport(peer) for name, peer in peers.items()},
     )
+    app.state.exposed = CollectorRegistry()
+    app.state.exposed.register(Together([one.state.registry for one in (app, *peers.values())]))
     own_lifespan = app.router.lifespan_context
 
     @asynccontextmanager
@@ -173,23 +189,24 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
             raise NotReady("its APIs are being imported")
 
     checks: dict[str, ReadinessCheck] = {"sandbox": knows_sandbox}
-    settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY, checks)
+    own_token = _own_token()
+    settings = OneboxSettings(data_dir, access.secrets, (sandbox_host,), SANDBOX_POLICY, own_token, checks)
     app = create_onebox(settings)
     refuse_to_be_open(app, host)
     with ExitStack() as stack:
         stack.enter_context(serving(create_sandbox(access.settings), bound=bound))
         gateway_url = stack.enter_context(serving(app, host=host, port=port))
-        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=_own_token())
+        token = own_token.get_secret_value() if own_token else None
+        found = World(gateway_url=gateway_url, sandbox_url=f"http://{sandbox_host}", token=token)
         asyncio.run(teach_sandbox(found))
         taught.set()
         yield found
 
 
-def _own_token() -> str | None:
-    """A token that a gateway of this process takes."""
+def _own_token() -> SecretStr | None:
+    """A token for this process alone, to import the sandbox for everyone; None where the gateway asks for none."""
     settings = GatewaySettings()
-    tokens = [settings.token] if settings.token else [principal.token for principal in settings.principals]
-    return tokens[0].get_secret_value() if tokens else None
+    return SecretStr(secrets.token_urlsafe(24)) if settings.token or settings.principals else None
 
 
 async def teach_sandbox(world: World) -> ImportReport:
@@ -198,13 +215,20 @@ async def teach_sandbox(world: World) -> ImportReport:
         document = (await sandbox.get("/openapi.json")).raise_for_status().text
     gateway = GatewayClient(open_http(world.gateway_url), world.token)
     try:
-        events = gateway.import_apis(ImportRequest(document=document, provider="sandbox"))
-        report = [event async for event in events][-1]
-        assert isinstance(report, ImportReport)
-        await gateway.import_demos(ImportDemosRequest(demos=tuple(shipped_demos())))
+        request = ImportRequest(document=document, provider="sandbox")
+        report = await _imported(gateway, request)
+        if not report.applied:  # it listens on another port than last time: this process knows that it is the same
+            report = await _imported(gateway, request.model_copy(update={"confirm": report.change_hash}))
+        await gateway.import_demos(ImportDemosRequest(demos=tuple(shipped_demos())), shared=True)
         return report
     finally:
         await gateway.aclose()
+
+
+async def _imported(gateway: GatewayClient, request: ImportRequest) -> ImportReport:
+    report = [event async for event in gateway.import_apis(request)][-1]
+    assert isinstance(report, ImportReport)
+    return report
 
 
 def shipped_demos() -> Iterator[Demo]:

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from services.server import BoundedConfig
+from services.settings import InternalSettings
 
 
 class OpenToAnybody(Exception):
@@ -19,7 +20,15 @@ class OpenToAnybody(Exception):
 
 def refuse_to_be_open(app: FastAPI, host: str) -> None:
     """Raise OpenToAnybody where this app would take requests from other machines without asking for a token."""
-    if getattr(getattr(app.state, "settings", None), "takes_anybody", False) and not _is_loopback(host):
+    settings = getattr(app.state, "settings", None)
+    if getattr(settings, "takes_anybody", False) and not _is_loopback(host):
+        if isinstance(settings, InternalSettings):
+            prefix = settings.model_config["env_prefix"]
+            raise OpenToAnybody(
+                f"on {host}, any machine that reaches this one could use {app.state.name} as if it were the gateway. "
+                f"Set {prefix}SERVICE_TOKEN, listen on 127.0.0.1, or, where nobody else reaches the network, set "
+                f"{prefix}ALLOW_ANYBODY=true."
+            )
         raise OpenToAnybody(
             f"on {host}, any machine that reaches this one could make calls with your credentials. Set "
             "NESTOR_GATEWAY_TOKEN or NESTOR_GATEWAY_PRINCIPALS, listen on 127.0.0.1, or, where a proxy in front "

@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+from executor_svc.binding import hold_of
 from executor_svc.graph import Graph
 from executor_svc.ledger import Fenced, Ledger, LedgerAdapter, parked, restored
 from executor_svc.live import Gate, Live
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Caller, CallResult, Execution, KnownCall, Limits, Ticket
+from executor_svc.models import Call, Caller, CallResult, Execution, ForTenant, KnownCall, Limits, Ticket
 from executor_svc.runner import Run
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, open_doubts, settled
@@ -31,6 +32,7 @@ from services.contracts.run import (
     StepFinished,
 )
 from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable
+from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
 from services.telemetry import get_logger
 
@@ -68,18 +70,21 @@ class DurableLane:
         Runs under way at the end are left for another process: their calls in flight end and are written down.
         """
         await self._membership.beat()
-        work = (self._membership.keep_beating(), self.ledger.write_forever(), self._look_after_orphans())
+        heartbeat = Heartbeat(self._membership)
+        work = (self.ledger.write_forever(), self._look_after_orphans())
         keepers = [asyncio.create_task(keeper) for keeper in work]
-        try:
-            yield
-        finally:
-            await self._gate.close(self._settings.shutdown_grace_s)
-            await _cancel(self._tasks)
-            with suppress(ServiceError, TimeoutError):
-                async with asyncio.timeout(self._membership.lease_s):
-                    await self.ledger.flush()
-                    await self._membership.leave()
-            await _cancel(keepers)
+        async with heartbeat.beating():
+            try:
+                yield
+            finally:
+                await self._gate.close(self._settings.shutdown_grace_s)
+                await _cancel(self._tasks)
+                with suppress(ServiceError, TimeoutError):
+                    async with asyncio.timeout(self._membership.lease_s):
+                        await self.ledger.flush()
+                        await heartbeat.stop()
+                        await self._membership.leave()
+                await _cancel(keepers)
 
     @property
     def active(self) -> int:
@@ -103,6 +108,19 @@ class DurableLane:
                 yield event
             if live.finished:
                 return
+        async for event in self._follow_stored(request):
+            yield event
+
+    async def follow(self, request: ExecuteRequest, refused: Conflict) -> AsyncGenerator[ExecutionEvent, None]:
+        """Follow the run of that id, where there is one with this plan; nothing is started.
+
+        A key that was changed, or a signature that has run out, does not stop what was begun with it.
+
+        Raises:
+            Conflict: there is none (``refused``), or it has another plan.
+        """
+        if await self._store.execution(request.run_id) is None:
+            raise refused
         async for event in self._follow_stored(request):
             yield event
 
@@ -205,9 +223,11 @@ class DurableLane:
     ) -> None:
         request = live.request
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
-        writing = LedgerAdapter(adapter, self.ledger, ticket, known, shelf)
+        writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, shelf)
         limits = Limits.of(request, self._settings)
-        run = Run(request.compiled, graph, self._gate.before(writing), request.run_id, limits, shelf, frozenset(known))
+        hold = hold_of(request, graph, limits.items)
+        gated = self._gate.before(writing)
+        run = Run(request.compiled, graph, gated, request.run_id, limits, shelf, frozenset(known), hold)
         live.begin(run)
         try:
             async for event in run.events():
@@ -247,8 +267,8 @@ class DurableLane:
                 for run_id in await self._store.cancelled(self._membership.id):
                     self._cancel_live(run_id)
                 if clock() >= forget_at:
-                    await self._store.forget(self._settings.keep_days * 86_400.0)
-                    forget_at = clock() + _FORGET_EVERY_S
+                    more = await self._store.forget(self._settings.keep_days * 86_400.0)
+                    forget_at = clock() + (0 if more else _FORGET_EVERY_S)
             except ServiceError as error:
                 _log.warning("orphans cannot be looked for", why=error.detail)
             except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost

@@ -27,7 +27,8 @@ class Graph:
         self._values = {step.id: frozenset(ref.step for ref in step_references(step)) for step in plan.steps}
         for step in plan.steps:
             self._connect(step)
-        self._check_acyclic()
+        self.order = self._ordered()
+        """The steps' ids, each after those that it depends on."""
 
     def _connect(self, step: Step) -> None:
         for needed in dependencies(step):
@@ -36,18 +37,17 @@ class Graph:
             self.dependants[needed].append(step.id)
             self.waiting[step.id] += 1
 
-    def _check_acyclic(self) -> None:
+    def _ordered(self) -> tuple[str, ...]:
         waiting = dict(self.waiting)
-        ready = [step for step, count in waiting.items() if count == 0]
-        done = 0
-        while ready:
-            done += 1
-            for dependant in self.dependants.get(ready.pop(), ()):
+        order = [step for step, count in waiting.items() if count == 0]
+        for done in order:  # it grows meanwhile
+            for dependant in self.dependants.get(done, ()):
                 waiting[dependant] -= 1
                 if waiting[dependant] == 0:
-                    ready.append(dependant)
-        if done < len(waiting):
+                    order.append(dependant)
+        if len(order) < len(waiting):
             raise NotAGraph(f"the plan has a cycle through {_some(s for s, count in waiting.items() if count)}")
+        return tuple(order)
 
     def needs_value(self, step: str, needed: str) -> bool:
         """Whether ``step`` refers to the output of ``needed``, and does not merely come after it."""

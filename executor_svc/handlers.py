@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Request, Response, status
 
 from executor_svc.service import ExecutorService
 from services.app import service_router
+from services.contracts.api import Tenant
 from services.contracts.run import (
     Credentials,
     ExecuteRequest,
@@ -44,8 +45,11 @@ async def execute(request: Request, body: ExecuteRequest) -> NdjsonResponse:
 
 @router.post("/preview", summary="Which requests would a plan send?")
 async def preview(request: Request, body: PreviewRequest) -> PreviewResponse:
-    """The requests of the steps that may change something or wait for an approval. Nothing is sent."""
-    return _service(request).preview(body.compiled)
+    """The requests of the steps that may change something or wait for an approval. None of them is sent.
+
+    With `reads`, those that feed them are made, so that the requests are shown with what they gave.
+    """
+    return await _service(request).preview(body)
 
 
 @router.post("/executions/{run_id}:cancel", summary="Start no further call of a run")
@@ -60,6 +64,12 @@ async def resolve(request: Request, run_id: Id, step: Id, body: ResolveRequest) 
     return await _service(request).resolve(run_id, step, body)
 
 
+@router.delete("/executions/{run_id}", summary="Forget a run", status_code=status.HTTP_204_NO_CONTENT)
+async def forget(request: Request, run_id: Id) -> None:
+    """Deletes what it asked for, its calls and its result; 409 where it is not over. Its id stays taken for a while."""
+    await _service(request).forget(run_id)
+
+
 @router.get("/values/{value_id}", summary="A large value in full")
 async def value(request: Request, value_id: Id) -> Response:
     """The value as JSON."""
@@ -67,9 +77,9 @@ async def value(request: Request, value_id: Id) -> Response:
 
 
 @router.get("/credentials", summary="Which secrets are configured?")
-async def credentials(request: Request) -> Credentials:
-    """Names only."""
-    return _service(request).credentials()
+async def credentials(request: Request, tenant: Tenant | None = None) -> Credentials:
+    """The names of those that this tenant may use; without one, of those that everybody may."""
+    return _service(request).credentials(tenant)
 
 
 @router.post("/credentials:test", summary="Try an API's credentials")

@@ -1,6 +1,9 @@
 """Keeps secrets out of what upstreams say: they echo headers, URLs and bodies, encoded one way or another.
 
 This guards against echoes, not against malice: an upstream that was sent a secret can always say it in some other way.
+
+What is masked tells whoever reads it that a secret stood there. So the answer of a call is masked only with what that
+very call presented, and only where the whole of it stands: a part that is right must look like one that is wrong.
 """
 
 import base64
@@ -8,6 +11,7 @@ import html
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote_plus
@@ -17,58 +21,43 @@ from pydantic import JsonValue
 MASK: Final = "***"
 MIN_SECRET_CHARS: Final = 6
 """Shorter secrets are refused: to mask them in what an upstream echoes would garble ordinary text."""
-_MAX_TOKENS: Final = 100
+_PIECE: Final = 65_536
+"""Characters looked at in one go, so that other threads get their turn."""
+_MARGIN_STEP: Final = 1_024
+_DEEPEST_ESCAPE: Final = 64
+"""Backslashes that one stands for where a JSON text lies in a JSON text, six deep."""
 
 
 class Masker:
-    """Replaces every known secret in texts and JSON values with ``***``, in every form of :func:`forms`."""
+    """Replaces these secrets in texts and JSON values with ``***``, in every form of :func:`forms`."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._secrets = frozenset[str]()
-        self._tokens: dict[str, set[str]] = {}
-        self._issued = _Forms(())
-        self.know(secrets)
-
-    def know(self, secrets: Iterable[str]) -> None:
-        """Learn the configured secrets, in place of those known before, which are remembered like issued ones."""
-        gone, self._secrets = self._secrets, frozenset(secrets)
-        self._fixed = _Forms(form for secret in self._secrets for form in forms(secret))
-        for secret in sorted(gone - self._secrets):
-            self.add(secret)
-
-    def add(self, token: str) -> None:
-        """Learn a secret that was issued at run time. The 100 that were added last, or again, are known."""
-        if token in self._tokens:
-            self._tokens[token] = self._tokens.pop(token)
-        elif len(token) >= MIN_SECRET_CHARS:
-            if len(self._tokens) >= _MAX_TOKENS:
-                del self._tokens[next(iter(self._tokens))]
-            self._tokens[token] = forms(token)
-            self._issued = _Forms(form for known in self._tokens.values() for form in known)
+        self._forms = _Forms(form for secret in secrets for form in forms(secret))
 
     def text(self, text: str) -> str:
         """The text with secrets masked."""
-        return self._issued.masked(self._fixed.masked(text))
+        return self._forms.masked(text)
 
     def cut_text(self, text: str) -> str:
-        """The same for a text that was cut off somewhere: what its end holds of a secret is masked too."""
+        """The same for a text that was cut off somewhere, cut further back: no part of a secret stands at its end.
+
+        How far depends on the secrets alone, in steps of 1,024 characters, never on what the text says.
+        """
         masked = self.text(text)
-        end = masked[-MIN_SECRET_CHARS:]
-        for form in sorted((form for form in self._fixed.all | self._issued.all if end in form), key=len, reverse=True):
-            for length in range(min(len(form), len(masked)), MIN_SECRET_CHARS - 1, -1):
-                if masked.endswith(form[:length]):
-                    return masked[:-length] + MASK
-        return masked
+        return masked[: max(0, len(masked) - self._forms.margin)]
 
     def json(self, value: JsonValue) -> JsonValue:
         """The value with secrets masked in every string and member name; the very same object where it holds none."""
+        return self._json(value) if self._forms.all else value
+
+    def _json(self, value: JsonValue) -> JsonValue:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            masked = [self.json(element) for element in value]
+            masked = [self._json(element) for element in value]
             return masked if any(a is not b for a, b in zip(masked, value, strict=True)) else value
         if isinstance(value, dict):
-            pairs = {self.text(name): self.json(member) for name, member in value.items()}
+            pairs = {self.text(name): self._json(member) for name, member in value.items()}
             same = (
                 all(a is b for a, b in zip(pairs.values(), value.values(), strict=False))
                 and pairs.keys() == value.keys()
@@ -77,12 +66,25 @@ class Masker:
         return value
 
 
+@lru_cache(maxsize=256)
+def masker_of(secrets: frozenset[str]) -> Masker:
+    """A masker for what one call presented; kept, since nearly every call presents what another one did."""
+    return Masker(secrets)
+
+
 class _Forms:
-    """Texts to be masked, and one pattern for all of them."""
+    """Texts to be masked, and one pattern for all of them.
+
+    Attributes:
+        all: the texts.
+        margin: characters that the longest of them may take, escaped as often as may be, in steps; 0: there is none.
+    """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.all = frozenset(texts)
         self._shortest = min(map(len, self.all), default=0)
+        longest = max(map(_longest, self.all), default=0)
+        self.margin = -(-longest // _MARGIN_STEP) * _MARGIN_STEP
         # The longest first, grouped by how they begin: as a flat list it would be far slower.
         ordered = sorted(self.all, key=lambda text: (_beginning(text), -len(text)))
         groups = (
@@ -93,7 +95,20 @@ class _Forms:
     def masked(self, text: str) -> str:
         if not self.all or len(text) < self._shortest:
             return text
-        return self._pattern.sub(MASK, text)
+        return self._pattern.sub(MASK, text) if len(text) <= _PIECE else self._in_pieces(text)
+
+    def _in_pieces(self, text: str) -> str:
+        """The same for a long text: one piece after the other, with what begins in one and ends in the next."""
+        parts, kept, start = list[str](), 0, 0
+        while start < len(text):
+            end = start + _PIECE
+            match = self._pattern.search(text, start, end + self.margin)
+            if match is None or match.start() >= end:
+                start = end
+                continue
+            parts += text[kept : match.start()], MASK
+            kept = start = match.end()
+        return "".join([*parts, text[kept:]]) if parts else text
 
 
 def forms(secret: str) -> set[str]:
@@ -109,6 +124,11 @@ def forms(secret: str) -> set[str]:
 def _beginning(form: str) -> str:
     """Its first character, or all backslashes it begins with."""
     return form[: len(form) - len(form.lstrip("\\"))] or form[0]
+
+
+def _longest(form: str) -> int:
+    """How many characters of a text :func:`_pattern` may match; of a run of backslashes as many as make sense."""
+    return len(form) + 8 * form.count("%") + _DEEPEST_ESCAPE * form.count("\\")
 
 
 def _pattern(form: str) -> str:

@@ -16,11 +16,11 @@ class ExecutorMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._providers: set[str] = set()
-        self.active = Gauge("nestor_runs_active", "Runs being executed.", registry=registry)
+        self.active = Gauge("nestor_executions_active", "Runs being executed.", registry=registry)
         self.taken_over = Counter(
-            "nestor_runs_taken_over", "Durable runs taken over from another process.", registry=registry
+            "nestor_executions_taken_over", "Durable runs taken over from another process.", registry=registry
         )
-        self._runs = Counter("nestor_runs_total", "Runs executed, by final status.", ["status"], registry=registry)
+        self._runs = Counter("nestor_executions_total", "Executions by final status.", ["status"], registry=registry)
         self._steps = Counter(
             "nestor_steps_total", "Steps finished, by provider and outcome.", ["provider", "outcome"], registry=registry
         )

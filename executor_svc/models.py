@@ -1,7 +1,7 @@
 """What the runner and an adapter say to each other."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, Self
 
@@ -25,6 +25,7 @@ class Call:
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
         items: of how many items of a list use is made; None: perhaps of all.
         resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
+        tenant: for whom it is made; None: nobody said.
     """
 
     api: Api
@@ -33,6 +34,7 @@ class Call:
     deadline: float
     items: int | None = None
     resent: bool = False
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,22 @@ class Previewer(Protocol):
 
 class Caller(Adapter, Previewer, Protocol):
     """Makes calls, and can show them without making them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForTenant:
+    """A :class:`Caller` all of whose calls are made for one tenant."""
+
+    caller: Caller
+    tenant: str | None
+
+    async def call(self, call: Call) -> CallResult:
+        """Make one call with what this tenant may use."""
+        return await self.caller.call(replace(call, tenant=self.tenant))
+
+    def preview(self, call: Call) -> RequestRecord:
+        """The request that would be sent. Raises Unpreviewable."""
+        return self.caller.preview(call)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,49 +1,183 @@
-"""Which requests a plan would send: shown to whoever approves it, before anything is sent.
+"""Which requests a plan would send: shown to whoever approves it, before anything is changed.
 
-What only a run can tell stands as ``{var1.items[0].id}`` or ``{item.code}``. While a request is built such a value is a
-random word of unreserved characters, so that no encoding touches it; in the finished record the words are replaced.
+The reads that feed them can be made for that. What only a run can tell stands as ``{var1.items[0].id}`` or
+``{item.code}``. While a request is built such a value is a random word of unreserved characters, so that no encoding
+touches it; in the finished record the words are replaced.
 """
 
 import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from executor_svc.models import Call, Previewer, Unpreviewable
+from executor_svc.binding import Known, Scope, Showing, known_calls, source
+from executor_svc.graph import Graph
+from executor_svc.models import Call, Caller, Limits, Previewer, Unpreviewable
+from executor_svc.references import Unresolved
+from executor_svc.runner import Run
+from executor_svc.values import Shelf
+from executor_svc.values import preview as beginning
+from services.contracts.api import Api
+from services.contracts.base import JsonPath
 from services.contracts.evidence import written_path
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Step, Value
+from services.contracts.plan import (
+    ItemReference,
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Reference,
+    Step,
+    Value,
+    step_references,
+)
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import PreviewResponse, RequestPreview, RequestRecord
+from services.contracts.run import (
+    ExecutionFinished,
+    Failed,
+    PreviewResponse,
+    ReadValue,
+    RequestPreview,
+    RequestRecord,
+)
 
 _MAX_LIST_CHARS = 200
+_MAX_ITEMS = 100
+"""Of how many calls of a `foreach` the requests are shown."""
+
+_MAX_READS = 500
+_NONE: frozenset[str] = frozenset()
+_NO_CALL = "its condition does not hold, or what feeds it was skipped"
 
 
-def previews(compiled: CompiledPlan, adapter: Previewer) -> PreviewResponse:
-    """The requests of the steps that may change state or wait for an approval, in the plan's order."""
-    shown = frozenset(compiled.proof.mutating) | frozenset(compiled.proof.approvals)
-    return PreviewResponse(requests=tuple(_preview(compiled, s, adapter) for s in compiled.plan.steps if s.id in shown))
+def previews(compiled: CompiledPlan, adapter: Previewer, limit: int = 1_000) -> PreviewResponse:
+    """The requests of the held steps as far as the plan alone tells them; nothing is sent.
+
+    Those are the steps that may change state or wait for an approval. ``limit``: most calls of a `foreach`.
+    """
+    scope = Scope.of(compiled, Graph(compiled.plan))
+    held = [step for step in compiled.plan.steps if step.id in scope.held]
+    fed = {step.id for step in held if any(ref.step in scope.reads for ref in step_references(step))}
+    shown: list[RequestPreview] = []
+    for step in held:
+        known = Known((dict(step.arguments),), step=step) if step.id in fed else known_calls(step, {}, _NONE, limit)
+        shown += _previews(compiled, step, known, adapter, digest=step.id not in fed)
+    return PreviewResponse(requests=tuple(shown), settled=not scope.reads)
 
 
-def _preview(compiled: CompiledPlan, step: Step, adapter: Previewer) -> RequestPreview:
-    api, words = compiled.apis[step.api], _Words()
-    arguments = {name: words.stand_in(value) for name, value in step.arguments.items()}
+async def read_and_preview(
+    compiled: CompiledPlan, adapter: Caller, shelf: Shelf, limits: Limits, run_id: str
+) -> PreviewResponse:
+    """The same with the values that reads give: those that feed the held steps are made.
+
+    Args:
+        compiled: the plan, and its APIs.
+        adapter: makes the reads, and shows the other calls.
+        shelf: where large outputs are put aside.
+        limits: of the reads.
+        run_id: names this in the calls' keys.
+    """
+    graph = Graph(compiled.plan)
+    scope = Scope.of(compiled, graph)
+    run = Run(compiled, graph, adapter, run_id, limits, shelf, hold=Showing(scope))
+    finished = None
+    async for event in run.events():
+        finished = event
+    assert isinstance(finished, ExecutionFinished), "a run's last event"
+    outputs = scope.of_reads(run.outputs)
+    shown: list[RequestPreview] = []
+    unfit: dict[str, Failed] = {}
+    for step in (step for step in compiled.plan.steps if step.id in scope.held):
+        known = known_calls(step, outputs, scope.reads, limits.items)
+        if isinstance(known, Failed):
+            unfit[step.id] = known
+        shown += _previews(compiled, step, known, adapter, digest=True)
+    records = tuple(
+        record.model_copy(update={"outcome": unfit[record.step]}) if record.step in unfit else record
+        for record in finished.records
+    )
+    if any(isinstance(record.outcome, Failed) for record in records):
+        ended = {"status": "failed", "records": records, "answer": (), "problem": ""}
+        return PreviewResponse(failed=finished.model_copy(update=ended))
+    requests = {record.step: record.requests for record in records}
+    return PreviewResponse(requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests))
+
+
+def _reads(
+    compiled: CompiledPlan,
+    scope: Scope,
+    outputs: Mapping[str, JsonValue],
+    requests: Mapping[str, tuple[RequestRecord, ...]],
+) -> tuple[ReadValue, ...]:
+    """Every value that a held step, or a read that feeds one, takes from a read, once."""
+    found: dict[tuple[str, JsonPath], ReadValue] = {}
+    apis = {step.id: step.api for step in compiled.plan.steps}
+    for step in (s for s in compiled.plan.steps if s.id in scope.held | scope.reads):
+        for reference in step_references(step):
+            if reference.step not in outputs or len(found) >= _MAX_READS:
+                continue
+            try:
+                path, value = source(reference, outputs)
+            except Unresolved:  # a condition asks whether it is there
+                path, value = reference.path, None
+            made = requests.get(reference.step, ())
+            found[reference.step, path] = ReadValue(
+                step=reference.step,
+                api=apis[reference.step],
+                path=path,
+                value=beginning(value),
+                request=f"{made[0].method} {made[0].url}" if made else "",
+            )
+    return tuple(found.values())
+
+
+def _previews(
+    compiled: CompiledPlan, step: Step, known: Known | Failed, adapter: Previewer, *, digest: bool
+) -> list[RequestPreview]:
+    """A request for each call that is known, or one form for all of them."""
+    api = compiled.apis[step.api]
+    told = known.digest if digest and isinstance(known, Known) else ""
+    calls = None
+    if not isinstance(known, Failed) and (step.foreach is None or known.mapped or not known.calls):
+        calls = len(known.calls)
+    foreach = None if step.foreach is None else _list(step.foreach.items)
+    if isinstance(known, Failed) or not known.calls:
+        problem = known.message if isinstance(known, Failed) else _NO_CALL
+        record = RequestRecord(method=api.method, url=api.server + api.path)
+        return [
+            RequestPreview(
+                step=step.id,
+                api=api.id,
+                request=record,
+                complete=False,
+                foreach=foreach,
+                calls=calls,
+                digest=told,
+                problem=problem,
+            )
+        ]
+    return [
+        _preview(api, step, arguments, adapter).model_copy(
+            update={"foreach": foreach, "item": index if known.mapped else None, "calls": calls, "digest": told}
+        )
+        for index, arguments in enumerate(known.calls[:_MAX_ITEMS])
+    ]
+
+
+def _preview(api: Api, step: Step, arguments: Mapping[str, Value], adapter: Previewer) -> RequestPreview:
+    words = _Words()
+    values = {name: words.stand_in(value) for name, value in arguments.items()}
     problem = ""
     try:
-        request = words.spoken(adapter.preview(Call(api, arguments, step.id, deadline=0.0)))
+        request = words.spoken(adapter.preview(Call(api, values, step.id, deadline=0.0)))
     except Unpreviewable as error:
         request, problem = RequestRecord(method=api.method, url=api.server + api.path), words.in_text(str(error))
     if api.idempotency_header and not problem:
         headers = request.headers | {api.idempotency_header: "{one for each call}"}
         request = request.model_copy(update={"headers": headers})
-    return RequestPreview(
-        step=step.id,
-        api=api.id,
-        request=request,
-        complete=not words.spellings and not problem,
-        foreach=None if step.foreach is None else _list(step.foreach.items),
-        problem=problem,
-    )
+    complete = not words.spellings and not problem
+    return RequestPreview(step=step.id, api=api.id, request=request, complete=complete, problem=problem)
 
 
 @dataclass(slots=True)

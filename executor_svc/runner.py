@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from pydantic import JsonValue
 
+from executor_svc.binding import Hold
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, chosen, walk
@@ -44,6 +45,7 @@ class Run:
         limits: deadlines, counted from the first event asked for, and bounds.
         shelf: where large outputs are put aside; what leaves the run are previews of them.
         begun: keys, without the run's id, of the calls that a former process had begun.
+        hold: what an approval, or the lack of one, keeps from being called.
     """
 
     def __init__(
@@ -55,13 +57,18 @@ class Run:
         limits: Limits,
         shelf: Shelf,
         begun: frozenset[str] = frozenset(),
+        hold: Hold | None = None,
     ) -> None:
+        if hold is not None and any(key.partition("/")[0] in hold.scope.held for key in begun):
+            hold = None  # a former process has found the reads as they were when they were approved
+        self._hold, self._parked = hold, list[str]()
+        self._unread = len(hold.scope.reads) if hold is not None else 0
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
         self._limits, self._shelf = limits, shelf
         self._stop = Stop(begun=begun)
         self._waiting = dict(graph.waiting)
         self._blocked: dict[str, str] = {}
-        self._outputs: dict[str, JsonValue] = {}
+        self.outputs: dict[str, JsonValue] = {}
         self._records: dict[str, StepRecord] = {}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._ends = 0.0
@@ -106,6 +113,9 @@ class Run:
         started, stack = [], ready[::-1]
         while stack:
             step = self._graph.steps[stack.pop()]
+            if self._hold is not None and self._unread and step.id in self._hold.scope.held:
+                self._parked.append(step.id)
+                continue
             prepared = self._prepare(step)
             if isinstance(prepared, Prepared):
                 self._events.append(StepStarted(step=step.id, api=step.api, at_ms=self._now_ms()))
@@ -119,7 +129,9 @@ class Run:
             return Skipped(because=self._blocked[step.id])
         if self._stop.holds(step):
             return Skipped(because=CANCELLED)
-        return prepare(step, self._compiled.apis[step.api], self._outputs, self._limits, self._graph.items.get(step.id))
+        if self._hold is not None and (kept := self._hold.keeps(step, self.outputs)) is not None:
+            return kept
+        return prepare(step, self._compiled.apis[step.api], self.outputs, self._limits, self._graph.items.get(step.id))
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         """Make a step's calls, then those of the steps it frees, one of them in this very task.
@@ -140,7 +152,7 @@ class Run:
         """Record a step's outcome and return the steps that waited for it alone."""
         outcome = result.outcome
         if isinstance(outcome, Succeeded):
-            self._outputs[step.id] = outcome.value
+            self.outputs[step.id] = outcome.value
             outcome = self._shelf.outward(outcome)
         record = StepRecord(
             step=step.id,
@@ -158,7 +170,12 @@ class Run:
         )
         self._records[step.id] = record
         self._events.append(StepFinished(record=record))
-        return self._release(step.id, outcome)
+        freed = self._release(step.id, outcome)
+        if self._hold is not None and step.id in self._hold.scope.reads:
+            self._unread -= 1
+            if not self._unread:
+                freed += self._parked
+        return freed
 
     def _release(self, finished: str, outcome: StepOutcome) -> list[str]:
         freed = []
@@ -201,9 +218,9 @@ class Run:
         values, missing = [], []
         for output in self._compiled.plan.answer:
             reference = output.value
-            if reference.step not in self._outputs:
+            if reference.step not in self.outputs:
                 continue  # its step's own record says why
-            found, path = self._outputs[reference.step], reference.path
+            found, path = self.outputs[reference.step], reference.path
             if reference.match is not None:
                 path = chosen(found, reference, sure=False)
             try:

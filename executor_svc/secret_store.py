@@ -9,12 +9,13 @@ The store is a JSON object of entries by secret name (``provider.scheme``)::
 
 ``hosts`` is mandatory. A server or token URL comes from an imported document, so without it a hostile document could
 name a known provider and have its credentials sent elsewhere. ``host`` means HTTPS on port 443; ``host:port`` means
-that port, in clear text too.
+that port, in clear text too. For the same reason an entry can say more: ``in`` and ``name``, where in a request a key
+stands; ``scheme``, of what kind it is; and ``tenants``, for whom it is presented (absent: for all).
 """
 
 import base64
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -35,7 +36,7 @@ from pydantic import (
 
 from executor_svc.masking import MIN_SECRET_CHARS
 from executor_svc.secret_file import Entries, SecretsUnreadable, change_file, load_file, read_entries, renewal_lock
-from services.contracts.api import SecretKind
+from services.contracts.api import Location, SecretKind, Tenant
 from services.telemetry import get_logger
 
 __all__ = ["AwsKey", "Certificate", "Client", "Login", "Secret", "SecretStore", "SecretsUnreadable", "Token", "parse"]
@@ -50,6 +51,8 @@ class _Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     hosts: tuple[Host, ...] = Field(min_length=1)
+    scheme: SecretKind | None = None
+    tenants: tuple[Tenant, ...] | None = Field(default=None, min_length=1)
 
     @field_validator("*", mode="after")
     @classmethod
@@ -70,6 +73,10 @@ class _Entry(BaseModel):
             if isinstance(value := getattr(self, name), SecretStr)
         )
 
+    def usable_by(self, tenant: str | None) -> bool:
+        """Whether calls of this tenant may present it; None: nobody knows whose the call is."""
+        return self.tenants is None or tenant in self.tenants
+
     def bound_to(self, scheme: str, host: str, port: int) -> bool:
         """Whether this secret may be sent to ``scheme://host:port``."""
         name = f"[{host}]" if ":" in host else host
@@ -79,23 +86,41 @@ class _Entry(BaseModel):
 class Token(_Entry):
     """An API key, or a token that somebody pasted.
 
-    Where the document does not say how it travels, it is a bearer token, or goes where one of the three names says.
+    ``in`` and ``name`` say where it stands; entries of earlier versions say ``header``, ``query`` or ``cookie``. Where
+    neither the entry nor the document says it, it is a bearer token.
     """
 
+    model_config = ConfigDict(validate_by_name=False, validate_by_alias=True)
+
     value: SecretStr
-    header: Text | None = None
-    query: Text | None = None
-    cookie: Text | None = None
+    location: Location | None = Field(default=None, alias="in")
+    name: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_place(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        old = [place for place in ("header", "query", "cookie") if given.get(place) is not None]
+        if len(old) + ("in" in given) > 1 or ("in" in given) is not ("name" in given):
+            raise ValueError("`in` and `name` belong together, and name one place")
+        rest = {key: value for key, value in given.items() if key not in ("header", "query", "cookie")}
+        return rest | {"in": old[0], "name": given[old[0]]} if old else rest
+
+    @property
+    def place(self) -> tuple[Location, str] | None:
+        """Where in a request it stands, as the entry says."""
+        return (self.location, self.name) if self.location is not None and self.name is not None else None
 
 
 class Login(_Entry):
-    """A user name and password for HTTP basic (RFC 7617)."""
+    """A user name and password for HTTP Basic (RFC 7617) or Digest (RFC 7616)."""
 
     username: Annotated[str, StringConstraints(pattern=r"^[^:\x00-\x1f\x7f]*$")]
     password: SecretStr
 
     def header(self) -> str:
-        """The value of the Authorization header."""
+        """The value of the Authorization header for HTTP Basic."""
         return basic(self.username, self.password.get_secret_value())
 
     def masked(self) -> tuple[str, ...]:
@@ -171,6 +196,7 @@ _SHAPES: Final[dict[SecretKind, tuple[type[Secret], ...]]] = {
     SecretKind.API_KEY: (Token,),
     SecretKind.BEARER: (Token, Client),
     SecretKind.BASIC: (Login,),
+    SecretKind.DIGEST: (Login,),
     SecretKind.OAUTH2: (Token, Client),
     SecretKind.OPENID_CONNECT: (Token, Client),
     SecretKind.MUTUAL_TLS: (Certificate,),
@@ -225,10 +251,9 @@ class SecretStore:
         except SecretsUnreadable as error:
             _log.warning("the changed secrets are not taken", why=str(error))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all secrets, sorted."""
-        return tuple(sorted(self._secrets))
+    def names(self, tenant: str | None) -> tuple[str, ...]:
+        """The names of the secrets that this tenant may use, sorted; None: of those that everybody may."""
+        return tuple(sorted(name for name, secret in self._secrets.items() if secret.usable_by(tenant)))
 
     def get(self, name: str, kind: SecretKind) -> Secret | None:
         """The secret of that name if it has a form that this kind can be met with, else None."""
@@ -270,10 +295,6 @@ class SecretStore:
             self._stamp = _stamp(self._file)
         except (OSError, SecretsUnreadable) as error:
             _log.warning("a renewed token cannot be stored", secret=name, why=type(error).__name__)
-
-    def masked(self) -> Iterable[str]:
-        """Every text that must never be seen."""
-        return (text for secret in self._secrets.values() for text in secret.masked())
 
 
 def parse(entries: Entries, where: str) -> dict[str, Secret]:

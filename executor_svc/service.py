@@ -7,11 +7,12 @@ from contextlib import aclosing
 from typing import Final
 
 from executor_svc.adapters.http import HttpAdapter
+from executor_svc.binding import hold_of
 from executor_svc.durable import DurableLane
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.metrics import ExecutorMetrics
-from executor_svc.models import Call, Limits
-from executor_svc.preview import previews
+from executor_svc.models import Call, ForTenant, Limits
+from executor_svc.preview import previews, read_and_preview
 from executor_svc.runner import Run
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
@@ -26,17 +27,20 @@ from services.contracts.run import (
     ExecutionEvent,
     ExecutionFinished,
     ExecutionState,
+    PreviewRequest,
     PreviewResponse,
     ResolveRequest,
     SecretTest,
     SecretTestRequest,
 )
 from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
+from services.signing import PlanSigner
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _FLUSH_S: Final = 10.0
 _TEST_S: Final = 20.0
+_SAFE: Final = frozenset({"GET", "HEAD"})
 
 
 class ExecutorService:
@@ -53,25 +57,52 @@ class ExecutorService:
     ) -> None:
         self._adapter, self._lane, self._store, self._secrets = adapter, lane, store, secrets
         self._settings, self._metrics = settings, metrics
+        self._signer = PlanSigner(settings.proof_key) if settings.proof_key else None
         self._reading = 0
 
-    def credentials(self) -> Credentials:
-        """The names of the secrets that calls can present."""
+    def credentials(self, tenant: str | None) -> Credentials:
+        """The names of the secrets that calls of this tenant can present; None: of nobody known."""
         self._secrets.reload()
-        return Credentials(secrets=self._secrets.names)
+        return Credentials(secrets=self._secrets.names(tenant))
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials; of one that changes something only whether they are there."""
         deadline = asyncio.get_running_loop().time() + _TEST_S
-        send = request.send and not request.api.mutating
+        # The caller describes the API, its effect included: the method says what is sent at most.
+        send = request.send and not request.api.mutating and request.api.method in _SAFE
         bare: dict[str, object] = {"parameters": (), "path": "/", "body": None, "idempotency_header": None}
         api = request.api if send else request.api.model_copy(update=bare)
-        return await self._adapter.test(Call(api, {}, f"test/{uuid.uuid4().hex}", deadline), send=send)
+        call = Call(api, {}, f"test/{uuid.uuid4().hex}", deadline, tenant=request.tenant)
+        return await self._adapter.test(call, send=send)
 
-    def preview(self, compiled: CompiledPlan) -> PreviewResponse:
-        """The requests that a plan's mutating or unapproved steps would send. Raises as :meth:`execute`."""
+    async def preview(self, request: PreviewRequest) -> PreviewResponse:
+        """The requests that a plan's mutating or unapproved steps would send; with ``reads``, made from what they give.
+
+        Raises:
+            Conflict: the APIs are not those the plan was proved against, or reads are asked for and its signature does
+                not hold.
+            ValidationFailed: the plan is not a graph.
+            Overloaded: too many runs are active.
+        """
+        compiled = request.compiled
         check_apis(compiled)
-        return previews(compiled, self._adapter)
+        graph_of(compiled)
+        if not request.reads:
+            return previews(compiled, self._adapter, self._settings.max_items)
+        refused = self._unsigned(compiled, request.tenant)
+        if refused is not None:
+            raise refused
+        self._check_room()
+        shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
+        limits = Limits(request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000, self._settings.max_items)
+        self._reading += 1
+        try:
+            adapter = ForTenant(self._adapter, request.tenant)
+            shown = await read_and_preview(compiled, adapter, shelf, limits, f"preview-{uuid.uuid4().hex}")
+            await self._shelved(shelf)
+        finally:
+            self._reading -= 1
+        return shown
 
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Check a plan and return its events; nothing is sent before they are asked for.
@@ -80,22 +111,40 @@ class ExecutorService:
         something is run once for its run id, to its end; the iterator merely follows it.
 
         Raises:
-            Conflict: approvals are open, or the APIs are not those the plan was proved against.
+            Conflict: approvals are open, the APIs are not those the plan was proved against, or its signature does not
+                hold. One whose signature holds no more can still be followed where it has been begun.
             ValidationFailed: the plan is not a graph.
             Overloaded: too many runs are active.
         """
-        graph = admit(request)
-        if self._reading + self._lane.active >= self._settings.max_concurrent_runs:
-            raise Overloaded(f"{self._settings.max_concurrent_runs} runs are active", retry_after_s=1)
+        graph, refused = admit(request), self._unsigned(request.compiled, request.tenant)
+        self._check_room()
         apis = request.compiled.apis
         if any(apis[step.api].mutating for step in request.compiled.plan.steps):
-            return self._lane.execute(request, graph)
+            return self._lane.execute(request, graph) if refused is None else self._lane.follow(request, refused)
+        if refused is not None:
+            raise refused
         return self._read(request, graph)
+
+    def _unsigned(self, compiled: CompiledPlan, tenant: str) -> Conflict | None:
+        """Why the planner does not answer for this plan, where that is asked for; None if it does."""
+        try:
+            if self._signer is not None:
+                self._signer.check(compiled, tenant)
+        except Conflict as refused:
+            return refused
+        return None
+
+    def _check_room(self) -> None:
+        if self._reading + self._lane.active >= self._settings.max_concurrent_runs:
+            raise Overloaded(f"{self._settings.max_concurrent_runs} runs are active", retry_after_s=1)
 
     async def _read(self, request: ExecuteRequest, graph: Graph) -> AsyncGenerator[ExecutionEvent, None]:
         """The memory lane."""
         shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
-        run = Run(request.compiled, graph, self._adapter, request.run_id, Limits.of(request, self._settings), shelf)
+        limits = Limits.of(request, self._settings)
+        hold = hold_of(request, graph, limits.items)
+        adapter = ForTenant(self._adapter, request.tenant)
+        run = Run(request.compiled, graph, adapter, request.run_id, limits, shelf, hold=hold)
         finished = False
         self._reading += 1
         self._metrics.active.inc()
@@ -131,6 +180,11 @@ class ExecutorService:
         """Settle a call in doubt. Raises NotFound, Conflict, ValidationFailed."""
         return await self._lane.resolve(run_id, step, request)
 
+    async def forget(self, run_id: str) -> None:
+        """Delete what is known of a durable run. Raises Conflict where it is not over."""
+        if not await self._store.empty(run_id):
+            raise Conflict(f"Run {run_id} is not over.")
+
     async def value(self, value_id: str) -> str:
         """The JSON of a large value. Raises NotFound."""
         content = await self._store.value(value_id)
@@ -151,6 +205,11 @@ def admit(request: ExecuteRequest) -> Graph:
         open_steps = ", ".join(compiled.proof.approvals[:5])
         raise Conflict(f"These steps need an approval of exactly this plan: {open_steps}.", plan_id=compiled.plan.id)
     check_apis(compiled)
+    return graph_of(compiled)
+
+
+def graph_of(compiled: CompiledPlan) -> Graph:
+    """The plan's graph. Raises ValidationFailed where it has none."""
     try:
         return Graph(compiled.plan)
     except NotAGraph as error:

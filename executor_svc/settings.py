@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from services.settings import ServiceSettings, default_database_url
+from services.settings import InternalSettings, default_database_url
 
 
 class HostLimit(BaseModel):
@@ -17,7 +17,7 @@ class HostLimit(BaseModel):
     per_second: float | None = Field(default=None, gt=0, description="Requests a second, on average.")
 
 
-class ExecutorSettings(ServiceSettings):
+class ExecutorSettings(InternalSettings):
     """How plans are run, which credentials there are, and where requests may go."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_EXECUTOR_")
@@ -27,6 +27,12 @@ class ExecutorSettings(ServiceSettings):
     )
     max_json_values: int = Field(
         default=5_000_000, ge=1, description="Most values accepted in a JSON body, lists and objects counted too."
+    )
+    proof_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="The planner's `NESTOR_PLANNER_PROOF_KEY`: only plans that are signed with it are run. Unset: "
+        "whoever may ask may have any plan run.",
     )
     database_url: str = Field(
         default_factory=lambda: default_database_url("executor"),
@@ -79,6 +85,18 @@ class ExecutorSettings(ServiceSettings):
     max_connections_per_host: int = Field(default=128, ge=1, description="Open connections to one upstream.")
     max_response_bytes: int = Field(
         default=10 * 1024 * 1024, ge=1, description="Largest answer read from an upstream, counted after decompression."
+    )
+    max_response_values: int = Field(
+        default=1_000_000, ge=1, description="Most values read of a JSON answer, lists and objects counted too."
+    )
+    max_answers_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1,
+        description="Bytes of answers held at a time over all calls in flight, beyond the first 64 kB of each; "
+        "half of them for one upstream.",
+    )
+    answers_wait_s: float = Field(
+        default=10.0, gt=0, description="How long a read waits for room among them before it fails as `overloaded`."
     )
     max_pages: int = Field(default=10, ge=1, description="Most pages fetched of one list.")
     max_list_items: int = Field(

@@ -108,7 +108,7 @@ def prepare(
         if len(items) > limits.items:
             return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
         return Prepared(step, api, tuple(_arguments(step, outputs, item) for item in items), mapped=True, items=wanted)
-    except _Ambiguous as error:
+    except Ambiguous as error:
         return error.failed(step.id)
     except Unresolved as error:
         return Failed(reason="reference", message=f"{step.id}: {error}")
@@ -215,7 +215,7 @@ def _item(index: int, result: CallResult | None, stopped_by: str) -> ItemRecord:
     return ItemRecord.model_construct(index=index, outcome=result.outcome, request=result.request)
 
 
-class _Ambiguous(Unresolved):
+class Ambiguous(Unresolved):
     """An argument is one of several values."""
 
     def __init__(self, argument: str, several: Several) -> None:
@@ -234,7 +234,7 @@ def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None) 
         try:
             arguments[name] = resolve(value, outputs, item)
         except Several as error:
-            raise _Ambiguous(name, error) from None
+            raise Ambiguous(name, error) from None
     return arguments
 
 

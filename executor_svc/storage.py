@@ -76,6 +76,7 @@ _STANDING = (
 )
 _RESULT: TypeAdapter[CallResult] = TypeAdapter(CallResult)
 _REAPER = "executor_svc.reaper"
+_NOT_OVER = ("running", "in_doubt")
 
 
 class LedgerStore:
@@ -231,16 +232,36 @@ class LedgerStore:
         async with read(self._engine) as connection:
             return list(await connection.scalars(sa.select(EXECUTIONS.c.id).where(wanted)))
 
-    async def forget(self, older_than_s: float) -> int:
-        """Delete what ended long ago: executions with their calls, and large values. Returns how many executions."""
-        ended = (EXECUTIONS.c.created_at < self._now - older_than_s) & EXECUTIONS.c.status.not_in(
-            ("running", "in_doubt")
-        )
+    async def empty(self, run_id: str) -> bool:
+        """Delete all of an execution but its id: a request for it that comes late must not begin it once more.
+
+        False where it is not over.
+        """
+        c = EXECUTIONS.c
         async with write(self._engine) as connection:
-            old = sa.select(EXECUTIONS.c.id).where(ended)
+            status = await connection.scalar(sa.select(c.status).where(c.id == run_id).with_for_update())
+            if status in _NOT_OVER:
+                return False
+            await connection.execute(CALLS.delete().where(CALLS.c.run_id == run_id))
+            emptied = {"request": "", "result": None}
+            await connection.execute(EXECUTIONS.update().where(c.id == run_id).values(emptied))
+        return True
+
+    async def forget(self, older_than_s: float, limit: int = 500) -> int:
+        """Delete some of what ended long ago: executions with their calls, and large values.
+
+        At most ``limit`` of either, so that nobody waits long; returns how many of both.
+        """
+        c, before = EXECUTIONS.c, self._now - older_than_s
+        ended = (c.created_at < before) & c.status.not_in(_NOT_OVER)
+        unused = VALUES.c.created_at < before
+        async with write(self._engine) as connection:
+            old = list(await connection.scalars(sa.select(c.id).where(ended).limit(limit)))
+            values = list(await connection.scalars(sa.select(VALUES.c.id).where(unused).limit(limit)))
             await connection.execute(CALLS.delete().where(CALLS.c.run_id.in_(old)))
-            await connection.execute(VALUES.delete().where(VALUES.c.created_at < self._now - older_than_s))
-            return (await connection.execute(EXECUTIONS.delete().where(ended))).rowcount
+            await connection.execute(VALUES.delete().where(VALUES.c.id.in_(values)))
+            await connection.execute(EXECUTIONS.delete().where(c.id.in_(old)))
+        return len(old) + len(values)
 
 
 @dataclass(slots=True)

@@ -1,12 +1,38 @@
-"""What an approval is worth: the plan must hold now, and send the requests that were shown."""
+"""What is shown to whoever approves, and what the approval is worth: the plan must hold, and send what was shown.
+
+What is shown is made with the values that the plan's reads give; an approval names a digest of all of it.
+"""
 
 import asyncio
+from typing import Final
 
 from gateway.peers import Peers
-from services.contracts.plan import Plan
-from services.contracts.planning import CompiledPlan, CompileRequest, Policy, Proof
-from services.contracts.run import Run
-from services.errors import NotFound, ValidationFailed
+from gateway.solve import Clock
+from services.contracts.api import LookupRequest
+from services.contracts.plan import Plan, content_hash
+from services.contracts.planning import CompiledPlan, CompileRequest, CompileResponse, Policy, Proof
+from services.contracts.run import ExecutionFinished, Failed, PreviewRequest, PreviewResponse, Run, RunStatus
+from services.errors import DeadlineExceeded, ValidationFailed
+
+_AT_ONCE: Final = 1_000
+"""APIs that the retriever gives at once."""
+
+
+async def prove(peers: Peers, plan: Plan, policy: Policy) -> CompileResponse:
+    """What the compiler says of a plan, with the APIs and the policy as they are now for its tenant.
+
+    A plan that it would have to complete is not proved: it is run as it is, or not at all.
+    """
+    ids = tuple(dict.fromkeys(step.api for step in plan.steps))
+    parts = (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE))
+    asked = (peers.retriever.lookup(LookupRequest(ids=part, tenant=policy.tenant)) for part in parts)
+    credentials, found = await asyncio.gather(peers.executor.credentials(policy.tenant), asyncio.gather(*asked))
+    apis = tuple(api for page in found for api in page.apis)
+    ask = CompileRequest(plan=plan, apis=apis, policy=policy, credentials=credentials.secrets)
+    answer = await peers.planner.compile(ask)
+    if answer.compiled is not None and answer.compiled.plan.id != plan.id:
+        return answer.model_copy(update={"compiled": None})
+    return answer
 
 
 async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
@@ -15,24 +41,38 @@ async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
     Raises:
         ValidationFailed: it does not hold, or credentials are missing.
     """
-    ids = dict.fromkeys(step.api for step in plan.steps)
-    try:
-        apis, credentials = await asyncio.gather(
-            asyncio.gather(*(peers.retriever.get(api_id, tenant=policy.tenant) for api_id in ids)),
-            peers.executor.credentials(),
-        )
-    except NotFound as error:
-        raise ValidationFailed(f"The plan does not hold any more: {error.detail}") from error
-    ask = CompileRequest(plan=plan, apis=tuple(apis), policy=policy, credentials=credentials.secrets)
-    answer = await peers.planner.compile(ask)
-    if answer.compiled is None or answer.compiled.plan.id != plan.id:
+    answer = await prove(peers, plan, policy)
+    if answer.compiled is None:
+        why = next((diagnostic.message for diagnostic in answer.diagnostics), "")
         raise ValidationFailed(
-            "The plan does not hold against the APIs as they are now.",
+            f"The plan does not hold against the APIs as they are now: {why}".rstrip(": ") + ".",
             errors=[d.model_dump(mode="json") for d in answer.diagnostics],
         )
     if answer.compiled.proof.missing:
         raise ValidationFailed(unlocked_by(answer.compiled.proof))
     return answer.compiled
+
+
+async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[Run, CompiledPlan | None]:
+    """A run of a plan that came with the request, proved; where it does not hold, the run says why."""
+    assert run.plan is not None, "a plan was given"
+    mark = clock.elapsed_ms()
+    answer = await prove(peers, run.plan, policy)
+    clock.lap("plan_ms", mark)
+    if answer.compiled is None:
+        first = next((d.message for d in answer.diagnostics), "it is not complete")
+        status, reason = RunStatus.NO_PLAN, f"The plan that was given could not be proved: {first}."
+    else:
+        waits = bool(answer.compiled.proof.approvals)
+        status, reason = RunStatus.NEEDS_APPROVAL if waits else RunStatus.PLANNED, ""
+    updates = {
+        "status": status,
+        "reason": reason,
+        "proof": answer.compiled.proof if answer.compiled else None,
+        "diagnostics": answer.diagnostics,
+        "timings": clock.timings(),
+    }
+    return run.model_copy(update=updates), answer.compiled
 
 
 def unlocked_by(proof: Proof) -> str:
@@ -41,12 +81,66 @@ def unlocked_by(proof: Proof) -> str:
     return f"Nothing was sent: the plan needs credentials that are not configured. Set them: {commands}."
 
 
-async def refreshed(peers: Peers, run: Run, compiled: CompiledPlan) -> Run | None:
-    """The run with its requests as they would go out now, where an API has changed them; else None."""
-    proof = run.proof
-    if proof is not None and proof.api_hashes == compiled.proof.api_hashes:
-        return None
-    shown = await peers.executor.preview(compiled)
-    if shown.requests == run.previews:
-        return None
-    return run.model_copy(update={"previews": shown.requests, "proof": compiled.proof})
+async def shown(
+    peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock, *, reads: bool = True
+) -> Run | ExecutionFinished:
+    """The run as it waits, with its requests as they would go out now; or what its reads did, where they are of no use.
+
+    Without ``reads``, or with credentials missing, nothing is sent, and the run has no digest where reads are left.
+    """
+    left_s = clock.left_s()
+    made = reads and not compiled.proof.missing
+    ask = PreviewRequest(compiled=compiled, tenant=run.tenant, reads=made, deadline_ms=max(1, int(left_s * 1000)))
+    try:
+        async with asyncio.timeout(left_s):
+            answer = await peers.executor.preview(ask)
+    except TimeoutError:
+        raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
+    if answer.failed is not None:
+        return answer.failed
+    waiting = {
+        "status": RunStatus.NEEDS_APPROVAL,
+        "previews": answer.requests,
+        "reads": answer.reads,
+        "digest": _digest(compiled, answer) if answer.settled else "",
+        "proof": compiled.proof,
+        "approval": None,
+        "timings": clock.timings(),
+    }
+    return run.model_copy(update=waiting)
+
+
+def _digest(compiled: CompiledPlan, answer: PreviewResponse) -> str:
+    """Of all that an approval covers: the plan, all its APIs, what is asked for, the requests and the reads."""
+    proof = compiled.proof
+    return content_hash(
+        {
+            "plan": compiled.plan.id,
+            "apis": dict(proof.api_hashes),
+            "held": [[*proof.mutating], [*proof.approvals]],
+            "shown": answer.model_dump(mode="json", include={"requests", "reads"}),
+        }
+    )
+
+
+def stands(run: Run, compiled: CompiledPlan) -> bool:
+    """Whether what the run shows is of the same APIs, reads included, and asked for by the same rules."""
+    old, new = run.proof, compiled.proof
+    return (
+        bool(run.digest)
+        and old is not None
+        and (old.api_hashes, old.mutating, old.approvals) == (new.api_hashes, new.mutating, new.approvals)
+    )
+
+
+def has_changed(finished: ExecutionFinished) -> bool:
+    """Whether the reads of an approved plan gave other requests than were approved; then no held step was called."""
+    return any(isinstance(r.outcome, Failed) and r.outcome.reason == "changed" for r in finished.records)
+
+
+def lapsed(run: Run) -> Run:
+    """The run without its approval, of which nothing was sent."""
+    assert run.approval is not None, "only an approved plan is held to what was shown"
+    reason = "The requests that were approved are not those that would go out now; nothing was sent."
+    updates = {"approval": None, "lapsed": (*run.lapsed, run.approval), "moved": True, "reason": reason}
+    return run.model_copy(update=updates)

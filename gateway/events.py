@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from gateway.live import HEARTBEAT_S, Live
 from gateway.storage import UNDER_WAY, RunStore
 from services.contracts.run import RunEvent
-from services.errors import ServiceError
+from services.errors import NotFound, ServiceError
 from services.telemetry import get_logger
 
 T = TypeVar("T")
@@ -54,7 +54,10 @@ class Events:
                 if live.finished:
                     return
             # Asked first: a run that has ended has all its events in the table.
-            under_way = await _patiently(partial(self._store.status, run_id)) in UNDER_WAY
+            try:
+                under_way = await _patiently(partial(self._store.status, run_id)) in UNDER_WAY
+            except NotFound:  # it was over, and is deleted
+                return
             page = await _patiently(partial(self._store.events, run_id, after))
             for stored in page:
                 after = stored.id
@@ -85,6 +88,8 @@ async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await ask()
+        except NotFound:
+            raise
         except ServiceError as error:
             _log.warning("events cannot be read", why=error.detail)
         await asyncio.sleep(_PATIENCE_S)

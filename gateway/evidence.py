@@ -91,7 +91,7 @@ def _has_changed(compiled: CompiledPlan, finished: ExecutionFinished) -> bool:
 def _unsent(record: StepRecord) -> bool:
     """Whether a step certainly made no call: its inputs were not there."""
     kept_back = isinstance(record.outcome, Skipped) or (
-        isinstance(record.outcome, Failed) and record.outcome.reason in ("reference", "ambiguous")
+        isinstance(record.outcome, Failed) and record.outcome.reason in ("reference", "ambiguous", "changed")
     )
     return kept_back and not record.requests and not record.attempts and not record.items
 

@@ -13,7 +13,7 @@ from gateway.live import Live
 from gateway.solve import execute
 from services.clients import Executor
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import ExecuteRequest, ExecutionFinished, StepFinished, StepOutcome, StepStarted
+from services.contracts.run import ExecuteRequest, ExecutionFinished, Run, StepFinished, StepOutcome, StepStarted
 from services.errors import DeadlineExceeded, InternalError, NotFound, Overloaded, ServiceError, ServiceUnavailable
 from services.telemetry import get_logger
 
@@ -90,9 +90,16 @@ def _ask(live: Live, compiled: CompiledPlan) -> ExecuteRequest:
     return ExecuteRequest(
         run_id=live.run.execution_id,
         compiled=compiled,
+        tenant=live.run.tenant,
         approved=live.run.approval.plan_id if live.run.approval else None,
+        bound=_bound(live.run),
         deadline_ms=left_ms if left_ms > 0 else _FOLLOW_MS,
     )
+
+
+def _bound(run: Run) -> dict[str, str]:
+    """What the executor is held to: by step, the digest of the calls that were shown and approved."""
+    return {shown.step: shown.digest for shown in run.previews if shown.digest} if run.approval else {}
 
 
 def _gone_on(error: ServiceError, live: Live) -> ServiceError:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel
 from pydantic_core import to_json
 
 from gateway.principals import Principal
+from gateway.roles import Role, needed, needs
 from gateway.service import GatewayService
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
@@ -25,13 +26,14 @@ from services.contracts.run import (
     RunStatus,
     SecretTest,
     SolveRequest,
+    StartRequest,
     TrySecret,
 )
 from services.errors import ServiceUnavailable
 from services.http import BODY_LIMIT, NdjsonResponse, SseResponse, StrictRoute
 
 PRINTABLE = r"^[^\x00-\x1f]*$"
-Event = TypeVar("Event", bound=BaseModel)
+Event = TypeVar("Event", bound=BaseModel | None)
 
 
 def get_service(request: Request) -> GatewayService:
@@ -41,11 +43,22 @@ def get_service(request: Request) -> GatewayService:
 
 
 class ProtectedRoute(StrictRoute):
-    """A route for principals: who asks is known before anything of the body is read."""
+    """A route for principals: who asks, and that he may, is known before anything of the body is read.
+
+    Raises:
+        ValueError: the route does not say which roles may use it.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._roles = needed(self.openapi_extra)
 
     def admit(self, request: Request) -> None:
-        """Find out who asks. Raises Unauthorized, and what else keeps the caller out."""
-        request.state.principal = request.app.state.principals.asking(request)
+        """Find out who asks. Raises Unauthorized, Forbidden without a role, QuotaExceeded, and what else bars them."""
+        principal: Principal = request.app.state.principals.asking(request)
+        principal.require(self._roles)
+        request.state.principal = principal
+        get_service(request).quotas.request(principal.tenant)
 
 
 def get_caller(request: Request) -> Principal:
@@ -54,9 +67,19 @@ def get_caller(request: Request) -> Principal:
     return principal
 
 
+ASKING = needs(Role.ASK)
+APPROVING = needs(Role.APPROVE)
+ADMINISTERING = needs(Role.ADMINISTER)
+WORKING = needs(Role.ASK, Role.APPROVE)
+"""For whoever asks and whoever approves."""
+ANY_ROLE = needs(*Role)
+LARGE_DOCUMENT = {BODY_LIMIT: "max_document_bytes"}
 Service = Annotated[GatewayService, Depends(get_service)]
 Caller = Annotated[Principal, Depends(get_caller)]
 Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
+Shared = Annotated[
+    bool, Query(description="Everyone's instead of your tenant's; for administrators of the operator's tenant.")
+]
 Limit = Annotated[int, Query(ge=1, le=100)]
 DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
@@ -101,7 +124,7 @@ def _answered(run: Run, request: Request, response: Response) -> Run:
     return run
 
 
-@runs.post("/solve", summary="Solve a request in words", responses=UNDER_WAY_ANSWER)
+@runs.post("/solve", summary="Solve a request in words", responses=UNDER_WAY_ANSWER, openapi_extra=ASKING)
 async def solve(
     body: SolveRequest,
     service: Service,
@@ -114,28 +137,53 @@ async def solve(
 
     What keeps a run from being planned or executed is a problem that names it as `run_id`.
     """
-    return _answered(await service.solve(body, caller, idempotency_key), request, response)
+    run = await service.solve(body, caller, idempotency_key)
+    response.headers.update(service.quotas.fields(caller.tenant))
+    return _answered(run, request, response)
 
 
 @runs.post(
     "/solve:stream",
     summary="Solve, and follow the run",
     response_class=NdjsonResponse,
+    openapi_extra=ASKING,
 )
 async def solve_stream(
     body: SolveRequest, service: Service, caller: Caller, idempotency_key: IdempotencyKey = None
 ) -> NdjsonResponse:
-    """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished."""
-    return NdjsonResponse(await _begun(service.solve_events(body, caller, idempotency_key)))
+    """As `/solve`, but answers one JSON event per line: planned, step_started, step_finished, finished.
+
+    An empty line every 15 seconds in which nothing happens says that the stream is open.
+    """
+    events = await _begun(service.solve_events(body, caller, idempotency_key))
+    return NdjsonResponse(events, headers=service.quotas.fields(caller.tenant))
 
 
-@runs.post("/plan", summary="Plan and prove, execute nothing")
-async def plan(body: SolveRequest, service: Service, caller: Caller) -> Run:
+@runs.post("/plan", summary="Plan and prove, execute nothing", openapi_extra=ASKING)
+async def plan(body: SolveRequest, service: Service, caller: Caller, response: Response) -> Run:
     """The plan and its proof, or the questions and diagnostics that stand in its way. Always waits."""
-    return await service.plan(body, caller)
+    run = await service.plan(body, caller)
+    response.headers.update(service.quotas.fields(caller.tenant))
+    return run
 
 
-@runs.get("/runs", summary="List runs, newest first")
+@runs.post("/runs", summary="Run a plan that the app gives", responses=UNDER_WAY_ANSWER, openapi_extra=ASKING)
+async def start_run(
+    body: StartRequest,
+    service: Service,
+    caller: Caller,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """Prove it, and run it as it is: the rules, approvals, events and keys are those of a request in words.
+
+    A plan that cannot be proved is a run that ends as `no_plan`, with diagnostics; nothing of it is sent.
+    """
+    return _answered(await service.start(body, caller, idempotency_key), request, response)
+
+
+@runs.get("/runs", summary="List runs, newest first", openapi_extra=WORKING)
 async def list_runs(
     service: Service,
     caller: Caller,
@@ -154,10 +202,25 @@ async def list_runs(
     return await service.page(which, limit=limit, cursor=cursor)
 
 
-@runs.get("/runs/{run_id}", summary="One run")
+@runs.get("/runs/{run_id}", summary="One run", openapi_extra=WORKING)
 async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     """Everything that is known of a run."""
     return await service.run(run_id, caller)
+
+
+@runs.delete(
+    "/runs/{run_id}",
+    summary="Delete a run",
+    status_code=status.HTTP_204_NO_CONTENT,
+    openapi_extra=ADMINISTERING,
+)
+async def delete_run(run_id: Id, service: Service, caller: Caller) -> None:
+    """Deletes a run that is over, with its events, its idempotency key and the executor's record of its calls.
+
+    409 where something of it may still be sent: cancel it, or settle its doubts, first. A demonstration that was made
+    of it stays, and so do large values, which other runs may share, until the executor's time for them is over.
+    """
+    await service.delete(run_id, caller)
 
 
 @runs.get(
@@ -166,6 +229,7 @@ async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     response_class=SseResponse,
     response_description="Server-sent events: `id`, the kind as `event`, and a `SolveEvent` as `data`.",
     responses={204: {"description": "Nothing will follow the event that was named: stop asking."}},
+    openapi_extra=WORKING,
 )
 async def run_events(
     run_id: Id,
@@ -184,7 +248,7 @@ async def run_events(
     return Response(status_code=status.HTTP_204_NO_CONTENT) if events is None else SseResponse(events)
 
 
-@runs.get("/runs/{run_id}/values/{value_id}", summary="A large value in full")
+@runs.get("/runs/{run_id}/values/{value_id}", summary="A large value in full", openapi_extra=WORKING)
 async def run_value(
     run_id: Id, value_id: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")], service: Service, caller: Caller
 ) -> Response:
@@ -192,7 +256,12 @@ async def run_value(
     return Response(to_json(await service.value(run_id, value_id, caller)), media_type="application/json")
 
 
-@runs.post("/runs/{run_id}:approve", summary="Approve a waiting plan and run it", responses=UNDER_WAY_ANSWER)
+@runs.post(
+    "/runs/{run_id}:approve",
+    summary="Approve a waiting plan and run it",
+    responses=UNDER_WAY_ANSWER,
+    openapi_extra=APPROVING,
+)
 async def approve_run(
     run_id: Id, body: ApproveRequest, service: Service, caller: Caller, request: Request, response: Response
 ) -> Run:
@@ -200,13 +269,13 @@ async def approve_run(
     return _answered(await service.approve(run_id, body, caller), request, response)
 
 
-@runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER)
+@runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER, openapi_extra=WORKING)
 async def cancel_run(run_id: Id, service: Service, caller: Caller, request: Request, response: Response) -> Run:
     """No further call is begun. 202 while calls in flight are waited for; 409 where the run had ended already."""
     return _answered(await service.cancel(run_id, caller), request, response)
 
 
-@runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome")
+@runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome", openapi_extra=WORKING)
 async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller: Caller) -> Run:
     """Whether the outcome is what was wanted. Only confirmed runs are learnt from. The last word counts.
 
@@ -215,16 +284,26 @@ async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller:
     return await service.judge(run_id, body, caller)
 
 
-@runs.post("/runs/{run_id}:demo", summary="Make a confirmed run a demonstration", status_code=status.HTTP_201_CREATED)
-async def demonstrate_run(run_id: Id, service: Service, caller: Caller) -> Demo:
-    """Planners are shown its request and plan, every tenant's too. 409 where the run is not confirmed.
+@runs.post(
+    "/runs/{run_id}:demo",
+    summary="Make a confirmed run a demonstration",
+    status_code=status.HTTP_201_CREATED,
+    openapi_extra=ADMINISTERING,
+)
+async def demonstrate_run(run_id: Id, service: Service, caller: Caller, shared: Shared = False) -> Demo:
+    """Planners are shown its request and plan for the same tenant's requests. 409 where the run is not confirmed.
 
     It is removed again when the run is rejected.
     """
-    return await service.demonstrate(run_id, caller)
+    return await service.demonstrate(run_id, caller, shared=shared)
 
 
-@runs.post("/runs/{run_id}/steps/{step}:resolve", summary="Settle a call in doubt", responses=UNDER_WAY_ANSWER)
+@runs.post(
+    "/runs/{run_id}/steps/{step}:resolve",
+    summary="Settle a call in doubt",
+    responses=UNDER_WAY_ANSWER,
+    openapi_extra=APPROVING,
+)
 async def resolve_step(
     run_id: Id,
     step: Annotated[str, Path(min_length=1, max_length=64, pattern=PRINTABLE)],
@@ -239,7 +318,7 @@ async def resolve_step(
     return _answered(await service.resolve(run_id, step, body, caller, wait=wait), request, response)
 
 
-@apis.get("/apis", summary="Search the API catalogue")
+@apis.get("/apis", summary="Search the API catalogue", openapi_extra=ANY_ROLE)
 async def search_apis(
     service: Service,
     caller: Caller,
@@ -268,18 +347,22 @@ async def search_apis(
     "/apis:import",
     summary="Import an API description",
     response_class=NdjsonResponse,
-    openapi_extra={BODY_LIMIT: "max_document_bytes"},
+    openapi_extra=LARGE_DOCUMENT | ADMINISTERING,
 )
 async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> NdjsonResponse:
     """An API description's text. Answers one JSON event per line: progress, then one report.
 
-    With `dry_run` or `hold_changes` the events before the report say what would become of each API.
-    A provider that has APIs which your tenant does not see is not changed: 409.
+    With `dry_run` or `hold_changes` the events before the report say what would become of each API. So they do where
+    an API that is there would be called on another host, change instead of read or the reverse, or present another
+    credential (`sensitive`): nothing is changed until `confirm` names the report's `change_hash`.
+
+    A provider belongs to the tenant that imported it first: 409 for others. Only the operator's administrators import
+    for everyone, or for other tenants: 403 for others.
     """
-    return NdjsonResponse(await _begun(service.peers.retriever.import_document(body, tenant=caller.tenant)))
+    return NdjsonResponse(await _begun(service.import_apis(body, caller)))
 
 
-@apis.get("/documents", summary="List the imported documents")
+@apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE)
 async def list_documents(
     service: Service, caller: Caller, limit: DocumentLimit = 100, offset: Offset = 0
 ) -> DocumentPage:
@@ -287,64 +370,82 @@ async def list_documents(
     return await service.peers.retriever.documents(tenant=caller.tenant, limit=limit, offset=offset)
 
 
-@apis.get("/apis/{api_id:path}", summary="One API with its schemas")
+@apis.get("/apis/{api_id:path}", summary="One API with its schemas", openapi_extra=ANY_ROLE)
 async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
     """An API as the catalogue holds it. Another tenant's is not found."""
     return await service.peers.retriever.get(api_id, tenant=caller.tenant)
 
 
-@apis.get("/providers/{provider}/credentials", summary="Which credentials do a provider's APIs ask for?")
+@apis.get(
+    "/providers/{provider}/credentials",
+    summary="Which credentials do a provider's APIs ask for?",
+    openapi_extra=ANY_ROLE,
+)
 async def list_credentials(provider: Id, service: Service, caller: Caller) -> NeededSecrets:
     """Names and kinds, and which are configured; never values. Empty where your tenant sees no such provider."""
     return await service.secrets(provider, caller)
 
 
-@apis.post("/credentials:test", summary="Try a credential")
+@apis.post("/credentials:test", summary="Try a credential", openapi_extra=ADMINISTERING)
 async def try_credential(body: TrySecret, service: Service, caller: Caller) -> SecretTest:
     """What comes of presenting it, in a call that only reads where there is one; an OAuth2 token is fetched."""
     return await service.try_secret(body.secret, caller)
 
 
-@apis.delete("/providers/{provider}", summary="Remove a provider's APIs", status_code=status.HTTP_204_NO_CONTENT)
+@apis.delete(
+    "/providers/{provider}",
+    summary="Remove a provider's APIs",
+    status_code=status.HTTP_204_NO_CONTENT,
+    openapi_extra=ADMINISTERING,
+)
 async def delete_provider(provider: Id, service: Service, caller: Caller) -> None:
-    """Removes a provider with all its APIs. 409 where some of them belong to other tenants only."""
-    await service.peers.retriever.delete_provider(provider, tenant=caller.tenant)
+    """Removes a provider with all its APIs. 409 where another tenant imported it; the operator may remove any."""
+    await service.peers.retriever.delete_provider(provider, tenant=caller.owner)
 
 
-@demos.get("/demos", summary="List demonstrations")
+@demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE)
 async def list_demos(
     service: Service,
+    caller: Caller,
     api: Annotated[str | None, Query(max_length=400)] = None,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> DemoPage:
-    """The knowledge base, a page at a time."""
-    return await service.peers.demos.list(api=api, limit=limit, offset=offset)
+    """Your tenant's demonstrations and everyone's, a page at a time."""
+    return await service.peers.demos.list(api=api, tenant=caller.tenant, limit=limit, offset=offset)
 
 
-@demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED)
-async def add_demo(body: Demo, service: Service) -> Demo:
-    """Adding one that is there already changes nothing."""
-    return await service.peers.demos.add(body)
+@demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
+async def add_demo(body: Demo, service: Service, caller: Caller, shared: Shared = False) -> Demo:
+    """It is your tenant's. Adding one that is there already, or is everyone's, changes nothing."""
+    return await service.peers.demos.add(body, tenant=caller.audience(shared=shared))
 
 
-@demos.post("/demos:import", summary="Add many demonstrations", openapi_extra={BODY_LIMIT: "max_document_bytes"})
-async def import_demos(body: ImportDemosRequest, service: Service) -> ImportDemosReport:
-    """Adds those that are not there yet."""
-    return await service.peers.demos.import_demos(body)
+@demos.post("/demos:import", summary="Add many demonstrations", openapi_extra=LARGE_DOCUMENT | ADMINISTERING)
+async def import_demos(
+    body: ImportDemosRequest, service: Service, caller: Caller, shared: Shared = False
+) -> ImportDemosReport:
+    """Adds those that are not there yet, as your tenant's."""
+    return await service.import_demos(body, caller, shared=shared)
 
 
-@demos.delete("/demos/{demo_id}", summary="Remove a demonstration", status_code=status.HTTP_204_NO_CONTENT)
-async def delete_demo(demo_id: Id, service: Service) -> None:
-    """Removes one demonstration."""
-    await service.peers.demos.delete(demo_id)
+@demos.delete(
+    "/demos/{demo_id}",
+    summary="Remove a demonstration",
+    status_code=status.HTTP_204_NO_CONTENT,
+    openapi_extra=ADMINISTERING,
+)
+async def delete_demo(demo_id: Id, service: Service, caller: Caller) -> None:
+    """Removes one demonstration of your tenant. One that is everyone's, only the operator's administrators remove."""
+    await service.delete_demo(demo_id, caller)
 
 
 async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
     """Wait for the first event, so that what is refused is a plain problem and not a broken stream."""
-    first = await anext(events, None)
-    if first is None:
-        raise ServiceUnavailable("The answer ended before it began.")
+    try:
+        first = await anext(events)
+    except StopAsyncIteration:
+        raise ServiceUnavailable("The answer ended before it began.") from None
 
     async def all_events() -> AsyncGenerator[Event, None]:
         async with aclosing(events):

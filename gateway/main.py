@@ -12,6 +12,7 @@ from gateway.handlers import routers
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers, Transports, open_peers
 from gateway.principals import Principals
+from gateway.quotas import Quotas
 from gateway.recovery import Recovery
 from gateway.runs import Runs
 from gateway.service import GatewayService
@@ -36,7 +37,7 @@ def create_app(
     Args:
         settings: read from the environment where not given.
         transports: replaces sockets by in-process calls for the services it names.
-        peers: whom to ask instead of the services that the settings name, for example :mod:`services.testing`.
+        peers: whom to ask instead of the services that the settings name.
     """
     settings = settings or GatewaySettings()
 
@@ -79,12 +80,13 @@ async def open_service(
     """The gateway without its routes, at work until the end of the context."""
     store = RunStore(engine)
     membership = Membership(engine, MEMBERS, settings.lease_s)
-    runs = Runs(peers, store, settings, metrics, membership.id)
+    quotas = Quotas(settings, metrics)
+    runs = Runs(peers, store, settings, metrics, quotas, membership.id)
     events = Events(store, runs.lives)
     try:
         recovery = Recovery(runs, store, events, membership, settings)
         warmer = Warmer(peers.retriever, peers.planner, settings.warm_apis)
         async with recovery.working(), warmer.working():
-            yield GatewayService(peers, store, runs, events, settings, metrics)
+            yield GatewayService(peers, store, runs, events, quotas, settings, metrics)
     finally:
         store.close()

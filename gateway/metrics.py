@@ -15,6 +15,14 @@ class GatewayMetrics:
         self.recovered = Counter(
             "nestor_runs_recovered", "Runs taken over from a process that stopped.", registry=registry
         )
+        self.waiting_runs = Gauge("nestor_runs_waiting", "Runs that wait for others to end.", registry=registry)
+        self.refused = Counter(
+            "nestor_quota_refused",
+            "Requests refused by a limit: requests, runs, streams or imports of the tenant, or all_runs. Tenants that "
+            "no setting names are `other`.",
+            ["limit", "tenant"],
+            registry=registry,
+        )
         self.followers = Gauge("nestor_run_followers", "Streams of run events that are open.", registry=registry)
         self.sentences = Counter(
             "nestor_sentences",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import httpx2
+from pydantic import SecretStr
 
 from gateway.settings import GatewaySettings
 from services.clients import (
@@ -42,9 +43,13 @@ def open_peers(settings: GatewaySettings, transports: Transports) -> tuple[Peers
     }
     http = {name: open_http(url, transports.get(name)) for name, url in urls.items()}
     peers = Peers(
-        retriever=RetrieverClient(http["retriever_svc"]),
-        demos=DemoClient(http["demo_svc"]),
-        planner=PlannerClient(http["planner_svc"]),
-        executor=ExecutorClient(http["executor_svc"]),
+        retriever=RetrieverClient(http["retriever_svc"], _text(settings.retriever_token)),
+        demos=DemoClient(http["demo_svc"], _text(settings.demo_token)),
+        planner=PlannerClient(http["planner_svc"], _text(settings.planner_token)),
+        executor=ExecutorClient(http["executor_svc"], _text(settings.executor_token)),
     )
     return peers, list(http.values())
+
+
+def _text(token: SecretStr | None) -> str | None:
+    return token.get_secret_value() if token else None

@@ -3,14 +3,15 @@
 import hashlib
 import hmac
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from starlette.requests import Request
 
+from gateway.roles import Role
 from gateway.settings import GatewaySettings
-from services.errors import TooManyAttempts, Unauthorized
+from services.errors import Forbidden, TooManyAttempts, Unauthorized
 from services.http import bearer_token
 from services.server import address_key
 
@@ -20,10 +21,33 @@ _MOST_ADDRESSES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An app that uses the gateway, and the tenant whose runs it sees."""
+    """An app that uses the gateway, the tenant whose runs it sees, and what it may do there.
+
+    Attributes:
+        operator: whether its tenant runs this installation.
+    """
 
     name: str = "anonymous"
     tenant: str = "default"
+    roles: frozenset[Role] = frozenset(Role)
+    operator: bool = False
+
+    @property
+    def owner(self) -> str | None:
+        """Whose is what it imports: its tenant's, or, as None, the operator's."""
+        return None if self.operator else self.tenant
+
+    def audience(self, *, shared: bool) -> str | None:
+        """Whose the demonstrations are that it adds: its tenant's, or everyone's (None), which may be Forbidden."""
+        if shared and not self.operator:
+            raise Forbidden("Only the operator's administrators make demonstrations everyone's.")
+        return None if shared else self.tenant
+
+    def require(self, roles: Collection[Role]) -> None:
+        """Raise Forbidden unless it has one of these roles."""
+        if self.roles.isdisjoint(roles):
+            names = " or ".join(f"`{role}`" for role in sorted(roles))
+            raise Forbidden(f"The principal {self.name!r} needs the role {names} for this.")
 
 
 class Principals:
@@ -35,9 +59,11 @@ class Principals:
     """
 
     def __init__(self, settings: GatewaySettings, clock: Callable[[], float] = time.monotonic) -> None:
-        known = [(Principal(p.name, p.tenant), p.token) for p in settings.principals]
+        operator = settings.operator_tenant
+        known = [(Principal(p.name, p.tenant, p.roles, p.tenant == operator), p.token) for p in settings.principals]
+        self._anybody = Principal(operator=operator == Principal().tenant)
         if settings.token is not None:
-            known.append((Principal("token"), settings.token))
+            known.append((replace(self._anybody, name="token"), settings.token))
         self._known = [(principal, token.get_secret_value().encode()) for principal, token in known]
         self._guesses = _Guesses(settings.max_wrong_tokens, clock)
 
@@ -67,7 +93,7 @@ class Principals:
         All tokens are compared, each in constant time, so that the time it takes tells nothing about any of them.
         """
         if not self._known:
-            return Principal()
+            return self._anybody
         self._guesses.check(address)
         matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]
         if not matches:

@@ -19,6 +19,8 @@ _BEATS_PER_LEASE: Final = 5
 _HEAR_EVERY_S: Final = 0.5
 _WRITE_EVERY_S: Final = 0.2
 _FORGET_EVERY_S: Final = 3_600.0
+_BETWEEN_BATCHES_S: Final = 0.1
+_DAY_S: Final = 86_400.0
 _PATIENCE_S: Final = 1.0
 
 
@@ -29,7 +31,8 @@ class Recovery:
         self, runs: Runs, store: RunStore, events: Events, membership: Membership, settings: GatewaySettings
     ) -> None:
         self._runs, self._store, self._events, self._membership = runs, store, events, membership
-        self._keep_events_s = settings.keep_events_days * 86_400.0
+        self._keep_events_s = settings.keep_events_days * _DAY_S
+        self._keep_runs_s = settings.keep_runs_days * _DAY_S
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -68,6 +71,9 @@ class Recovery:
 
     async def _forget(self) -> None:
         await self._store.forget_events(self._keep_events_s)
+        if self._keep_runs_s:
+            while await self._store.forget_runs(self._keep_runs_s):  # noqa: ASYNC110 - it is the database's work
+                await asyncio.sleep(_BETWEEN_BATCHES_S)  # requests come first
 
 
 class _Keeper:

@@ -5,15 +5,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from gateway.approval import unlocked_by
+from gateway.approval import given, has_changed, lapsed, shown, unlocked_by
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import CalledOff, carry_out, is_durable, pauses
 from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
+from gateway.quotas import Quotas
 from gateway.sentences import wording
 from gateway.settings import GatewaySettings
-from gateway.solve import Clock, answer, plan, preview
+from gateway.solve import Clock, answer, plan
 from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
 from services.contracts.evidence import Attempt
 from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy, Question
@@ -27,7 +28,7 @@ from services.contracts.run import (
     RunStatus,
     SolveRequest,
 )
-from services.errors import Conflict, InternalError, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
+from services.errors import Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
 from services.telemetry import get_logger
 
 RESUMED_DEADLINE_MS: Final = 60_000
@@ -43,9 +44,16 @@ class Runs:
     """
 
     def __init__(
-        self, peers: Peers, store: RunStore, settings: GatewaySettings, metrics: GatewayMetrics, owner: str
+        self,
+        peers: Peers,
+        store: RunStore,
+        settings: GatewaySettings,
+        metrics: GatewayMetrics,
+        quotas: Quotas,
+        owner: str,
     ) -> None:
         self._peers, self._store, self._settings, self._metrics = peers, store, settings, metrics
+        self._quotas = quotas
         self.owner = owner
         self.lives: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,14 +62,14 @@ class Runs:
     @property
     def room(self) -> int:
         """How many more runs may be under way at once."""
-        return 0 if self._closing else self._settings.max_concurrent_runs - len(self.lives)
+        return 0 if self._closing else self._quotas.room
 
-    def admit(self) -> None:
-        """Raise Overloaded where no further run can be begun, ServiceUnavailable where this process stops."""
+    async def _admit(self, tenant: str, wait_s: float) -> None:
+        """Take a slot for a run, which ends with it. Raises ServiceUnavailable where this process stops."""
+        await self._quotas.begin_run(tenant, wait_s)
         if self._closing:
+            self._quotas.end_run(tenant)
             raise ServiceUnavailable("The gateway is stopping.", service="gateway")
-        if self.room <= 0:
-            raise Overloaded("Too many runs are under way.", retry_after_s=1)
 
     def policy(self, tenant: str, mutating: Decision = Decision.ASK) -> Policy:
         """What the operator, and the request where the operator leaves it open, say of calls."""
@@ -77,11 +85,13 @@ class Runs:
         """Accept a new run; or return the id of the run that the same key made before.
 
         Raises:
+            QuotaExceeded: the tenant has as many runs under way as it may.
             Overloaded: too many runs are under way.
             ServiceUnavailable: the run cannot be stored, so it was not begun.
         """
-        self.admit()
-        live = Live(Ticket(run.id, self.owner, 0), run, request, Clock(request.options.deadline_ms))
+        clock = Clock(request.options.deadline_ms)
+        await self._admit(run.tenant, clock.remaining_s())
+        live = Live(Ticket(run.id, self.owner, 0), run, request, clock)
         there = await self._enter(live, partial(self._store.insert, live.ticket, run, request, identity))
         return there or live
 
@@ -90,9 +100,10 @@ class Runs:
 
         Raises:
             Conflict: somebody else did already, or cancelled it.
+            QuotaExceeded: the tenant has as many runs under way as it may.
             Overloaded: too many runs are under way.
         """
-        self.admit()
+        await self._admit(run.tenant, RESUMED_DEADLINE_MS / 1000)
         live = self._resumed(stored, run, stored.epoch + 1, compiled)
 
         async def claim() -> str | None:
@@ -101,6 +112,7 @@ class Runs:
             return None
 
         if run.id in self.lives:
+            self._quotas.end_run(run.tenant)
             raise Conflict(f"Run {run.id} is not {stored.run.status.value} any more.")
         await self._enter(live, claim)
         return live
@@ -109,6 +121,7 @@ class Runs:
         """Go on with a run that this process has taken over."""
         _log.warning("run taken over", run_id=stored.run.id, status=stored.run.status.value, epoch=stored.epoch)
         self._metrics.recovered.inc()
+        self._quotas.take_run(stored.run.tenant)
         live = self._resumed(stored, stored.run, stored.epoch, stored.compiled)
         if stored.cancel_requested:
             live.cancel()
@@ -162,6 +175,7 @@ class Runs:
         self._tasks.discard(task)
         self._metrics.active.dec()
         del self.lives[live.run.id]
+        self._quotas.end_run(live.run.tenant)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("bug", run_id=live.run.id, exc_info=error)
         if task.cancelled():
@@ -194,11 +208,15 @@ class Runs:
     async def _plan(self, live: Live) -> Run:
         if live.cancelled:
             raise CalledOff
-        live.run, planned = await self._planned(live, live.run)
-        live.worded = planned.sentences
-        if planned.compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
+        if live.run.plan is not None:  # the app has given it
+            policy = self.policy(live.run.tenant, live.request.options.mutations)
+            live.run, compiled = await given(self._peers, live.run, policy, live.clock)
+        else:
+            live.run, planned = await self._planned(live, live.run)
+            live.worded, compiled = planned.sentences, planned.compiled
+        if compiled is None or (live.request.options.dry_run and live.run.status is RunStatus.PLANNED):
             return live.run
-        return await self._carry_on(live, planned.compiled)
+        return await self._carry_on(live, compiled)
 
     async def _planned(self, live: Live, run: Run) -> tuple[Run, PlanResponse]:
         policy = self.policy(run.tenant, live.request.options.mutations)
@@ -207,16 +225,33 @@ class Runs:
     async def _carry_on(self, live: Live, compiled: CompiledPlan) -> Run:
         """Have a new plan approved, or execute it, unless credentials are missing."""
         if live.run.status is RunStatus.NEEDS_APPROVAL:
-            return await preview(self._peers, live.run, compiled, live.clock)
+            return await self._ask(live, compiled)
         if compiled.proof.missing:
             return live.run.model_copy(update={"status": RunStatus.FAILED, "reason": unlocked_by(compiled.proof)})
         live.run = live.run.model_copy(update={"status": RunStatus.RUNNING})
         await self._store.begin(live.ticket, live.run, compiled)
         return await self._execute(live, compiled)
 
+    async def _ask(self, live: Live, compiled: CompiledPlan) -> Run:
+        """Show what a plan would send; where the reads that this takes found nothing, go on as if it had been run."""
+        live.durable = False  # nothing is under way at the executor
+        reads = not live.request.options.dry_run or bool(live.run.lapsed)
+        waiting = await shown(self._peers, live.run, compiled, live.clock, reads=reads)
+        if isinstance(waiting, Run):
+            return waiting
+        return await self._learn(live, compiled, answer(live.run, waiting, None, live.clock), waiting)
+
     async def _execute(self, live: Live, compiled: CompiledPlan) -> Run:
-        """Execute a plan; where its calls found nothing, another one in its place, as often as is allowed."""
+        """Execute a plan. One that was approved, and would send something else by now, waits once more."""
         ended, finished = await self._executed(live, compiled)
+        if live.run.approval is not None and has_changed(finished) and not live.cancelled:
+            live.run = lapsed(live.run)
+            _log.info("approval lapsed", run_id=live.run.id)
+            return await self._ask(live, compiled)
+        return await self._learn(live, compiled, ended, finished)
+
+    async def _learn(self, live: Live, compiled: CompiledPlan, ended: Run, finished: ExecutionFinished) -> Run:
+        """The run as it ended; where its calls found nothing, another plan in its place, as often as is allowed."""
         budget = self._settings.evidence_attempts if live.request.options.evidence else 0
         may_go_on = len(ended.evidence) < budget and not live.cancelled
         attempts = attempts_of(compiled, finished) if may_go_on else ()
@@ -238,7 +273,14 @@ class Runs:
         )
         tried = {compiled.plan.id} | {one.plan.id for one in ended.evidence if one.plan is not None}
         asking = live.run.model_copy(
-            update={"evidence": (*live.run.evidence, gave_way), "approval": None, "previews": ()}
+            update={
+                "evidence": (*live.run.evidence, gave_way),
+                "approval": None,
+                "previews": (),
+                "reads": (),
+                "digest": "",
+                "moved": False,
+            }
         )
         try:
             planned_run, planned = await self._planned(live, asking)

@@ -8,23 +8,29 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from gateway.approval import prove_again, refreshed
+from gateway.approval import prove_again, shown, stands
 from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.principals import Principal
-from gateway.runs import Runs
+from gateway.quotas import Quotas
+from gateway.roles import Role
+from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
-from gateway.storage import UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
-from services.contracts.api import NeededSecrets
-from services.contracts.demo import Demo, demo_id
-from services.contracts.plan import content_hash
+from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
+from services.codecs import nestful
+from services.codecs.text import CodecError
+from services.contracts.api import ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
+from services.contracts.plan import Plan, content_hash
+from services.contracts.planning import CompiledPlan, Decision
 from services.contracts.run import (
     Approval,
     ApproveRequest,
     ExecutionState,
+    Failed,
     Feedback,
     FeedbackRequest,
     ResolveRequest,
@@ -35,17 +41,18 @@ from services.contracts.run import (
     SecretTest,
     SecretTestRequest,
     SolveEvent,
+    SolveOptions,
     SolveRequest,
+    StartRequest,
     Succeeded,
     Verdict,
 )
-from services.errors import Conflict, NotFound, Overloaded
+from services.errors import Conflict, Forbidden, NotFound, Overloaded, ValidationFailed
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
-_NOT_OVER: Final = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -59,10 +66,11 @@ class GatewayService:
         store: RunStore,
         runs: Runs,
         events: Events,
+        quotas: Quotas,
         settings: GatewaySettings,
         metrics: GatewayMetrics,
     ) -> None:
-        self.peers = peers
+        self.peers, self.quotas = peers, quotas
         self._store, self._runs, self._events = store, runs, events
         self._settings, self._metrics = settings, metrics
         self._followers = 0
@@ -74,10 +82,37 @@ class GatewayService:
 
         Raises:
             Conflict: the key was sent before with another request.
+            QuotaExceeded: the tenant has as many runs under way as it may.
             Overloaded: too many runs are under way.
             ServiceError: what kept the run from being planned or executed, with its `run_id`.
         """
-        accepted = await self._accept(request, principal, key)
+        return await self._solve(request, principal, key, None)
+
+    async def start(self, request: StartRequest, principal: Principal, key: str | None = None) -> Run:
+        """Prove a plan that is given, and run it as it is; without `wait` the run is returned as soon as it is stored.
+
+        Raises:
+            ValidationFailed: the calls are no plan.
+            Conflict: the key was sent before with another request.
+            Overloaded: too many runs are under way.
+            ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
+        """
+        try:
+            plan = nestful.decode([dict(call) for call in request.calls])
+        except CodecError as error:
+            raise ValidationFailed(f"The calls are no plan: {error}.") from error
+        options = SolveOptions(
+            dry_run=request.options.dry_run,
+            deadline_ms=request.options.deadline_ms,
+            mutations=request.options.mutations,
+            evidence=False,
+            sentence=False,
+        )
+        asked = SolveRequest(query=request.query, options=options, wait=request.wait)
+        return await self._solve(asked, principal, key, plan)
+
+    async def _solve(self, request: SolveRequest, principal: Principal, key: str | None, plan: Plan | None) -> Run:
+        accepted = await self._accept(request, principal, key, plan)
         run_id = accepted.run.id if isinstance(accepted, Live) else accepted
         if not request.wait:
             return await self._store.get(run_id, principal.tenant)
@@ -88,14 +123,18 @@ class GatewayService:
 
     async def solve_events(
         self, request: SolveRequest, principal: Principal, key: str | None = None
-    ) -> AsyncGenerator[SolveEvent, None]:
-        """Solve and follow. The last event is ``finished``; a failed run's problem is in it, not raised."""
-        accepted = await self._accept(request, principal, key)
-        run_id = accepted.run.id if isinstance(accepted, Live) else accepted
-        async with aclosing(self._events.follow(run_id, 0)) as events:
-            async for event in events:
-                if event is not None:
-                    yield event.event
+    ) -> AsyncGenerator[SolveEvent | None, None]:
+        """Solve and follow; None where nothing happens for a while.
+
+        The last event is ``finished``; a failed run's problem is in it, not raised.
+        """
+        self.quotas.check("streams", principal.tenant)
+        with self.quotas.holding("streams", principal.tenant):
+            accepted = await self._accept(request, principal, key)
+            run_id = accepted.run.id if isinstance(accepted, Live) else accepted
+            async with aclosing(self._events.follow(run_id, 0)) as events:
+                async for event in events:
+                    yield None if event is None else event.event
 
     async def plan(self, request: SolveRequest, principal: Principal) -> Run:
         """Plan and prove; nothing is executed."""
@@ -134,54 +173,95 @@ class GatewayService:
 
         Raises:
             NotFound: there is no such run.
+            QuotaExceeded: too many streams of the tenant are open.
             Overloaded: too many streams are open.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.status not in UNDER_WAY and not await self._store.events(run_id, after, limit=1):
             return None
+        self.quotas.check("streams", principal.tenant)
         if self._followers >= self._settings.max_followers:
             raise Overloaded("Too many streams are open.", retry_after_s=5)
-        return self._counted(run_id, after)
+        return self._counted(run_id, principal.tenant, after)
 
-    async def _counted(self, run_id: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
-        self._followers += 1
-        try:
-            with self._metrics.followers.track_inprogress():
-                async with aclosing(self._events.follow(run_id, after)) as events:
-                    async for event in events:
-                        yield event
-        finally:
-            self._followers -= 1
+    async def _counted(self, run_id: str, tenant: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
+        with self.quotas.holding("streams", tenant):
+            self._followers += 1
+            try:
+                with self._metrics.followers.track_inprogress():
+                    async with aclosing(self._events.follow(run_id, after)) as events:
+                        async for event in events:
+                            yield event
+            finally:
+                self._followers -= 1
+
+    async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
+        """Import an API description, and tell how that goes. Raises QuotaExceeded where the tenant imports already."""
+        self.quotas.check("imports", principal.tenant)
+        with self.quotas.holding("imports", principal.tenant):
+            async with aclosing(self.peers.retriever.import_document(request, tenant=principal.owner)) as events:
+                async for event in events:
+                    yield event
+
+    async def import_demos(
+        self, request: ImportDemosRequest, principal: Principal, *, shared: bool
+    ) -> ImportDemosReport:
+        """Add demonstrations, for everyone or for the tenant. Raises QuotaExceeded where the tenant imports already."""
+        self.quotas.check("imports", principal.tenant)
+        with self.quotas.holding("imports", principal.tenant):
+            return await self.peers.demos.import_demos(request, tenant=principal.audience(shared=shared))
 
     async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.
 
-        The plan is proved once more, against the APIs and the policy as they are now, and it must still send the
-        requests that were shown.
+        The plan is proved once more, against the APIs and the policy as they are now. Where any of them has changed,
+        those that it only reads from too, its requests are made again and have to be looked at again.
 
         Raises:
             NotFound: no such run.
-            Conflict: the run does not wait for an approval, it waits with another plan, or its requests have changed.
+            Forbidden: he has asked for the run himself, and that takes another one here.
+            Conflict: the run does not wait for an approval, it waits with another plan or other requests, or they
+                have changed.
             ValidationFailed: the plan does not hold any more.
             Overloaded: too many runs are under way.
         """
         stored = await self._store.stored(run_id, principal.tenant)
         run = stored.run
+        if self._settings.four_eyes and run.asked_by == principal.name:
+            raise Forbidden("Whoever asked for a run cannot approve it here.")
         if run.status is not RunStatus.NEEDS_APPROVAL or run.plan is None:
             raise Conflict(f"Run {run_id} is {run.status.value}; it does not wait for an approval.")
         if run.plan.id != request.plan_id:
             raise Conflict("The approval is for another plan than the one this run waits with.")
-        compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant))
-        if (changed := await refreshed(self.peers, run, compiled)) is not None:
-            await self._store.replace(stored, changed)
+        if request.digest != run.digest and (request.digest is not None or run.moved):
+            raise Conflict("The requests are not those that this approval is for. Look at the run again.")
+        mutating = stored.request.options.mutations if stored.request is not None else Decision.ASK
+        compiled = await prove_again(self.peers, run.plan, self._runs.policy(run.tenant, mutating))
+        if not stands(run, compiled):
+            await self._show_again(stored, compiled)
             raise Conflict("The requests are not those that were shown any more. Look at the run again.")
         approval = Approval(
-            plan_id=run.plan.id, approver=principal.name, on_behalf_of=request.on_behalf_of, at=datetime.now(UTC)
+            plan_id=run.plan.id,
+            approver=principal.name,
+            on_behalf_of=request.on_behalf_of,
+            at=datetime.now(UTC),
+            digest=run.digest,
         )
-        approved = run.model_copy(update={"status": RunStatus.RUNNING, "approval": approval, "proof": compiled.proof})
+        running = {"status": RunStatus.RUNNING, "approval": approval, "proof": compiled.proof, "reason": ""}
+        approved = run.model_copy(update=running)
         live = await self._runs.resume(stored, approved, compiled)
         _log.info("approved", run_id=run_id, plan_id=run.plan.id, approver=principal.name)
         return await self._outcome(live, principal, live.clock) if request.wait else approved
+
+    async def _show_again(self, stored: StoredRun, compiled: CompiledPlan) -> None:
+        """Keep with a run that waits what its plan would send now. Raises Conflict where that cannot be known."""
+        clock = Clock(RESUMED_DEADLINE_MS)
+        again = await shown(self.peers, stored.run, compiled, clock)
+        if not isinstance(again, Run):
+            failed = next((r for r in again.records if isinstance(r.outcome, Failed)), None)
+            why = f"{failed.step}: {failed.outcome.message}" if failed and isinstance(failed.outcome, Failed) else ""
+            raise Conflict(f"What feeds the requests cannot be read as it was: {why}", run_id=stored.run.id)
+        await self._store.replace(stored, again.model_copy(update={"moved": True}))
 
     async def cancel(self, run_id: str, principal: Principal) -> Run:
         """End a run. It may still be under way when this returns: calls in flight are waited for.
@@ -211,6 +291,23 @@ class GatewayService:
                 async with asyncio.timeout(_CANCEL_WAIT_S):
                     await live.ended.wait()
         return await self._store.get(run_id, principal.tenant)
+
+    async def delete(self, run_id: str, principal: Principal) -> None:
+        """Delete a run that is over: here with its events and its idempotency key, and what the executor has of it.
+
+        Raises:
+            NotFound: no such run.
+            Conflict: it is not over.
+        """
+        run = await self._store.get(run_id, principal.tenant)
+        if run.status not in NOT_OVER:
+            # First there: what cannot be deleted now can still be found here, and be deleted again.
+            for execution_id in run.execution_ids:
+                await self.peers.executor.forget(execution_id)
+            if await self._store.delete(run_id, principal.tenant):
+                _log.info("deleted", run_id=run_id, by=principal.name)
+                return
+        raise Conflict(f"Run {run_id} is {run.status.value}; only a run that is over can be deleted.")
 
     async def resolve(
         self, run_id: str, step: str, request: ResolveRequest, principal: Principal, *, wait: bool
@@ -253,7 +350,7 @@ class GatewayService:
             Conflict: it is not over; or it is to be confirmed and has neither succeeded nor ended as a dry run does.
         """
         run = await self._store.get(run_id, principal.tenant)
-        if run.status in _NOT_OVER:
+        if run.status in NOT_OVER:
             raise Conflict(f"Run {run_id} is {run.status.value}; it can be confirmed or rejected once it is over.")
         if request.verdict is Verdict.CONFIRMED and run.status not in _CONFIRMABLE:
             raise Conflict(f"Run {run_id} is {run.status.value}; it can only be rejected.")
@@ -268,29 +365,45 @@ class GatewayService:
         _log.info("judged", run_id=run_id, verdict=said.verdict.value, by=principal.name)
         return run.model_copy(update={"feedback": said})
 
-    async def demonstrate(self, run_id: str, principal: Principal) -> Demo:
-        """Make a confirmed run a demonstration, which every tenant's requests are planned with.
+    async def demonstrate(self, run_id: str, principal: Principal, *, shared: bool = False) -> Demo:
+        """Make a confirmed run a demonstration, which requests of its tenant, or of everyone's, are planned with.
 
         Raises:
             NotFound: no such run.
+            Forbidden: it is to be everyone's, and the principal is not the operator's.
             Conflict: nobody has confirmed it, or somebody has rejected it.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
             raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
-        return await self.peers.demos.add(_demo(run))
+        return await self.peers.demos.add(_demo(run), tenant=principal.audience(shared=shared))
+
+    async def delete_demo(self, demo_id: str, principal: Principal) -> None:
+        """Remove a demonstration of the principal's tenant or, for the operator, one that is everyone's.
+
+        Raises:
+            NotFound: there is none that this tenant sees.
+            Forbidden: it is everyone's.
+        """
+        try:
+            await self.peers.demos.delete(demo_id, tenant=principal.tenant)
+        except NotFound:
+            await self.peers.demos.get(demo_id)
+            await self.peers.demos.delete(demo_id, tenant=principal.audience(shared=True))
 
     async def _forget_demo(self, run: Run) -> None:
-        """Remove the demonstration that was made of a run. An equal one that came from elsewhere stays."""
-        with suppress(NotFound):
-            demo = await self.peers.demos.get(demo_id(_demo(run)))
-            if demo.source == run.id:
-                await self.peers.demos.delete(demo.id)
+        """Remove the demonstrations that were made of a run. An equal one that came from elsewhere stays."""
+        for tenant in (run.tenant, None):
+            with suppress(NotFound):
+                demo = await self.peers.demos.get(demo_id(_demo(run)), tenant=tenant)
+                if demo.source == run.id:
+                    await self.peers.demos.delete(demo.id, tenant=tenant)
 
     async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
         """The credentials that a provider's APIs ask for, and which of them are configured."""
         needed, there = await asyncio.gather(
-            self.peers.retriever.secrets(provider, tenant=principal.tenant), self.peers.executor.credentials()
+            self.peers.retriever.secrets(provider, tenant=principal.tenant),
+            self.peers.executor.credentials(principal.tenant),
         )
         known = frozenset(there.secrets)
         marked = (one.model_copy(update={"configured": one.secret in known}) for one in needed.secrets)
@@ -308,7 +421,8 @@ class GatewayService:
             raise NotFound(f"No API can be called with {name!r} alone.")
         api = await self.peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
-        asked = SecretTestRequest(api=api.model_copy(update={"security": (alone,)}), send=one.harmless)
+        bare = api.model_copy(update={"security": (alone,)})
+        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless)
         return await self.peers.executor.test_secret(asked)
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
@@ -318,15 +432,21 @@ class GatewayService:
             raise NotFound(f"Run {run_id} has no stored value {value_id}.")
         return await self.peers.executor.value(value_id)
 
-    async def _accept(self, request: SolveRequest, principal: Principal, key: str | None) -> Live | str:
-        """Begin a run; or return the id of the run that the same key and request made before."""
-        identity = None if key is None else Identity(key, _fingerprint(request))
+    async def _accept(
+        self, request: SolveRequest, principal: Principal, key: str | None, plan: Plan | None = None
+    ) -> Live | str:
+        """Begin a run, of this plan or of one to be made; or return the id of the run that the same key made before."""
+        if request.options.mutations is Decision.ALLOW and not request.options.dry_run:
+            self._approve_in_advance(principal)
+        identity = None if key is None else Identity(key, _fingerprint(request, plan))
         run = Run(
             id=new_run_id(),
             status=RunStatus.PLANNING,
             query=request.query,
             created_at=datetime.now(UTC),
             tenant=principal.tenant,
+            plan=plan,
+            asked_by=principal.name,
         )
         accepted = await self._runs.begin(run, request, identity)
         if isinstance(accepted, str) and identity is not None:
@@ -334,6 +454,12 @@ class GatewayService:
             if there.fingerprint != identity.fingerprint:
                 raise Conflict("This Idempotency-Key was sent before with another request.", run_id=accepted)
         return accepted
+
+    def _approve_in_advance(self, principal: Principal) -> None:
+        """Raise Forbidden unless this principal may have its own changes made without being asked."""
+        principal.require({Role.APPROVE})
+        if self._settings.four_eyes:
+            raise Forbidden('With `"mutations": "allow"` whoever asks would approve it himself.')
 
     async def _outcome(self, live: Live, principal: Principal, clock: Clock) -> Run:
         run = await asyncio.shield(live.outcome)
@@ -349,9 +475,10 @@ class GatewayService:
         return await self._store.get(run_id, principal.tenant)
 
 
-def _fingerprint(request: SolveRequest) -> str:
+def _fingerprint(request: SolveRequest, plan: Plan | None) -> str:
     """What was asked for; how the answer is to be delivered does not belong to it."""
-    return content_hash(request.model_dump(mode="json", exclude={"wait"}))
+    asked = request.model_dump(mode="json", exclude={"wait"})
+    return content_hash(asked if plan is None else [asked, plan.id])
 
 
 def _demo(run: Run) -> Demo:

@@ -1,12 +1,15 @@
 """Settings of the gateway."""
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from gateway.roles import Role
 from services.contracts.planning import PolicyRule
 from services.settings import ServiceSettings, default_database_url
+
+TENANT: Final = r"^[A-Za-z0-9_.-]{1,100}$"
 
 
 class PrincipalSettings(BaseModel):
@@ -15,8 +18,20 @@ class PrincipalSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*$")
-    tenant: str = Field(default="default", pattern=r"^[A-Za-z0-9_.-]{1,100}$")
+    tenant: str = Field(default="default", pattern=TENANT)
     token: SecretStr = Field(min_length=8)
+    roles: frozenset[Role] = Field(default=frozenset(Role), min_length=1)
+
+
+class Limits(BaseModel):
+    """What one tenant may use of one gateway process. None: as much as there is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests_per_s: float | None = Field(default=100.0, gt=0, le=1_000_000, allow_inf_nan=False)
+    runs: int | None = Field(default=100, ge=0)
+    streams: int | None = Field(default=250, ge=0)
+    imports: int | None = Field(default=2, ge=0)
 
 
 class GatewaySettings(ServiceSettings):
@@ -33,6 +48,18 @@ class GatewaySettings(ServiceSettings):
     demo_url: str = Field(default="http://127.0.0.1:8002", description="Base URL of demo_svc.")
     planner_url: str = Field(default="http://127.0.0.1:8003", description="Base URL of planner_svc.")
     executor_url: str = Field(default="http://127.0.0.1:8004", description="Base URL of executor_svc.")
+    retriever_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What retriever_svc asks for: its `NESTOR_RETRIEVER_SERVICE_TOKEN`."
+    )
+    demo_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What demo_svc asks for: its `NESTOR_DEMO_SERVICE_TOKEN`."
+    )
+    planner_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What planner_svc asks for: its `NESTOR_PLANNER_SERVICE_TOKEN`."
+    )
+    executor_token: SecretStr | None = Field(
+        default=None, min_length=8, description="What executor_svc asks for: its `NESTOR_EXECUTOR_SERVICE_TOKEN`."
+    )
     token: SecretStr | None = Field(
         default=None,
         min_length=8,
@@ -52,14 +79,23 @@ class GatewaySettings(ServiceSettings):
     )
     principals: tuple[PrincipalSettings, ...] = Field(
         default=(),
-        description="Who may use the gateway, as a JSON list of `{name, tenant, token}`. A tenant sees its own runs, "
-        "and its own and everyone's APIs.",
+        description="Who may use the gateway, as a JSON list of `{name, tenant, token, roles}`. A tenant sees its own "
+        "runs, and its own and everyone's APIs. `roles` are some of `ask`, `approve` and `administer`; left out: all.",
+    )
+    operator_tenant: str = Field(
+        default="default",
+        pattern=TENANT,
+        description="The tenant whose administrators run this installation: they alone import APIs and demonstrations "
+        "for everyone, or for other tenants.",
+    )
+    four_eyes: bool = Field(
+        default=False, description="Nobody approves a run that he has asked for himself, neither then nor in advance."
     )
     policy_rules: tuple[PolicyRule, ...] = Field(
         default=(),
         max_length=1_000,
-        description="What to do with calls, as a JSON list of `{decision, api, provider, method, tenant}`: `allow`, "
-        "`ask` or `deny`, and shell patterns. The first rule that matches decides.",
+        description="What to do with calls, as a JSON list of `{decision, host, path, method, api, provider, "
+        "tenant}`: `allow`, `ask` or `deny`, and shell patterns. The first rule that matches decides.",
     )
     policy_allow: tuple[str, ...] = Field(
         default=(), description='Mutating APIs that need no approval, as a JSON list of patterns, e.g. `["crm.log*"]`.'
@@ -72,8 +108,28 @@ class GatewaySettings(ServiceSettings):
         description="APIs of the catalogue that the planner reads before anybody asks, in order of id; 0: none. "
         "The others are read when they are first a candidate.",
     )
+    limits: Limits = Field(
+        default=Limits(),
+        description="What each tenant may use of one gateway process, as a JSON object of `requests_per_s` (ten "
+        "seconds' worth may come at once), `runs` under way, `streams` of events and `imports` at once; null: no "
+        "limit. Beyond it: 429.",
+    )
+    tenant_limits: dict[str, Limits] = Field(
+        default_factory=dict,
+        max_length=10_000,
+        description='The same by tenant, e.g. `{"guests": {"runs": 10}}`; what is not given is as in `limits`.',
+    )
     max_concurrent_runs: int = Field(
-        default=200, ge=1, description="Runs under way at once; more are refused with 503."
+        default=200, ge=1, description="Runs under way at once; more wait, and tenants take turns."
+    )
+    max_waiting_runs: int = Field(
+        default=200, ge=0, description="Runs that may wait for others to end; one more is refused with 503."
+    )
+    run_wait_s: float = Field(
+        default=5.0,
+        ge=0,
+        le=600,
+        description="How long a run waits to begin, in seconds, within its deadline; then it is refused with 503.",
     )
     max_followers: int = Field(
         default=1_000, ge=1, description="Streams of run events open at once; more are refused with 503."
@@ -99,7 +155,13 @@ class GatewaySettings(ServiceSettings):
         default=5, ge=0, description="How often a run is taken over before it counts as what brings processes down."
     )
     keep_events_days: float = Field(
-        default=30.0, gt=0, description="How long the events of ended runs are kept, in days; the runs themselves stay."
+        default=30.0, gt=0, description="How long the events of ended runs are kept, in days."
+    )
+    keep_runs_days: float = Field(
+        default=0.0,
+        ge=0,
+        description="How long runs that are over are kept, in days, with their events and idempotency keys; 0: for "
+        "ever. What the executor keeps of them goes after its own `KEEP_DAYS`.",
     )
     max_document_bytes: int = Field(
         default=25_000_000, ge=1, description="Largest API description or demo file accepted, in bytes."

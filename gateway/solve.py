@@ -15,7 +15,7 @@ from services.clients import CREDENTIALS_TIMEOUT_S, Executor
 from services.contracts.api import RetrieveRequest, RetrieveResponse
 from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
 from services.contracts.evidence import MAX_ATTEMPTS
-from services.contracts.planning import CompiledPlan, PlanRequest, PlanResponse, Policy
+from services.contracts.planning import PlanRequest, PlanResponse, Policy
 from services.contracts.run import (
     Answer,
     CandidateSummary,
@@ -82,12 +82,12 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
     # Which credentials exist is asked meanwhile: a plan that cannot authenticate is refused before it runs.
     retrieved, credentials = await asyncio.gather(
         peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
-        peers.executor.credentials(timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
+        peers.executor.credentials(run.tenant, timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
     )
     clock.lap("retrieve_ms", mark)
 
     mark = clock.elapsed_ms()
-    demos = await select_demos(peers, request.query, retrieved, options, clock)
+    demos = await select_demos(peers, request.query, run.tenant, retrieved, options, clock)
     clock.lap("demos_ms", mark)
 
     mark = clock.elapsed_ms()
@@ -174,13 +174,13 @@ def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
 
 
 async def select_demos(
-    peers: Peers, query: str, retrieved: RetrieveResponse, options: SolveOptions, clock: Clock
+    peers: Peers, query: str, tenant: str, retrieved: RetrieveResponse, options: SolveOptions, clock: Clock
 ) -> SelectDemosResponse:
     """The demonstrations to show the planner; the candidates' order is the order of API-level fallback."""
     if not options.demos or not retrieved.candidates:
         return SelectDemosResponse()
     apis = tuple(ApiDescription(id=c.api.id, description=c.api.summary) for c in retrieved.candidates)
-    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos, alike=_ALIKE)
+    ask = SelectDemosRequest(query=query, apis=apis, k=options.demos, alike=_ALIKE, tenant=tenant)
     return await peers.demos.select(ask, timeout_s=clock.left_s())
 
 
@@ -199,6 +199,7 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
             "questions": planned.questions,
             "diagnostics": planned.diagnostics,
             "reason": planned.reason,
+            "untold": planned.untold,
             "clauses": retrieved.clauses,
             "candidates": tuple(
                 CandidateSummary(
@@ -227,17 +228,6 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
     )
 
 
-async def preview(peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock) -> Run:
-    """The run with the requests that wait for an approval."""
-    left_s = clock.left_s()
-    try:
-        async with asyncio.timeout(left_s):
-            shown = await peers.executor.preview(compiled)
-    except TimeoutError:
-        raise DeadlineExceeded(f"executor_svc did not answer within {left_s:g} s.", service="executor_svc") from None
-    return run.model_copy(update={"previews": shown.requests, "timings": clock.timings()})
-
-
 async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> ExecutionFinished:
     """Have a proved plan run, and tell what happens."""
     async with aclosing(executor.execute(ask)) as events:
@@ -257,7 +247,7 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
             "reason": finished.problem,
             "steps": finished.records,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=finished.answer, text=render(finished.answer), sentence=sentence),
+            "answer": Answer(values=finished.answer, text=render(finished.answer, run.untold), sentence=sentence),
             "timings": clock.timings(),
         }
     )

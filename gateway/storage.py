@@ -41,6 +41,9 @@ from services.storage.members import Membership
 __all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "Filter", "Identity", "RunStore", "StoredRun", "Ticket"]
 
 UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
+NOT_OVER = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
+"""States of a run of which something may still be sent."""
+
 _REAPER = "gateway.reaper"
 
 
@@ -195,6 +198,26 @@ class RunStore:
             connection.execute(RUN_EVENTS.delete().where(old))
 
         await self._transactions.run(forget)
+
+    async def delete(self, run_id: str, tenant: str) -> bool:
+        """Delete a run that is over, its events and its idempotency key. False where it is not, or is not there."""
+        c = RUNS.c
+        found = (c.id == run_id) & (c.tenant == tenant) & c.status.not_in(NOT_OVER)
+        return await self._transactions.run(partial(self._delete, sa.select(c.id).where(found))) == 1
+
+    async def forget_runs(self, older_than_s: float, limit: int = 200) -> int:
+        """Delete at most ``limit`` runs that are over and began that many seconds ago. Returns how many."""
+        c, oldest = RUNS.c, max(0, int((time.time() - older_than_s) * 1000))
+        old = (c.id < f"run_{oldest:012x}") & c.status.not_in(NOT_OVER)
+        return await self._transactions.run(
+            partial(self._delete, sa.select(c.id).where(old).order_by(c.id).limit(limit))
+        )
+
+    def _delete(self, which: sa.Select[tuple[str]], connection: sa.Connection) -> int:
+        """Delete runs, of which nothing is under way: nobody can set one running before the transaction ends."""
+        ids = list(connection.scalars(which.with_for_update(skip_locked=True)))
+        connection.execute(RUN_EVENTS.delete().where(RUN_EVENTS.c.run_id.in_(ids)))
+        return connection.execute(RUNS.delete().where(RUNS.c.id.in_(ids))).rowcount
 
     async def take_over(self, membership: Membership, here: Collection[str], limit: int) -> list[StoredRun]:
         """Make at most ``limit`` runs this process's own that are under way and that nobody works on.

@@ -20,6 +20,8 @@ from planner_svc.settings import PlannerSettings, ServedSettings
 from services.app import create_service
 from services.compute import ComputePool
 from services.encoder import Encoder, load_encoder, model_directory
+from services.signing import PlanSigner
+from services.turns import Turns
 
 
 def create_app(
@@ -43,7 +45,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        pool = ComputePool(settings.compute_workers, settings.compute_waiting, name="planner")
+        pool = ComputePool(
+            settings.compute_workers, settings.compute_waiting, name="planner", budget_s=settings.draft_cpu_s
+        )
         metrics = PlannerMetrics(app.state.registry)
         served: ServedBackend | None = None
         weigh: Weigh | None = None
@@ -65,6 +69,7 @@ def create_app(
                 backend_timeout_s=settings.backend_timeout_s,
                 max_alternatives=settings.max_alternatives,
                 metrics=metrics,
+                turns=Turns(settings.max_plans, settings.max_plans_waiting, settings.max_plans_per_tenant, "plans"),
                 policy=CascadePolicy(
                     settings.cascade,
                     settings.escalate_to,
@@ -73,6 +78,7 @@ def create_app(
                     settings.abstain_changes_below,
                 ),
                 weigh=weigh,
+                signer=PlanSigner(settings.proof_key) if settings.proof_key else None,
                 writer=writer or (None if served is None else _writer(served, settings.served, pool)),
             )
             yield

@@ -36,6 +36,9 @@ class PlannerMetrics:
             ["backend"],
             registry=registry,
         )
+        self.untold = Counter(
+            "nestor_planner_untold", "Plans of which something asked for is told by no API.", registry=registry
+        )
         self.needs = Counter(
             "nestor_planner_needs", "Answers that ask for operations that were not offered.", registry=registry
         )

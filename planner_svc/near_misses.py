@@ -38,7 +38,7 @@ _CLOSING: Final = stem_set(
     """
 )
 """What a noun phrase ends at."""
-_ANYTHING: Final = stem_set(
+ANYTHING: Final = stem_set(
     "bit data entry everything first info information item last latest new next object old one record stuff thing"
 )
 """Nouns for all things, and what things of any kind are."""
@@ -66,7 +66,7 @@ def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     names = [_names(profile) for profile in profiles]
     things = [(verb, thing) for verb, rest in removing if (thing := list(_thing(rest)))]
     known = frozenset[str]().union(*names)
-    if things and not any(_is_known(word, known) for _, thing in things for word in stems(" ".join(thing))):
+    if things and not any(is_known(word, known) for _, thing in things for word in stems(" ".join(thing))):
         return _reason(f"{things[0][0]} “{' '.join(things[0][1])}”", profiles)
     undoes = any(one.effect == "destroy" or own & _UNDOING for one, own in zip(profiles, names, strict=True))
     if len(removing) == len(said) and not undoes and not _sets_something(query, plan):
@@ -93,11 +93,11 @@ def _thing(rest: str) -> Iterator[str]:
         closing = not _WORD.fullmatch(word) or word in STOP or stem(word) in _CLOSING
         if closing or number >= _MAX_WORDS:
             return
-        if stem(word) not in _ANYTHING:
+        if stem(word) not in ANYTHING:
             yield word
 
 
-def _is_known(word: str, known: frozenset[str]) -> bool:
+def is_known(word: str, known: frozenset[str]) -> bool:
     """Whether a word is among others, in another form or shortened: "cert", "licence"."""
     return word in known or any(_alike(word, other) for other in known)
 

@@ -13,22 +13,28 @@ from planner_svc.judge import QUESTION, Heard, Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving import Prover, probability
 from planner_svc.sentences.writer import SentenceWriter
-from services.compute import ComputePool
+from planner_svc.untold import untold
+from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls
 from services.contracts.plan import Plan
 from services.contracts.planning import (
+    CompiledPlan,
     CompileRequest,
     CompileResponse,
     PlannerBackends,
     PlanRequest,
     PlanResponse,
+    Policy,
     ReadApisReport,
 )
 from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
+from services.signing import PlanSigner
+from services.turns import Turns
 
+_NO_LIMIT: Final = 1_000_000
 _MAX_TOLD: Final = 3
 """Calls of a plan that is told of in words."""
 
@@ -43,9 +49,11 @@ class PlannerService:
         backend_timeout_s: How long one backend may take.
         max_alternatives: Further drafts that are tried where the best does not compile.
         metrics: Counts answers and who gave them.
+        turns: How many requests are worked on at once, and whose is next; None: all.
         policy: Who is asked, where a request names no backend.
         writer: Words answers; None: nobody does.
         weigh: The judge of the pair's words; None: each is as likely right as its planner says.
+        signer: Signs what was proved; None: nobody does.
 
     Raises:
         ValueError: the default, or the one to escalate to, is not among the backends.
@@ -60,9 +68,11 @@ class PlannerService:
         backend_timeout_s: float,
         max_alternatives: int,
         metrics: PlannerMetrics,
+        turns: Turns | None = None,
         policy: CascadePolicy | None = None,
         writer: SentenceWriter | None = None,
         weigh: Weigh | None = None,
+        signer: PlanSigner | None = None,
     ) -> None:
         self._policy = policy or CascadePolicy()
         self._available = frozenset(backends) | ({JUDGED} if backends.keys() >= set(PAIR) else frozenset())
@@ -76,8 +86,10 @@ class PlannerService:
         self._backend_timeout_s = backend_timeout_s
         self._prover = Prover(pool, max_alternatives)
         self._metrics = metrics
+        self._turns = turns or Turns(_NO_LIMIT, 0)
         self._writer = writer
         self._weigh = weigh or WordJudge({}).weigh
+        self._signer = signer
 
     def backends(self) -> PlannerBackends:
         """The backends there are, and the order in which they are asked."""
@@ -92,7 +104,9 @@ class PlannerService:
             ValidationFailed: two different APIs of one id.
             Overloaded: too much work is waiting.
         """
-        return await self._pool.run(compile_plan, request.plan, request.apis, request.policy, request.credentials)
+        for_tenant.set(request.policy.tenant)
+        answer = await self._pool.run(compile_plan, request.plan, request.apis, request.policy, request.credentials)
+        return answer.model_copy(update={"compiled": await self._signed(answer.compiled, request.policy)})
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
         """Have the default backend read APIs before a request has them as candidates.
@@ -109,18 +123,31 @@ class PlannerService:
         Raises:
             ValidationFailed: an unknown backend, or two different candidates of one id.
             DeadlineExceeded: the backend took too long, and there is no other.
+            Overloaded: too many requests wait to be planned, or this one did not get its turn in time.
             ServiceError: whatever the last backend raises (see :class:`PlannerBackend`).
         """
         if request.backend is not None and request.backend not in self._available:
             known = ", ".join(sorted(self._available))
             raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {known}")
         order = (request.backend,) if request.backend else self._order(request)
-        word, asked, trace = await self._asked(order, request)
-        response = word.response if request.backend else self._abstained(word)
+        time_left = TimeLeft(request.deadline_ms, self._backend_timeout_s)
+        for_tenant.set(request.policy.tenant)
+        async with self._turns.slot(request.policy.tenant, time_left.share_s(last=True)):
+            word, asked, trace = await self._asked(order, request, time_left)
+        missing = await self._untold(word, request)
+        response = word.response.model_copy(update={"untold": missing})
+        response = response if request.backend else self._abstained(word, response)
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
-        return response.model_copy(update={"asked": asked, "trace": trace, "sentences": worded})
+        compiled = await self._signed(response.compiled, request.policy)
+        return response.model_copy(update={"compiled": compiled, "asked": asked, "trace": trace, "sentences": worded})
+
+    async def _signed(self, compiled: CompiledPlan | None, policy: Policy) -> CompiledPlan | None:
+        """The plan as the executor takes it, for the tenant whose policy it was proved under."""
+        if compiled is None or self._signer is None:
+            return compiled
+        return await self._pool.run(self._signer.signed, compiled, policy.tenant)
 
     async def sentence(self, request: SentenceRequest) -> Sentence:
         """Words for a plan's answer, with slots for its values; or why there are none.
@@ -136,10 +163,9 @@ class PlannerService:
         return order if request.demos or len(order) == 1 else tuple(name for name in order if name != DEMONSTRATED)
 
     async def _asked(
-        self, order: Sequence[str], request: PlanRequest
+        self, order: Sequence[str], request: PlanRequest, time_left: TimeLeft
     ) -> tuple[Word, tuple[PlannerAsked, ...], PlannerTrace | None]:
         """Ask one after the other until somebody's word stands; the best word there is, and how that went."""
-        time_left = TimeLeft(request.deadline_ms, self._backend_timeout_s)
         best: Word | None = None
         error: ServiceError | None = None
         asked: list[PlannerAsked] = []
@@ -221,9 +247,21 @@ class PlannerService:
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
-    def _abstained(self, word: Word) -> PlanResponse:
+    async def _untold(self, word: Word, request: PlanRequest) -> str:
+        """What is asked for and no API tells; of a demonstration's plan nothing: it was an answer before."""
+        compiled = word.response.compiled
+        if compiled is None or word.response.backend == DEMONSTRATED:
+            return ""
+        candidates = [candidate.api for candidate in request.candidates]
+        try:
+            missing = await self._pool.run(untold, request.query, compiled.plan, compiled.apis, candidates)
+        except Overloaded:
+            return ""  # the plan is no worse for it
+        self._metrics.untold.inc(bool(missing))
+        return missing
+
+    def _abstained(self, word: Word, response: PlanResponse) -> PlanResponse:
         """The answer; a plan that is not likely enough is told of instead, so that its user may insist on it."""
-        response = word.response
         if response.status != "planned" or response.confidence >= self._policy.enough(response):
             return response
         assert word.plan is not None  # it is proved
@@ -233,8 +271,14 @@ class PlannerService:
             f"only: {_briefly(word.plan)}. Say more of what is wanted, or name the planner that made it "
             f"({response.backend}) as the backend, to have it as it is."
         )
+        if response.untold:
+            reason = f"{response.untold} {reason}"
         return PlanResponse(
-            status="no_plan", confidence=1 - response.confidence, backend=response.backend, reason=reason
+            status="no_plan",
+            confidence=1 - response.confidence,
+            backend=response.backend,
+            reason=reason,
+            untold=response.untold,
         )
 
 

@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.contracts.planning import Cascade
 from services.encoder import DEFAULT_MODEL, PLANNER_MODEL
-from services.settings import ServiceSettings
+from services.settings import InternalSettings
 
 ConstraintKind = Literal["auto", "json_schema", "structured_outputs", "gbnf", "json_object", "none"]
 
@@ -86,11 +86,16 @@ class ServedSettings(BaseSettings):
         return self
 
 
-class PlannerSettings(ServiceSettings):
+class PlannerSettings(InternalSettings):
     """Which backend drafts plans, and how long and how often it may try."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_PLANNER_")
 
+    proof_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="Signs proved plans; the executor has the same one. Unset: plans are not signed.",
+    )
     default_backend: str = Field(
         default="judged",
         description="What plans where a request names no backend and no language model does: `rules`, `compact`, or "
@@ -148,6 +153,20 @@ class PlannerSettings(ServiceSettings):
         ge=0,
         le=10_000,
         description="Computations that may wait for a worker; one more is refused with 503.",
+    )
+    draft_cpu_s: float = Field(
+        default=3.0,
+        gt=0,
+        le=3_600,
+        description="Processor seconds that the rules may take for one draft; then they have none, and `judged` takes "
+        "the other planner's. What takes so long is a sentence of many requests.",
+    )
+    max_plans: int = Field(
+        default=32, ge=1, le=10_000, description="Requests planned at once; more wait, and tenants take turns."
+    )
+    max_plans_per_tenant: int = Field(default=16, ge=1, le=10_000, description="The same for one tenant.")
+    max_plans_waiting: int = Field(
+        default=200, ge=0, le=100_000, description="Requests that may wait to be planned; one more is refused with 503."
     )
     served: ServedSettings = Field(
         default_factory=ServedSettings, description="The language model; see `NESTOR_PLANNER_SERVED_*`."

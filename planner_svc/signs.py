@@ -12,7 +12,8 @@ from typing import Final
 
 from planner_svc.cascade import Word
 from planner_svc.reading.actions import asks_for_action
-from planner_svc.reading.text import split_name, stems
+from planner_svc.reading.profile import read_profile, words_of_api
+from planner_svc.reading.text import stems
 from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls
 from services.contracts.plan import Plan, scalars, step_references
@@ -123,15 +124,14 @@ def calls_of(plan: Plan) -> Counter[str]:
 
 
 def _unaccounted(said: frozenset[str], literals: Sequence[str], apis: Sequence[Api]) -> float:
-    """Share of the request's words that neither values nor what is called account for."""
+    """Share of the request's words that neither values nor what is called account for.
+
+    What a call answers with counts: who asks for allergies asks for a field of an answer, at whatever depth.
+    """
     if not said:
         return 0.0
     known = {stem for text in literals for stem in stems(text[:_MAX_CHARS])}
-    for api in apis:
-        names = [api.name, api.provider, *(parameter.name for parameter in api.parameters)]
-        known.update(stem for name in names for part in split_name(name) for stem in stems(part))
-        known.update(stems(f"{api.summary} {api.description}"[:_MAX_CHARS]))
-    return len(said - known) / len(said)
+    return len(said.difference(known, *(words_of_api(read_profile(api)) for api in apis))) / len(said)
 
 
 def _literals(plan: Plan) -> list[str]:

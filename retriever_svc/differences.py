@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
 from services.contracts.api import Api, FieldChange, ImportChange
+from services.contracts.review import SensitiveChange
 
 _FIRST = ("method", "server", "path", "security", "summary", "description", "parameters")
 _RANKS: Mapping[str | int, int] = {name: rank for rank, name in enumerate(_FIRST)}
@@ -33,6 +36,36 @@ def updated(before: Api, after: Api) -> ImportChange:
     fields = tuple(_field(path, old, new) for path in paths[:_MAX_FIELDS])
     left_out = max(0, len(paths) - _MAX_FIELDS)
     return ImportChange(action="updated", id=after.id, summary=after.summary, fields=fields, left_out=left_out)
+
+
+def sensitive(before: Api, after: Api) -> Iterator[SensitiveChange]:
+    """Where calls would go elsewhere, read instead of change or the reverse, or present another credential."""
+    pairs: tuple[tuple[Literal["host", "effect", "credentials"], str, str], ...] = (
+        ("host", _origin(before.server), _origin(after.server)),
+        ("effect", _effect(before), _effect(after)),
+        ("credentials", _credentials(before), _credentials(after)),
+    )
+    for what, old, new in pairs:
+        if old != new:
+            yield SensitiveChange(api=before.id, what=what, before=old[:_MAX_TEXT], after=new[:_MAX_TEXT])
+
+
+def _origin(server: str) -> str:
+    parts = urlsplit(server)
+    return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def _effect(api: Api) -> str:
+    return "change" if api.mutating else "read"
+
+
+def _credentials(api: Api) -> str:
+    """The alternatives, each with all that says what is sent, and to whom it is shown to be exchanged for a token."""
+    alternatives = (
+        " and ".join(requirement.model_dump_json(exclude_defaults=True) for requirement in alternative)
+        for alternative in api.security
+    )
+    return " or ".join(alternatives) or "none"
 
 
 def _leaves(api: Api) -> Iterator[tuple[_Path, JsonValue]]:

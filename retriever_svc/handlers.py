@@ -10,6 +10,7 @@ from retriever_svc.engine.filters import Filters
 from retriever_svc.models import Entry, Hit
 from retriever_svc.service import CatalogueService, Found
 from services.app import service_router
+from services.compute import for_tenant
 from services.contracts.api import (
     Api,
     ApiSearchHit,
@@ -56,6 +57,7 @@ Whose = Annotated[Tenant | None, Query(description="Who asks; what is other tena
 @router.post("/retrieve", response_model=RetrieveResponse, summary="Which APIs could serve this request?")
 async def retrieve(body: RetrieveRequest, service: Service, answers: Answers) -> Response:
     """The best `k` APIs over all clauses of the request, exact names first; the last clause is the whole request."""
+    for_tenant.set(body.tenant or "")
     version, catalogue = await service.catalogue()
     answer = await answers.get(catalogue, body)
     if answer is None:
@@ -117,7 +119,7 @@ async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None
 
 @router.delete("/providers/{provider}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a provider")
 async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None) -> None:
-    """Remove a provider with all its APIs; 409 where some of them are not this tenant's."""
+    """Remove a provider with all its APIs; 409 where it was not this tenant that imported it."""
     await service.delete_provider(provider, tenant)
 
 
@@ -139,7 +141,8 @@ async def provider_secrets(
 async def import_apis(body: ImportRequest, service: Service, tenant: Whose = None) -> NdjsonResponse:
     """Make a document's operations the provider's APIs: all of them, or, where that fails, none.
 
-    With `dry_run` or `hold_changes` the events before the report say what would become of each API.
+    With `dry_run` or `hold_changes`, and where a change is sensitive and not confirmed, the events before the report
+    say what would become of each API. A tenant imports for itself alone.
     What cannot be read is refused before anything is streamed. A stream that ends without a report changed nothing.
     """
     return NdjsonResponse(await service.documents.open(body, tenant))

@@ -18,7 +18,7 @@ import services.contracts.api
 from retriever_svc import differences
 from retriever_svc.engine.texts import record
 from retriever_svc.importers import Imported, Limits, import_document
-from retriever_svc.models import Change, Pin, Record, is_seen
+from retriever_svc.models import Change, Pin, Record
 from retriever_svc.storage import CatalogueStorage, refuse_unexpected
 from retriever_svc.twins import find_twins
 from services.compute import ComputePool
@@ -32,14 +32,17 @@ from services.contracts.api import (
     ImportRequest,
     SkippedOperation,
 )
+from services.contracts.review import SensitiveChange
 from services.encoder import Encoder, Vectors
-from services.errors import Conflict, InvalidDocument
+from services.errors import Conflict, Forbidden, InvalidDocument
 
 _REASONS = 3
 _SKIPPED = 20
 _MAX_DETAIL = 600
 _BATCH = 32
 """Texts that a worker embeds at a time."""
+_SENSITIVE = 100
+"""Sensitive changes that are reported."""
 _DIFFERENCES = 200
 """Updated APIs that are read at a time to be shown."""
 _NOTES: TypeAdapter[tuple[tuple[SkippedOperation, ...], tuple[str, ...]]] = TypeAdapter(
@@ -71,8 +74,8 @@ class Prepared:
         pin: the document, and how it was read.
         records: its APIs.
         change: what they change.
+        sensitive: what of it somebody has to accept.
         apply: whether it is to be done, or only shown.
-        expected: hash of the change that was looked at.
         tenant: who imports it; None: whoever runs the catalogue.
     """
 
@@ -80,8 +83,8 @@ class Prepared:
     pin: Pin
     records: tuple[Record, ...]
     change: Change
+    sensitive: tuple[SensitiveChange, ...]
     apply: bool
-    expected: str | None
     tenant: str | None
 
 
@@ -116,13 +119,15 @@ class DocumentImporter:
 
         Args:
             request: what to import.
-            tenant: who imports it, who is shown nothing of other tenants; None: whoever runs the catalogue.
+            tenant: who imports it for itself, and is shown nothing of other tenants; None: whoever runs the catalogue.
 
         Raises:
             InvalidDocument: it cannot be imported.
-            Conflict: an id belongs to another provider, the provider to tenants without this one, or it is not the
-                change that was looked at.
+            Forbidden: a tenant imports for others.
+            Conflict: an id belongs to another provider, the provider to somebody else, or it is not the change that
+                was looked at.
         """
+        request = _for_itself(request, tenant)
         known = await self._known(request, tenant)
         if known is not None:
             return _single(known)
@@ -136,15 +141,15 @@ class DocumentImporter:
         """Compare what was read with what is there, changing nothing. Raises Conflict, as :meth:`open` does."""
         imported = await self._owned(imported, request)
         records = await self._pool.run(lambda: tuple(record(api, imported.version) for api in imported.apis))
-        pin = self._pin(imported, request)
+        pin = self._pin(imported, request, tenant)
         change = await self._storage.change(pin, records, tenant)
         await self._refuse_foreign(imported.provider, change.added)
-        refuse_unexpected(change, request.expected_change)
+        refuse_unexpected(change, request.confirm or request.expected_change)
         _refuse_stranger(imported, change, request)
-        held = request.hold_changes and await self._is_news(change, pin)
+        sensitive = await self._sensitive(imported, change)
+        held = (request.hold_changes and await self._is_news(change, pin)) or (sensitive and not request.confirm)
         # What was found harmless must still be what is done when the provider is changed by someone else meanwhile.
-        expected = change.hash if request.hold_changes else request.expected_change
-        return Prepared(imported, pin, records, change, not (request.dry_run or held), expected, tenant)
+        return Prepared(imported, pin, records, change, sensitive, not (request.dry_run or held), tenant)
 
     async def apply(self, prepared: Prepared) -> AsyncGenerator[ImportEvent, None]:
         """Make what was read the provider's APIs, or show what that would do; the report comes last.
@@ -201,7 +206,7 @@ class DocumentImporter:
         if found is None or found[0].importer != self._importer:
             return None
         pin, apis, version = found
-        if not is_seen(pin.tenants, tenant) or _ordered(request.tenants) not in (None, pin.tenants):
+        if pin.owner != tenant or _ordered(request.tenants) not in (None, pin.tenants):
             return None
         skipped, warnings = _NOTES.validate_json(pin.notes)
         return ImportReport(
@@ -228,7 +233,7 @@ class DocumentImporter:
         apis = tuple(api.model_copy(update={"tenants": tenants}) for api in imported.apis)
         return dataclasses.replace(imported, apis=apis)
 
-    def _pin(self, imported: Imported, request: ImportRequest) -> Pin:
+    def _pin(self, imported: Imported, request: ImportRequest, tenant: str | None) -> Pin:
         return Pin(
             provider=imported.provider,
             document_hash=imported.document_hash,
@@ -240,7 +245,22 @@ class DocumentImporter:
             notes=_NOTES.dump_json((imported.skipped, imported.warnings), ensure_ascii=True).decode(),
             imported_at=datetime.now(UTC),
             tenants=imported.apis[0].tenants if imported.apis else _ordered(request.tenants) or (),
+            owner=tenant,
         )
+
+    async def _sensitive(self, imported: Imported, change: Change) -> tuple[SensitiveChange, ...]:
+        """Where calls of operations that are there would go elsewhere, do something else, or show another credential.
+
+        An operation that has another name now is known by its method and path.
+        """
+        new = {api.id: api for api in imported.apis}
+        renamed = {(new[key].method, new[key].path): new[key] for key in change.added}
+        found = list[SensitiveChange]()
+        for group in _groups([*change.updated, *(change.removed if renamed else ())], _DIFFERENCES):
+            for old in (await self._storage.get(group)).values():
+                after = new.get(old.id) or renamed.get((old.method, old.path))
+                found += differences.sensitive(old, after) if after is not None else ()
+        return tuple(found)
 
     async def _refuse_foreign(self, provider: str, ids: Sequence[str]) -> None:
         for api_id, owner in (await self._storage.owners(ids)).items():
@@ -271,7 +291,7 @@ class DocumentImporter:
     async def _store(self, prepared: Prepared, vectors: Mapping[str, Vectors]) -> int:
         """Store, make searchable, and return the catalogue's version."""
         _, version = await self._storage.replace_provider(
-            prepared.pin, prepared.records, self._encoder.name, vectors, prepared.expected, prepared.tenant
+            prepared.pin, prepared.records, self._encoder.name, vectors, prepared.change.hash, prepared.tenant
         )
         await self._refresh()
         return version
@@ -299,6 +319,8 @@ class DocumentImporter:
             warnings=imported.warnings,
             related=related,
             related_total=related_total,
+            sensitive=prepared.sensitive[:_SENSITIVE],
+            sensitive_total=len(prepared.sensitive),
             applied=prepared.apply,
             change_hash=change.hash,
             catalogue_version=version,
@@ -312,13 +334,27 @@ def _others(prepared: Prepared) -> list[ImportChange]:
     return removed + [ImportChange(action="added", id=key, summary=new[key].summary) for key in prepared.change.added]
 
 
+def _for_itself(request: ImportRequest, tenant: str | None) -> ImportRequest:
+    """The request as this tenant may ask it.
+
+    Raises:
+        Forbidden: it is for others, too.
+    """
+    if tenant is None:
+        return request
+    if request.tenants not in (None, (tenant,)):
+        raise Forbidden(f"Only the operator's administrators import for others. Yours are for {tenant!r}.")
+    return request.model_copy(update={"tenants": (tenant,)})
+
+
 def _refuse_stranger(imported: Imported, change: Change, request: ImportRequest) -> None:
     """A document that gave itself the name of another is not taken for its next version, unless somebody looks.
 
     Raises:
         Conflict: none of the provider's APIs is in it, and all of them would go.
     """
-    looked_at = request.provider or request.expected_change or request.hold_changes or request.dry_run
+    confirmed = request.confirm or request.expected_change
+    looked_at = request.provider or confirmed or request.hold_changes or request.dry_run
     if not looked_at and change.removed and len(change.added) == len(change.after):
         raise Conflict(
             f"Another document is imported as {imported.provider!r}, and this one has none of its operations. Import it"

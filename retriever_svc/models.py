@@ -100,6 +100,7 @@ class Pin:
         version: what the document calls its version.
         notes: what was skipped and warned of, as JSON.
         tenants: whose its APIs are; empty: everyone's.
+        owner: the tenant that imported it, and alone changes it; None: the operator.
     """
 
     provider: str
@@ -112,6 +113,7 @@ class Pin:
     notes: str
     imported_at: datetime
     tenants: tuple[str, ...] = ()
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,7 +262,7 @@ class CatalogueService:
 
         Raises:
             NotFound: it has none that this tenant sees.
-            Conflict: it has others, too.
+            Conflict: it belongs to somebody else.
         """
         await self._storage.delete_provider(provider, tenant)
         await self.refresh()

@@ -8,12 +8,12 @@ from pydantic_settings import SettingsConfigDict
 
 from services.contracts.api import Effect
 from services.encoder import RETRIEVER_MODEL
-from services.settings import ServiceSettings, default_database_url
+from services.settings import InternalSettings, default_database_url
 
 IndexKind = Literal["auto", "flat", "ivf", "pgvector"]
 
 
-class RetrieverSettings(ServiceSettings):
+class RetrieverSettings(InternalSettings):
     """Where the catalogue lives, what reads its texts, how hits are ranked, and what a document may cost."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_RETRIEVER_")

@@ -110,6 +110,7 @@ DOCUMENTS = Table(
     Column("version", Text, nullable=False, server_default=""),
     Column("notes", Text, nullable=False, server_default="{}"),
     Column("tenants", Names, nullable=False, server_default="[]"),
+    Column("owner", String(100), nullable=True),
 )
 CATALOGUE = Table(
     "catalogue",
@@ -242,11 +243,11 @@ class CatalogueStorage:
             await _forget_vectors(connection)
 
     async def delete_provider(self, provider: str, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs.
+        """Remove a provider with all its APIs. Whoever runs the catalogue may remove any.
 
         Raises:
             NotFound: it has none that this tenant sees.
-            Conflict: it has others, too.
+            Conflict: it belongs to somebody else.
         """
         async with write(self._engine) as connection:
             await _lock(connection, grow=1)
@@ -254,7 +255,8 @@ class CatalogueStorage:
             audiences = [row.tenants for row in await connection.execute(query)]
             if not any(is_seen(tenants, tenant) for tenants in audiences):
                 raise NotFound(f"There is no provider {provider!r}.")
-            _refuse_unseen(provider, audiences, tenant)
+            if tenant is not None:
+                await _refuse_others(connection, provider, tenant, exists=True)
             await connection.execute(delete(DOCUMENTS).where(DOCUMENTS.c.provider == provider))
             await connection.execute(delete(APIS).where(APIS.c.provider == provider))
             await _forget_vectors(connection)
@@ -281,8 +283,7 @@ class CatalogueStorage:
             tenant: who does this; None: whoever runs the catalogue.
 
         Raises:
-            Conflict: an id belongs to another provider, the provider to tenants without this one, or it is another
-                change.
+            Conflict: an id belongs to another provider, the provider to somebody else, or it is another change.
         """
         wanted = {record.api.id: record for record in records}
         async with write(self._engine) as connection:
@@ -378,16 +379,17 @@ def refuse_unexpected(change: Change, expected: str | None) -> None:
 async def _change(connection: AsyncConnection, pin: Pin, records: Sequence[Record], tenant: str | None) -> Change:
     query = select(APIS.c.id, APIS.c.content_hash, APIS.c.tenants).where(APIS.c.provider == pin.provider)
     rows = (await connection.execute(query)).all()
-    _refuse_unseen(pin.provider, {row.tenants for row in rows}, tenant)
+    await _refuse_others(connection, pin.provider, tenant, exists=bool(rows))
     before = {row.id: state_of(row.content_hash, row.tenants) for row in rows}
     after = {record.api.id: state_of(record.api.content_hash, record.api.tenants) for record in records}
     return Change(before, after, pin.document_hash)
 
 
-def _refuse_unseen(provider: str, audiences: Iterable[tuple[str, ...]], tenant: str | None) -> None:
-    """Raise Conflict where the provider has APIs that are not shown to this tenant."""
-    if not all(is_seen(tenants, tenant) for tenants in audiences):
-        raise Conflict(f"The provider {provider!r} belongs to other tenants.")
+async def _refuse_others(connection: AsyncConnection, provider: str, tenant: str | None, *, exists: bool) -> None:
+    """Raise Conflict unless this tenant imported the provider; APIs that nobody imported are the operator's (None)."""
+    owned = (await connection.execute(select(DOCUMENTS.c.owner).where(DOCUMENTS.c.provider == provider))).first()
+    if (owned is not None or exists) and (owned.owner if owned else None) != tenant:
+        raise Conflict(f"The provider {provider!r} belongs to another tenant.")
 
 
 def _api(document: str, tenants: tuple[str, ...]) -> Api:

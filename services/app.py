@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 
 from services.contracts.base import Contract
 from services.contracts.problem import Problem
@@ -16,7 +16,8 @@ from services.docs_page import docs_page
 from services.errors import NotReady, ServiceError, Unauthorized
 from services.http import PROBLEM_MEDIA_TYPE, StrictRoute, bearer_token, install_error_handlers
 from services.middleware import NamesMiddleware, RequestScopeMiddleware
-from services.settings import ServiceSettings
+from services.service_token import ServiceTokenMiddleware
+from services.settings import InternalSettings, ServiceSettings
 from services.telemetry import HttpMetrics
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -65,9 +66,10 @@ def create_service(
 
     The lifespan puts the service object on ``app.state.service`` and its checks into ``app.state.readiness``; a check
     named in ``app.state.optional`` is reported, but the service is ready without it. Metrics are registered with
-    ``app.state.registry``. Nothing is shared between two apps of one process.
+    ``app.state.registry``; ``/metrics`` shows ``app.state.exposed``. Nothing is shared between two apps of one process.
     """
     registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
 
     @asynccontextmanager
     async def with_state(app: FastAPI) -> AsyncIterator[None]:
@@ -89,7 +91,8 @@ def create_service(
         redirect_slashes=False,  # an unknown address is a problem, not a detour
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.name, app.state.settings, app.state.registry = name, settings, registry
+    app.state.name, app.state.settings = name, settings
+    app.state.registry = app.state.exposed = registry
     app.state.readiness = {}
     app.state.optional = frozenset()
     app.state.started = False
@@ -99,6 +102,9 @@ def create_service(
         app.include_router(router)
     app.include_router(_operations_router())
     _declare_problem(app)
+    if isinstance(settings, InternalSettings) and settings.service_token:
+        own_check = frozenset({"/metrics"} if settings.metrics_token else ())
+        app.add_middleware(ServiceTokenMiddleware, token=settings.service_token, own_check=own_check)
     app.add_middleware(NamesMiddleware, allowed=settings.allowed_hosts)
     app.add_middleware(RequestScopeMiddleware, service=name, metrics=HttpMetrics(registry, name))
     return app
@@ -136,7 +142,7 @@ def _operations_router() -> APIRouter:
         wanted = request.app.state.settings.metrics_token
         if wanted and not hmac.compare_digest(bearer_token(request.headers), wanted.get_secret_value().encode()):
             raise Unauthorized("Send `Authorization: Bearer TOKEN` with the token for metrics.")
-        return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(request.app.state.exposed), media_type=CONTENT_TYPE_LATEST)
 
     return router
 

@@ -5,7 +5,7 @@
     ServiceError
     ├── InvalidRequest        400   unreadable: not JSON, not UTF-8, NaN, lone surrogates, nested too deep
     ├── Unauthorized          401
-    ├── Forbidden             403   asked by a page of another origin
+    ├── Forbidden             403   the caller lacks a role, or is a page of another origin
     ├── NotFound              404
     ├── MethodNotAllowed      405
     ├── NotAcceptable         406
@@ -17,6 +17,7 @@
     ├── ValidationFailed      422   readable, but not what the contract asks for
     │   └── InvalidDocument   422   an API description that cannot be imported
     ├── TooManyAttempts       429
+    ├── QuotaExceeded         429   a tenant is at its limit (`limit` says which)
     ├── HeadersTooLarge       431
     ├── Overloaded            503   too much work is waiting; try again
     ├── ServiceUnavailable    503   a service this one needs is down (`service` says which)
@@ -45,6 +46,8 @@ class ServiceError(Exception):
         super().__init__(detail or self.title)
         self.detail = detail
         self.extensions = extensions
+        self.headers: dict[str, str] = {}
+        """Further fields of the answer's head, where it is made in this process."""
 
     @classmethod
     def type_uri(cls) -> str:
@@ -65,7 +68,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """A web page of another origin asks. The service takes requests from its own pages and from programs."""
+    """The caller lacks the role for this, or a web page of another origin asks on its own."""
 
     slug, title, status = "forbidden", "Forbidden", 403
 
@@ -134,6 +137,12 @@ class TooManyAttempts(ServiceError):
     """Too many wrong tokens came from this address. Try again after ``retry_after_s`` seconds."""
 
     slug, title, status = "too-many-attempts", "Too many wrong tokens", 429
+
+
+class QuotaExceeded(ServiceError):
+    """The caller's tenant is at one of its limits. ``limit`` names it; try again after ``retry_after_s`` seconds."""
+
+    slug, title, status = "quota-exceeded", "A limit of the tenant is reached", 429
 
 
 class HeadersTooLarge(ServiceError):

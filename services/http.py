@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -51,7 +52,7 @@ def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -
         InvalidRequest: not UTF-8, not JSON, NaN, a number beyond the range of doubles, a lone surrogate, nested
             deeper than ``max_depth``, or more than ``max_values`` values.
     """
-    has_long_number = _survey(body, max_values)
+    has_long_number = survey(body, max_values)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -72,7 +73,7 @@ def loads_strict(body: bytes, *, max_depth: int, max_values: int = MAX_VALUES) -
     return json.loads(body) if has_long_number else value
 
 
-def _survey(body: bytes, max_values: int) -> bool:
+def survey(body: bytes, max_values: int) -> bool:
     """Whether a number of the body is long. Raises InvalidRequest for too many values, before any is made.
 
     A value costs up to forty times its bytes once it is parsed. Each but the first comes after one of ``[{,`` outside
@@ -207,19 +208,25 @@ async def _again(first: Any, rest: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 class NdjsonResponse(_EventResponse):
-    """One JSON event per line.
+    """One JSON event per line; for None an empty line, which keeps the connection open.
 
     The lines are ASCII: some readers take U+2028 and U+0085, which an API's output may hold, for line ends too.
     """
 
     media_type = "application/x-ndjson"
 
-    def __init__(self, events: AsyncGenerator[BaseModel, None], status_code: int = 200) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[BaseModel, None] | AsyncGenerator[BaseModel | None, None],
+        status_code: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(events, status_code)
+        self.headers.update(headers or {})
 
     async def _encoded(self) -> AsyncIterator[bytes]:
         async for event in self._events:
-            yield event.model_dump_json(ensure_ascii=True).encode() + b"\n"
+            yield b"\n" if event is None else event.model_dump_json(ensure_ascii=True).encode() + b"\n"
 
 
 class SseResponse(_EventResponse):
@@ -261,7 +268,8 @@ def problem_response(error: ServiceError) -> Response:
     headers = {"Cache-Control": "no-store"}
     retry_after = error.extensions.get("retry_after_s")
     if isinstance(retry_after, int | float):
-        headers["Retry-After"] = str(max(1, round(retry_after)))
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
+    headers |= error.headers
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"  # RFC 9110, section 11.6.1: a 401 names the scheme
     body = to_json(problem_document(error), inf_nan_mode="null", fallback=str)

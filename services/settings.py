@@ -51,7 +51,10 @@ class ServiceSettings(BaseSettings):
         "pages of other origins, are refused.",
     )
     metrics_token: SecretStr | None = Field(
-        default=None, min_length=8, description="Bearer token that `/metrics` asks for; without it, it is open."
+        default=None,
+        min_length=8,
+        description="Bearer token that `/metrics` asks for; without it, it is open, save in a "
+        "service that asks for a service token.",
     )
     readiness_timeout_s: float = Field(default=2.0, gt=0, description="How long one `/readyz` check may take.")
 
@@ -59,6 +62,26 @@ class ServiceSettings(BaseSettings):
     def takes_anybody(self) -> bool:
         """Whether it does for anybody what it should do for some only, so that it had better listen on loopback."""
         return False
+
+
+class InternalSettings(ServiceSettings):
+    """Settings of a service that only other services ask."""
+
+    service_token: SecretStr | None = Field(
+        default=None,
+        min_length=8,
+        description="Bearer token that callers must send, of 8 characters or more; `/healthz` and `/readyz` need none, "
+        "and `/metrics` takes its own where it has one. Without it the service listens on loopback only.",
+    )
+    allow_anybody: bool = Field(
+        default=False,
+        description="Listen beyond loopback without a token, where nobody but Nestor's services reaches the network.",
+    )
+
+    @property
+    def takes_anybody(self) -> bool:
+        """Whether no token is asked for, and nobody said that this is meant."""
+        return self.service_token is None and not self.allow_anybody
 
 
 def default_database_url(name: str) -> str:

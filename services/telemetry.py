@@ -5,9 +5,11 @@ import logging
 import sys
 import time
 import uuid
+from collections.abc import Iterable, Sequence
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger, Processor
 
 REQUEST_ID_HEADER = "X-Request-ID"
@@ -87,3 +89,25 @@ class HttpMetrics:
         """Record one answered request; ``started`` is a ``time.perf_counter()`` reading."""
         self.requests.labels(self._service, method, route, str(status)).inc()
         self.duration.labels(self._service, method, route).observe(time.perf_counter() - started)
+
+
+class Together(Collector):
+    """The metrics of several apps of one process as one.
+
+    Samples of the same name stand together, as the text format wants it; of two with the same labels, such as those
+    about the process, the first counts.
+    """
+
+    def __init__(self, registries: Sequence[CollectorRegistry]) -> None:
+        self._registries = registries
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them."""
+        found: dict[str, Metric] = {}
+        for registry in self._registries:
+            for family in registry.collect():
+                whole = found.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                known = {(sample.name, tuple(sample.labels.items())) for sample in whole.samples}
+                new = [one for one in family.samples if (one.name, tuple(one.labels.items())) not in known]
+                whole.samples = [*whole.samples, *new]
+        return found.values()

@@ -8,16 +8,18 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import parse_qs, unquote_plus, urlsplit
+from urllib.parse import parse_qs, unquote, unquote_plus, urlsplit
 
 from pydantic import JsonValue
 
 from services.contracts.api import LOGINS, Api, Location, SecretKind, SecurityRequirement
+from twin.digest import Challenges
 from twin.problems import Refused
 from twin.received import Received
+from twin.wire import text_of
 
 USER: Final = "twin"
-"""The user name of HTTP basic, and the id of the OAuth2 client."""
+"""The user name of HTTP Basic and Digest, and the id of the OAuth2 client."""
 TOKEN_PATH: Final = "/.twin/token"  # noqa: S105 - a path
 NOT_TAKEN: Final = frozenset({SecretKind.MUTUAL_TLS, SecretKind.AWS_SIGV4, SecretKind.OTHER})
 """The kinds that a twin has no credentials for."""
@@ -34,7 +36,7 @@ class Access:
     """
 
     def __init__(self, apis: Iterable[Api], token: str) -> None:
-        self._token, self._issued = token, OrderedDict[str, None]()
+        self._token, self._issued, self._challenges = token, OrderedDict[str, None](), Challenges()
         self._requirements = {need.secret: need for api in apis for one in api.security for need in one}
         urls = (need.token_url for need in self._requirements.values())
         self._token_paths = {TOKEN_PATH} | {urlsplit(url).path for url in urls if url}
@@ -43,7 +45,7 @@ class Access:
         """The executor's entries for these credentials, bound to the twin's host (``name:port``)."""
         found: dict[str, JsonValue] = {}
         for name, need in self._requirements.items():
-            if need.kind is SecretKind.BASIC:
+            if need.kind in (SecretKind.BASIC, SecretKind.DIGEST):
                 found[name] = {"username": USER, "password": self._token, "hosts": [host]}
             elif need.kind in LOGINS and need.token_url:
                 found[name] = {"client_id": USER, "client_secret": self._token, "hosts": [host]}
@@ -51,13 +53,18 @@ class Access:
                 found[name] = {"value": self._token, "hosts": [host]}
         return found
 
-    def check(self, api: Api, request: Received) -> None:
-        """Raises Refused (401) unless one of the operation's alternatives is met in full."""
-        if not api.security or any(all(self._met(need, request) for need in one) for one in api.security):
+    def check(self, api: Api, request: Received, path: Mapping[str, str]) -> None:
+        """Raises Refused (401) unless one of the operation's alternatives is met in full.
+
+        ``path``: what stands in the request's path, percent-encoded, by name.
+        """
+        if not api.security or any(all(self._met(need, request, path) for need in one) for one in api.security):
             return
         wanted = " or ".join(dict.fromkeys(" and ".join(need.scheme for need in one) for one in api.security))
+        digest = any(need.kind is SecretKind.DIGEST for one in api.security for need in one)
+        challenge = self._challenges.new() if digest else "Bearer"
         raise Refused(
-            401, f"the credentials are missing or wrong; wanted: {wanted}", headers={"WWW-Authenticate": "Bearer"}
+            401, f"the credentials are missing or wrong; wanted: {wanted}", headers={"WWW-Authenticate": challenge}
         )
 
     def issues(self, request: Received) -> bool:
@@ -86,21 +93,27 @@ class Access:
             self._issued.popitem(last=False)
         return {"access_token": token, "token_type": "Bearer", "expires_in": _LIFETIME_S}
 
-    def _met(self, need: SecurityRequirement, request: Received) -> bool:
+    def _met(self, need: SecurityRequirement, request: Received, path: Mapping[str, str]) -> bool:
         authorization = request.headers.get("authorization", "")
         scheme, _, shown = authorization.partition(" ")
         if need.kind is SecretKind.API_KEY:
-            return self._key(need, request)
+            return self._key(need, request, path)
         if need.kind is SecretKind.BASIC:
             given = _basic(authorization)
             return bool(given) and given[0] == USER and self._same(given[1])
+        if need.kind is SecretKind.DIGEST:
+            return self._challenges.met(USER, self._token, request)
         # One token meets two logins asked for at once.
         is_issued = need.kind in LOGINS and shown.strip() in self._issued
         is_pasted = not (need.kind in LOGINS and need.token_url) and self._same(shown.strip())
         return scheme.lower() == "bearer" and (is_issued or is_pasted)
 
-    def _key(self, need: SecurityRequirement, request: Received) -> bool:
+    def _key(self, need: SecurityRequirement, request: Received, path: Mapping[str, str]) -> bool:
         name = need.parameter or ""
+        if need.location is Location.PATH:
+            return self._same(unquote(path.get(name, "")))
+        if need.location is Location.BODY:
+            return self._same(text_of(request, name))
         if need.location is Location.HEADER:
             return self._same(request.headers.get(name.lower(), ""))
         pairs = request.query_pairs() if need.location is Location.QUERY else request.cookies()

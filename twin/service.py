@@ -93,7 +93,7 @@ class Twin:
                 return _json(200, self.access.issue(request))
             match = self._routes.find(request.method, request.path, request.query)
             api = match.api.id
-            self.access.check(match.api, request)
+            self.access.check(match.api, request, match.values)
             reader = self._readers.setdefault(api, Reader(match.api))
             arguments = reader.arguments(request, match.values)
             answer = self._act(self._families.deeds[api], match.values, arguments)

@@ -36,6 +36,22 @@ _MAX_LEVELS: Final = 8
 Pairs = Sequence[tuple[str, JsonValue]]
 
 
+def text_of(request: Received, name: str) -> str:
+    """A text member of a request's body, be it a JSON object or a form; empty where there is none."""
+    media_type = essence(request.headers.get("content-type", ""))
+    fields: Pairs = ()
+    try:
+        if is_json(media_type):
+            fields = list(members(_document(request.body, media_type)).items())
+        elif media_type == _FORM:
+            fields = parse_qsl(request.body.decode("utf-8", "replace"))[:MAX_FIELDS]
+        elif media_type == "multipart/form-data":
+            fields = _parts(request.headers["content-type"], request.body)
+    except Refused:
+        return ""
+    return next((value for key, value in fields if key == name and isinstance(value, str)), "")
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A part of a form that is a file, or a body that is no text."""

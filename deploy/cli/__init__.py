@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from deploy.cli.bodies import eval_bodies
 from deploy.cli.catalogue import apis, demos
 from deploy.cli.credentials import secrets
 from deploy.cli.gateway import Json
@@ -114,6 +115,7 @@ def eval_absence(
 
 
 measures.command("plan")(eval_plan)
+measures.command("bodies")(eval_bodies)
 app.command()(solve)
 app.command("import")(import_apis)
 app.command()(login)

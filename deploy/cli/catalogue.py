@@ -16,6 +16,7 @@ from services.contracts.api import FoundBy, ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
 
 apis = typer.Typer(no_args_is_help=True, help="The API catalogue: import, search, show, remove.")
+Shared = Annotated[bool, typer.Option("--shared", help="For all tenants: the operator's administrators may.")]
 demos = typer.Typer(no_args_is_help=True, help="The knowledge base of solved requests that planners learn from.")
 
 
@@ -105,18 +106,21 @@ def list_demos(
 
 
 @demos.command("add")
-def add_demo(run_id: Annotated[str, typer.Argument(help="A run that was confirmed.", metavar="RUN")]) -> None:
-    """Make a confirmed run a demonstration, common to all tenants. Rejecting the run removes it again."""
-    demo = ask(lambda g: g.demonstrate(run_id))
+def add_demo(
+    run_id: Annotated[str, typer.Argument(help="A run that was confirmed.", metavar="RUN")], shared: Shared = False
+) -> None:
+    """Make a confirmed run a demonstration. Rejecting the run removes it again."""
+    demo = ask(lambda g: g.demonstrate(run_id, shared=shared))
     typer.echo(f"{demo.id} added")
 
 
 @demos.command("import")
 def import_demos(
     file: Annotated[Path, typer.Argument(help="JSON lines, a demo each.", exists=True, dir_okay=False)],
+    shared: Shared = False,
 ) -> None:
     """Import demonstrations from a file."""
-    report = ask(lambda g: g.import_demos(read_demos(file)))
+    report = ask(lambda g: g.import_demos(read_demos(file), shared=shared))
     typer.echo(f"{report.added} added, {report.unchanged} already there")
 
 

@@ -15,8 +15,22 @@ from rich.console import Console
 from rich.table import Table
 from yarl import URL
 
+from deploy.cli.binding import (
+    Cookie,
+    Header,
+    InBody,
+    InPath,
+    Query,
+    Tenants,
+    bind_secret,
+    chosen_place,
+    for_tenants,
+    given_place,
+    in_places,
+    place_of_secret,
+)
 from deploy.cli.gateway import EXIT_PROBLEM, ask, gateway
-from deploy.cli.keeping import File, Hosts, Name, ask_value, entries_of, host_of, hosts_of, keep
+from deploy.cli.keeping import File, Hosts, Name, ask_value, checked, entries_of, host_of, hosts_of, keep
 from deploy.drawing import plain, visible
 from executor_svc.secret_file import DEFAULT_FILE, SecretsUnreadable, change_file, load_file
 from executor_svc.secret_store import AwsKey, Certificate, Client, Login, Secret, Token, parse
@@ -25,6 +39,7 @@ from services.contracts.api import LOGINS, Location, NeededSecret, SecretKind
 from services.errors import ServiceError
 
 secrets = typer.Typer(no_args_is_help=True, help="The credentials that calls present. Values are never shown.")
+secrets.command("bind")(bind_secret)
 _MOST_SHOWN: Final = 40
 _SHAPES: Final[dict[type[Secret], str]] = {
     Token: "a key or token",
@@ -45,18 +60,26 @@ def set_secret(
     access_key_id: Annotated[str | None, typer.Option(help="Of an AWS key; its secret is asked for.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="PEM file of a client certificate.", exists=True)] = None,
     key: Annotated[Path | None, typer.Option(help="PEM file of its private key.", exists=True)] = None,
-    header: Annotated[str | None, typer.Option(help="Header of a key that the document does not declare.")] = None,
-    query: Annotated[str | None, typer.Option(help="Query parameter of such a key.")] = None,
+    header: Header = None,
+    query: Query = None,
+    cookie: Cookie = None,
+    path: InPath = None,
+    body: InBody = None,
+    tenant: Tenants = None,
 ) -> None:
     """Set a credential.
 
     The value is asked for without showing it, or read from standard input. It will be sent to the hosts that are
-    named, and nowhere else; by default these are the hosts of the provider's APIs, as they were imported.
+    named, and nowhere else; by default these are the hosts of the provider's APIs, as they were imported. A key also
+    keeps the place in a request where these APIs want it.
     """
     needed = _needed(name)
+    there = entries_of(file).get(name)
+    before = checked(name, there) if there is not None else None
     kind = needed.kind if needed is not None else SecretKind.OTHER
     hosts = hosts_of(name, host, file, needed)
-    entry: dict[str, JsonValue] = {"hosts": list(hosts)}
+    tenants = tenant or (list(before.tenants) if before is not None and before.tenants else None)
+    entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), **for_tenants(tenants)}
     if certificate is not None or kind is SecretKind.MUTUAL_TLS:
         if certificate is None or key is None:
             raise typer.BadParameter("a client certificate takes --certificate and --key")
@@ -70,12 +93,13 @@ def set_secret(
             hosts = [*hosts, *_agreed(name, token_host)]
             entry["hosts"] = list[JsonValue](hosts)
         entry |= {"client_id": client_id, "client_secret": ask_value(name, hosts, "client secret")}
-    elif username is not None or kind is SecretKind.BASIC:
+    elif username is not None or kind in (SecretKind.BASIC, SecretKind.DIGEST):
         entry["username"] = username if username is not None else typer.prompt("User name")
         entry["password"] = ask_value(name, hosts, "password")
     else:
+        place = given_place(in_places(header, query, cookie, path, body))
+        entry |= chosen_place(name, place, before, needed)
         entry["value"] = ask_value(name, hosts, "value")
-        entry |= {place: given for place, given in (("header", header), ("query", query)) if given}
     keep(name, entry, file)
 
 
@@ -97,11 +121,24 @@ def list_secrets(
         known = parse(load_file(file), "the secrets file") if file.exists() else {}
     except SecretsUnreadable as error:
         raise typer.BadParameter(visible(str(error))) from None
-    table = Table("secret", "holds", "sent to", box=None)
+    table = Table("secret", "holds", "sent to", "travels in", "for", box=None)
     for name, secret in sorted(known.items()):
-        table.add_row(plain(name), _SHAPES[type(secret)], plain(", ".join(secret.hosts)))
+        whom = plain(", ".join(secret.tenants)) if secret.tenants else "every tenant"
+        table.add_row(
+            plain(name), _SHAPES[type(secret)], plain(", ".join(secret.hosts)), plain(place_of_secret(secret)), whom
+        )
     console.print(table)
     typer.echo(f"{len(known)} in {file}")
+    _warn("may be used by every tenant", [n for n, one in known.items() if not one.tenants], "--tenant TENANT")
+    nowhere = [n for n, one in known.items() if isinstance(one, Token) and one.place is None and one.scheme is None]
+    _warn("may stand wherever a document says in a header or cookie", nowhere, "--header NAME")
+
+
+def _warn(what: str, names: list[str], option: str) -> None:
+    """Say what ought to be looked at, and the command that mends it."""
+    if names:
+        shown = ", ".join(sorted(names)[:_MOST_SHOWN])
+        typer.echo(visible(f"warning: {what}: {shown}. To restrict one: nestor secrets bind NAME {option}"), err=True)
 
 
 @secrets.command("test")
@@ -128,12 +165,17 @@ def remove_secret(name: Name, file: File = DEFAULT_FILE) -> None:
 def said(one: NeededSecret) -> str:
     """The kind of a credential in words, and where it travels."""
     if one.kind is SecretKind.API_KEY:
-        place = {Location.QUERY: "the query", Location.COOKIE: "a cookie"}.get(
-            one.location or Location.HEADER, "a header"
-        )
+        places = {
+            Location.QUERY: "the query",
+            Location.COOKIE: "a cookie",
+            Location.PATH: "the path",
+            Location.BODY: "the body",
+        }
+        place = places.get(one.location or Location.HEADER, "a header")
         return f"API key in {place}, {one.parameter}"
     words = {
         SecretKind.BASIC: "user name and password",
+        SecretKind.DIGEST: "user name and password, HTTP Digest",
         SecretKind.BEARER: "bearer token",
         SecretKind.OAUTH2: "OAuth2",
         SecretKind.OPENID_CONNECT: "OpenID Connect",

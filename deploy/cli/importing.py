@@ -19,7 +19,7 @@ from deploy.cli.bundling import Unreadable
 from deploy.cli.credentials import missing_secrets, print_missing
 from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
 from deploy.cli.reasons import grouped, told
-from deploy.cli.reviewing import FEW, show_changes
+from deploy.cli.reviewing import FEW, show_changes, show_sensitive
 from deploy.cli.sources import Source, find_sources
 from deploy.cli.tally import Outcome, Tally
 from deploy.drawing import plain, visible
@@ -50,12 +50,14 @@ class Wish:
         server: in place of the documents'; None: theirs.
         tenants: whose the APIs are to be; none: everyone's; None: whoever's they were.
         yes: whether changes go live without a question.
+        accept_changes: whether sensitive ones do, too.
         dry_run: whether nothing is to be changed.
     """
 
     server: str | None
     tenants: tuple[str, ...] | None
     yes: bool
+    accept_changes: bool
     dry_run: bool
 
 
@@ -69,12 +71,18 @@ def import_apis(
     ] = None,
     everyone: Annotated[bool, typer.Option("--everyone", help="The APIs are everyone's again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Change and remove APIs without asking.")] = False,
+    accept_changes: Annotated[
+        bool,
+        typer.Option("--accept-changes", help="As --yes, also where calls change host, effect or credentials."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
 ) -> None:
     """Import API descriptions.
 
     A newer version of a provider's document updates its APIs and removes the ones that are gone; what would become of
-    APIs that are there is shown, and asked, first. A document that cannot be imported changes nothing.
+    APIs that are there is shown, and asked, first. Where calls of an API would go to another host, change something
+    instead of reading or the reverse, or present another credential, --yes is not enough: see --accept-changes. A
+    document that cannot be imported changes nothing.
 
     A single document's provider is called after its vendor and title, several after their files and folders. Files of
     one folder or archive that refer to each other are imported as one document. An import of many
@@ -82,7 +90,7 @@ def import_apis(
     """
     found = find_sources(sources, provider)
     tenants = () if everyone else tuple(tenant) if tenant else None
-    wish = Wish(server, tenants, yes=yes, dry_run=dry_run)
+    wish = Wish(server, tenants, yes=yes or accept_changes, accept_changes=accept_changes, dry_run=dry_run)
     if len(found) == 1 and found[0].provider == provider:
         _import_one(found[0], wish)
     else:
@@ -113,10 +121,12 @@ def _import_one(source: Source, wish: Wish) -> None:
         raise typer.BadParameter(visible(f"{source.label}: {_reason(error)}")) from None
     report, changes = run(_import_shown(request, errors))
     if not report.applied:
-        show_changes(console, changes, None if wish.dry_run else FEW)
+        if wish.dry_run or not wish.accept_changes:
+            show_changes(console, changes, None if wish.dry_run else FEW)
+            show_sensitive(console, report)
         if not wish.dry_run:
-            _ask(console, changes, report.provider)
-            request = request.model_copy(update={"expected_change": report.change_hash, "hold_changes": False})
+            _accept(console, changes, report, wish)
+            request = request.model_copy(update={"confirm": report.change_hash, "hold_changes": False})
             report, _ = run(_import_shown(request, errors))
     _print_report(console, report)
     if report.applied:
@@ -126,6 +136,16 @@ def _import_one(source: Source, wish: Wish) -> None:
 async def _missing(providers: list[str]) -> list[NeededSecret]:
     async with gateway() as client:
         return await missing_secrets(client, providers)
+
+
+def _accept(console: Console, changes: list[ImportChange], report: ImportReport, wish: Wish) -> None:
+    """Go on where the changes are accepted; ``Exit`` and ``Abort`` end the command."""
+    if wish.accept_changes:
+        return
+    if wish.yes:
+        typer.echo("Nothing was changed: say --accept-changes, or leave --yes out and look at the changes.", err=True)
+        raise typer.Exit(EXIT_PROBLEM)
+    _ask(console, changes, report.provider)
 
 
 def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
@@ -201,10 +221,11 @@ def _review(console: Console, tally: Tally, wish: Wish) -> None:
         assert outcome.report is not None
         _print_heading(console, outcome)
         show_changes(console, outcome.changes, FEW)
+        show_sensitive(console, outcome.report)
         try:
-            _ask(console, outcome.changes, outcome.report.provider)
+            _accept(console, outcome.changes, outcome.report, wish)
             request = _request(outcome.source, outcome.source.read(), replace(wish, yes=True, dry_run=False))
-            request = request.model_copy(update={"expected_change": outcome.report.change_hash})
+            request = request.model_copy(update={"confirm": outcome.report.change_hash})
             report, _ = run(_import_shown(request, Console(stderr=True)))
             tally.accept(outcome, report)
         except (typer.Exit, Unreadable):  # it stays held

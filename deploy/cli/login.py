@@ -62,6 +62,7 @@ def login(
     if confidential:
         secret = ask_value(needed.secret, hosts, "client secret")
     entry: dict[str, JsonValue] = {"hosts": list(hosts), "client_id": client_id}
+    entry |= {"tenants": list[JsonValue](known.tenants)} if known and known.tenants else {}
     entry |= {"client_secret": secret} if secret else {}
     entry |= {"client_auth": known.client_auth} if known else {}
     client = checked(needed.secret, entry)

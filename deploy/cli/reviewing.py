@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deploy.drawing import visible
-from services.contracts.api import FieldChange, ImportChange
+from services.contracts.api import FieldChange, ImportChange, ImportReport
 
 FEW = 10
 """APIs of a kind that are shown where nobody asked for all of them."""
@@ -24,6 +24,15 @@ def show_changes(console: Console, changes: Sequence[ImportChange], limit: int |
                 console.print(line, soft_wrap=True)
         if limit is not None and len(chosen) > limit:
             console.print(f"... and {len(chosen) - limit:,} more {action}")
+
+
+def show_sensitive(console: Console, report: ImportReport) -> None:
+    """Print where calls would go elsewhere, do something else, or present another credential."""
+    for change in report.sensitive:
+        line = f"! {change.api}: {change.what} {change.before} becomes {change.after}"
+        console.print(Text(revealed(line), "bold red"), soft_wrap=True)
+    if (more := report.sensitive_total - len(report.sensitive)) > 0:
+        console.print(Text(f"! ... and {more:,} more like these", "bold red"))
 
 
 def _lines(change: ImportChange) -> Iterator[Text]:

@@ -13,7 +13,8 @@ from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
 from deploy.cli.solving import approve, drawn
-from deploy.drawing import candidate_table, draw_doubt, draw_previews, draw_run, plain
+from deploy.cli.starting import delete_run, start_run
+from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain
 from deploy.explaining import draw_explanation
 from deploy.following import event_line
 from services.clients import GatewayClient
@@ -29,6 +30,9 @@ from services.contracts.run import (
 )
 
 runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of it.")
+
+runs.command("start")(start_run)
+runs.command("delete")(delete_run)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
 Reason = Annotated[str, typer.Option(help="Why; kept with the run.")]
@@ -138,22 +142,29 @@ async def _watch(run_id: str, *, json: bool) -> Run:
 def approve_run(
     run_id: RunId,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
+    digest: Annotated[
+        str | None, typer.Option(help="Approve only these requests: the digest that was shown with them.")
+    ] = None,
     on_behalf_of: Annotated[str, typer.Option(help="The person who approves, for the record.")] = "",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the run.")] = False,
     json: Json = False,
 ) -> None:
-    """Approve the plan a run waits with, and run it. On a terminal its requests are shown, and you are asked.
+    """Approve the requests a run waits with, and run its plan.
 
-    Where the requests would not be those that were shown any more, nothing is sent and the command says so.
+    They are shown, with the values that reads gave for them and their digest; on a terminal you are asked. Where other
+    requests would go out by now, nothing is sent: the command says so, or the run waits again with the new ones.
     """
     waiting = ask(lambda g: g.run(run_id))
     if waiting.plan is None:
         raise typer.BadParameter(f"{run_id} has no plan")
-    if waiting.status is RunStatus.NEEDS_APPROVAL and sys.stdin.isatty() and not yes:
-        draw_previews(Console(stderr=json), waiting.previews)
-        typer.confirm("Approve this plan and run it?", abort=True, err=json)
-    plan_id = waiting.plan.id
-    done = run(approve(run_id, plan_id, on_behalf_of=on_behalf_of, wait=not no_wait, quiet=json))
+    if waiting.status is RunStatus.NEEDS_APPROVAL:
+        draw_requests(Console(stderr=True), waiting)
+        if digest is not None and digest != waiting.digest:
+            typer.echo("Nothing was approved: these requests are not those of that digest.", err=True)
+            raise typer.Exit(1)
+        if sys.stdin.isatty() and not yes:
+            typer.confirm("Approve these requests?", abort=True, err=True)
+    done = run(approve(waiting, on_behalf_of=on_behalf_of, wait=not no_wait, quiet=json))
     if json:
         typer.echo(done.model_dump_json(indent=2))
     elif no_wait:

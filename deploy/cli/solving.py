@@ -96,8 +96,8 @@ def solve(
         typer.echo(solved.model_dump_json(indent=2))
     elif explain:
         draw_explanation(Console(), solved)
-    while not json and _wants_approval(solved) and solved.plan is not None:
-        solved = run(approve(solved.id, solved.plan.id))
+    while not json and _wants_approval(solved):
+        solved = run(approve(solved))
     raise leave(solved.status)
 
 
@@ -156,10 +156,14 @@ async def drawn(client: GatewayClient, run_id: str) -> Run:
     return ended
 
 
-async def approve(run_id: str, plan_id: str, *, on_behalf_of: str = "", wait: bool = True, quiet: bool = False) -> Run:
-    """Approve exactly this plan and, unless told otherwise, follow the run to its end."""
+async def approve(waiting: Run, *, on_behalf_of: str = "", wait: bool = True, quiet: bool = False) -> Run:
+    """Approve exactly the plan and the requests of a run and, unless told otherwise, follow it to its end."""
+    assert waiting.plan is not None, "a run that waits for an approval has a plan"
+    digest = waiting.digest or None
     async with gateway() as client:
-        approved = await client.approve(run_id, plan_id, on_behalf_of=on_behalf_of, wait=False)
+        approved = await client.approve(
+            waiting.id, waiting.plan.id, digest=digest, on_behalf_of=on_behalf_of, wait=False
+        )
         if not wait:
             return approved
-        return await _quietly(client, run_id) if quiet else await drawn(client, run_id)
+        return await _quietly(client, waiting.id) if quiet else await drawn(client, waiting.id)

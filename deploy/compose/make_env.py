@@ -22,6 +22,13 @@ RANDOM = (
     "NESTOR_DB_PASSWORD",
     "REDIS_PASSWORD",
     "NESTOR_GATEWAY_TOKEN",
+    "NESTOR_RETRIEVER_SERVICE_TOKEN",
+    "NESTOR_DEMO_SERVICE_TOKEN",
+    "NESTOR_PLANNER_SERVICE_TOKEN",
+    "NESTOR_EXECUTOR_SERVICE_TOKEN",
+    "NESTOR_PROOF_KEY",
+    "NESTOR_METRICS_TOKEN",
+    "GRAFANA_PASSWORD",
     "NESTOR_SANDBOX_API_KEY",
     "NESTOR_SANDBOX_BASIC_PASSWORD",
     "NESTOR_SANDBOX_BEARER_TOKEN",
@@ -78,12 +85,17 @@ def complete_env(path: Path, model: str | None = None) -> tuple[dict[str, str], 
 def executor_secrets(env: dict[str, str]) -> dict[str, dict[str, object]]:
     """The sandbox's credentials by name (`provider.scheme`), each bound to the one host it may be sent to."""
     known = {
-        "apiKey": {"value": env["NESTOR_SANDBOX_API_KEY"]},
+        "apiKey": {
+            "value": env["NESTOR_SANDBOX_API_KEY"],
+            "scheme": "api_key",
+            "in": "header",
+            "name": "X-API-Key",
+        },
         "basic": {
             "username": env["NESTOR_SANDBOX_BASIC_USERNAME"],
             "password": env["NESTOR_SANDBOX_BASIC_PASSWORD"],
         },
-        "bearer": {"value": env["NESTOR_SANDBOX_BEARER_TOKEN"]},
+        "bearer": {"value": env["NESTOR_SANDBOX_BEARER_TOKEN"], "scheme": "bearer"},
         "oauth2": {
             "client_id": env["NESTOR_SANDBOX_OAUTH_CLIENT_ID"],
             "client_secret": env["NESTOR_SANDBOX_OAUTH_CLIENT_SECRET"],
@@ -131,6 +143,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         env, added = complete_env(arguments.env_file, arguments.model)
         write_secrets(arguments.secrets_file, executor_secrets(env))
+        # For Prometheus, which reads no variables. Readable as the executor's secrets are, in the same private folder.
+        _write(arguments.secrets_file.with_name("metrics.token"), env["NESTOR_METRICS_TOKEN"], mode=0o644)
     except (OSError, ValueError) as error:
         print(f"make_env: {error}", file=sys.stderr)
         return 1

@@ -58,10 +58,11 @@ class ConsoleRoute(StrictRoute):
     needs_session = True
 
     def admit(self, request: Request) -> None:
-        """Find out who looks. Raises LoginNeeded."""
+        """Find out who looks. Raises LoginNeeded, and QuotaExceeded."""
         request.state.session = None
         if self.needs_session:
-            request.state.session = Sessions(request.app.state.principals).of(request)
+            session = request.state.session = Sessions(request.app.state.principals).of(request)
+            request.app.state.service.quotas.request(session.principal.tenant)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap the handler."""

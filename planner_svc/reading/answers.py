@@ -21,6 +21,7 @@ MAX_CONFIRMED = 12
 STANDS_OUT = 0.25
 _COMPUTED = re.compile(r"\b(?:calculated|computed|converted|moved|new|resulting|shifted)\b", re.IGNORECASE)
 _CODES = stem_set("code id identifier number key symbol")
+_IDS = stem_set("id ids identifier uuid guid reference token key href url uri")
 
 _TRUTH = re.compile(
     r"\s*(?:and\s+|so\s+)?(?:is|are|was|were|does|do|did|has|have|can|will|should|would)\b", re.IGNORECASE
@@ -51,7 +52,7 @@ _MENTIONED = re.compile(
     r"\b(?:the|an?|me|its?|their|his|her|in|and|need|count)\s+(?:the\s+)?(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))",
     re.IGNORECASE,
 )
-_MEASURES = {
+MEASURES = {
     how: {stem(word) for word in words.split()}
     for how, words in {
         "long": "duration minutes hours length",
@@ -70,7 +71,7 @@ _MEASURES = {
     }.items()
 }
 """What "how long" and its like ask for, as fields are named."""
-_HOW = re.compile(rf"\bhow\s+({'|'.join(_MEASURES)})\b", re.IGNORECASE)
+_HOW = re.compile(rf"\bhow\s+({'|'.join(MEASURES)})\b", re.IGNORECASE)
 _TEMPORAL = stem_set("date day time at weekday")
 _PLACES = stem_set("city country address location latitude longitude place")
 _PLURAL = re.compile(
@@ -106,7 +107,7 @@ def read_question(text: str, words: Sequence[Word], start: int = 0) -> Question:
     focus = _after(_FOCUS, text, by_text) or _after(_HEADED, text, by_text) or _after(_MENTIONED, text, by_text)
     focus |= _compounds(content, focus)
     for match in _HOW.finditer(text):
-        focus |= _MEASURES[match[1].lower()]
+        focus |= MEASURES[match[1].lower()]
     return Question(
         _asks(text), frozenset(focus), frozenset(w.stem for w in content), bool(_PLURAL.search(text)), text, start
     )
@@ -164,6 +165,24 @@ def unused(name: str, taken: set[str]) -> str:
     return label[:200]
 
 
+def changes(profile: Profile) -> bool:
+    """Whether a call does something that its answer confirms."""
+    return profile.effect not in ("read", "compute")
+
+
+def confirmed(profile: Profile) -> list[Field]:
+    """What the answer says of that which was done: its own members, but for lists."""
+    return [f for f in profile.fields if len(f.path) == 1 and not f.kinds & {"array"}][:MAX_CONFIRMED]
+
+
+def completed(profile: Profile, asked: Sequence[Field]) -> list[Field]:
+    """What was asked for; where that only names what a call did, what else it says of it: of a payment its state."""
+    if not asked or not changes(profile) or not all(_IDS & set(field.words) for field in asked):
+        return list(asked)
+    further = (one for one in confirmed(profile) if all(one is not field for field in asked))
+    return [*asked, *further][:MAX_CONFIRMED]
+
+
 class Answerer:
     """Chooses the fields of a call's answer that say what was asked.
 
@@ -189,8 +208,8 @@ class Answerer:
             used: characters of the request that the call's arguments say: they are not what is asked for.
             question: what is.
         """
-        if profile.effect not in ("read", "compute"):
-            return [f for f in profile.fields if len(f.path) == 1 and not f.kinds & {"array"}][:MAX_CONFIRMED]
+        if changes(profile):
+            return confirmed(profile)
         fields = _answering(profile)
         if len(fields) < 2:
             return fields  # nothing to choose between, and reading the question takes an encoder pass

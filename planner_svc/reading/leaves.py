@@ -45,8 +45,8 @@ class _Place:
         return len(self.path)
 
 
-def flat(profile: Profile) -> Profile:
-    """The profile with the values inside its objects in the place of the objects.
+def flat(profile: Profile, most: int = MAX_LEAVES) -> Profile:
+    """The profile with the values inside its objects in the place of the objects, ``most`` of them.
 
     Objects in lists stand for their first item. An object of which nothing is known stays as it is. The other slots
     come first, in their order; a profile without such objects is returned itself.
@@ -60,7 +60,7 @@ def flat(profile: Profile) -> Profile:
             plain.append(slot)
     if not found:
         return profile
-    kept = sorted(found, key=lambda leaf: (not leaf.required, leaf.depth))[:MAX_LEAVES]
+    kept = sorted(found, key=lambda leaf: (not leaf.required, leaf.depth))[:most]
     return replace(profile, slots=(*plain, *(_slot(profile, leaf) for leaf in found if leaf in kept)))
 
 

@@ -169,6 +169,13 @@ def read_profile(api: Api) -> Profile:
     )
 
 
+def words_of_api(profile: Profile) -> frozenset[str]:
+    """Stems of all that an API's document says of it: names, path, descriptions, arguments, fields of its answer."""
+    api = profile.api
+    names = " ".join([api.provider, *split_name(api.provider), *split_name(api.path)])
+    return profile.vocabulary.union(stems(names))
+
+
 def _is_protocol(parameter: Parameter) -> bool:
     """Headers and cookies steer the exchange; nobody says their values in a request."""
     return parameter.location in (Location.HEADER, Location.COOKIE) and not parameter.required

@@ -94,6 +94,11 @@ def split_name(name: str) -> list[str]:
     return [part.lower() for part in _NAME_PART.findall(name)]
 
 
+def name_parts(text: str) -> list[Word]:
+    """The words that names in a text are made of, with their places: ``metadata.countryCode`` are three."""
+    return [Word(m[0], stem(m[0]), m.start(), m.end()) for m in _NAME_PART.finditer(text)]
+
+
 def stems(text: str) -> list[str]:
     """The stems of a text's content words, in order. Names written together are split."""
     found = []

@@ -1,7 +1,8 @@
 """Credentials that a document declares as ordinary parameters become what they are: no caller is asked for them.
 
 A name that can be nothing else is enough (``api_key``). One that may mean something else (``token``) is a credential
-where the description says so, or where most operations of the document take it.
+where the description says so, or where most operations of the document take it. In a path and in a body names mean
+things far more often: there most operations must have it, too, or a body whose operation declares no other credential.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from retriever_svc.importers.security import Alternatives
 from services.contracts.api import Location, SecretKind, SecurityRequirement
 
 _PLACES: Final = frozenset({Location.QUERY, Location.HEADER, Location.COOKIE})
+_NAMED: Final = re.compile(r"([^/{}]*/?)\{([^{}]{1,200})\}")
+"""A parameter of a path, with what stands before it."""
+_MAX_PATH: Final = 4_000
 _SURE: Final = re.compile(
     r"(?:x)?(?:(?:rapid|my|user|dev|developer)?api(?:key|token|secret)|accesstoken|authtoken|oauthtoken|bearertoken"
     r"|accesskey|authkey|secretkey|subscriptionkey|ocpapimsubscriptionkey|appkey|applicationkey|clientsecret|appsecret"
@@ -29,6 +33,14 @@ _SURE: Final = re.compile(
 _MAYBE: Final = re.compile(
     r"(?:x)?(?:token|key|appid|applicationid|auth|apiuser|secret|apitoken|sessiontoken|clientid)"
 )
+_IN_PATH: Final = re.compile(r"(?:x|bot)?(?:token|auth|secret|apitoken|sessiontoken)")
+"""What is doubtful in a path: ``{key}`` and ``{appId}`` are of things there."""
+_MANAGED: Final = re.compile(
+    r"(?:key|token|secret|credential|session|integration|service|webhook|password)s?(?:/|$)"
+    r"|log-?(?:in|out)|sign-?in|revoke|refresh|introspect|verify|validate|reset|confirm|invit|oauth|/auth(?:/|$)",
+    re.IGNORECASE,
+)
+"""Paths of operations that are about keys: there one is what is talked of, and not what lets in."""
 _SAID: Final = re.compile(
     r"\b(?:api|app|application|access|auth|authori[sz]ation|authentication|developer|secret|subscription|bearer)"
     r"[ _-]?(?:key|token|id)s?\b|\bauthenticat|\bauthori[sz]ation\b|\bcredential",
@@ -46,26 +58,56 @@ Usual = frozenset[tuple[str, str]]
 
 
 def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
-    """Place and folded name of the doubtful parameters that most operations take, and more than one does."""
-    counts, total = Counter[tuple[str, str]](), 0
+    """Place and folded name of the parameters that may be keys and that most operations take, and more than one does.
+
+    For members of a body, most of the operations that have one.
+    """
+    counts, total, bodies = Counter[tuple[str, str]](), 0, 0
     for entry in entries:
         if isinstance(entry.operation, SkipOperation):
             continue
         total += 1
         listed = [*as_list(entry.item.get("parameters")), *as_list(entry.operation.get("parameters"))]
         counts.update({found for item in listed if (found := _doubtful(root, item)) is not None})
-    return frozenset(name for name, count in counts.items() if count >= max(_FEW, _MOST * total))
+        counts.update({("path", name) for name in _in_path(entry.path)})
+        members = _members(root, entry.operation, listed) if not _MANAGED.search(entry.path) else set()
+        bodies += bool(members)
+        counts.update(
+            {("body", name) for name in map(_fold, members) if _SURE.fullmatch(name) or _MAYBE.fullmatch(name)}
+        )
+    least = {"body": max(_FEW, _MOST * bodies)}
+    return frozenset(name for name, count in counts.items() if count >= least.get(name[0], max(_FEW, _MOST * total)))
+
+
+def _members(root: Document, operation: Mapping[str, JsonValue], listed: list[JsonValue]) -> set[str]:
+    """The names of what stands in an operation's body, as far as its schema says it at once."""
+    found: set[str] = set()
+    try:
+        content = as_object(as_object(root.deref(operation.get("requestBody"))).get("content"))
+        schemas = [as_object(one).get("schema") for one in content.values()]
+        for item in listed:
+            declared = as_object(root.deref(item))
+            schemas += [declared.get("schema")] if declared.get("in") == "body" else []
+            found |= {str(declared.get("name"))} if declared.get("in") == "formData" else set()
+        for schema in schemas:
+            found |= as_object(as_object(root.deref(schema)).get("properties")).keys()
+    except (DanglingReference, SkipOperation):
+        return found
+    return {name for name in found if len(name) <= MAX_NAME}
 
 
 def take_keys(
-    arguments: list[Argument], security: Alternatives, provider: str, usual: Usual
+    arguments: list[Argument], security: Alternatives, provider: str, usual: Usual, path: str
 ) -> tuple[list[Argument], Alternatives]:
     """The arguments that are no credentials, and what a call must present.
+
+    ``path`` tells operations that are about keys.
 
     Where the document declares how calls authenticate, an optional key is another way of doing so and is left out, and
     a required one is needed besides.
     """
     keys = [one for one in arguments if one.location in _PLACES and _is_key(one, usual)]
+    keys += [one for one in arguments if one not in keys and _is_inner_key(one, usual, path, declared=bool(security))]
     if not keys:
         return arguments, security
     rest = [one for one in arguments if one not in keys]
@@ -88,9 +130,31 @@ def _doubtful(root: Document, item: JsonValue) -> tuple[str, str] | None:
     except (DanglingReference, SkipOperation):
         return None
     name, place = declared.get("name"), declared.get("in")
-    if not isinstance(name, str) or not isinstance(place, str) or len(name) > MAX_NAME or place not in _PLACES:
+    if not isinstance(name, str) or not isinstance(place, str) or len(name) > MAX_NAME:
         return None
-    return (place, _fold(name)) if _MAYBE.fullmatch(_fold(name)) else None
+    return (place, _fold(name)) if place in _PLACES and _MAYBE.fullmatch(_fold(name)) else None
+
+
+def _in_path(path: str) -> set[str]:
+    """Folded names in a path that may be keys; those that follow the name of their collection are things."""
+    found = set()
+    for before, name in _NAMED.findall(path[:_MAX_PATH]):
+        folded = _fold(name)
+        if (_SURE.fullmatch(folded) or _IN_PATH.fullmatch(folded)) and not _MANAGED.search(before):
+            found.add(folded)
+    return found
+
+
+def _is_inner_key(argument: Argument, usual: Usual, path: str, *, declared: bool) -> bool:
+    """Whether a part of the path, or a member of the body, is a key; ``declared``: the operation has credentials."""
+    name = _fold(argument.wire_name)
+    if not _is_plain_text(argument.schema) or argument.media_type is not None:
+        return False
+    is_usual = (str(argument.location), name) in usual and not _OTHERWISE.search(argument.description)
+    if argument.location is Location.PATH:
+        return is_usual and name in _in_path(path)
+    is_sure = _SURE.fullmatch(name) is not None and not _MANAGED.search(path)
+    return argument.location is Location.BODY and not declared and (is_usual or is_sure)
 
 
 def _is_key(argument: Argument, usual: Usual) -> bool:

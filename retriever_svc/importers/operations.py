@@ -97,9 +97,9 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
     response, response_refs = read_response(reading, operation.get("responses"))
     server = _server(source, reading, operation, item)
     security = _security(source, operation, server)
-    if source.usual_keys is not None:
-        arguments, security = take_keys(arguments, security, source.provider, source.usual_keys)
     arguments += properties
+    if source.usual_keys is not None:
+        arguments, security = take_keys(arguments, security, source.provider, source.usual_keys, path)
     name = _name(source, operation.get("operationId"), method, path)
     api_id = f"{source.provider}.{name}"
     summary = as_text(operation.get("summary"), MAX_SUMMARY) or as_text(item.get("summary"), MAX_SUMMARY)

@@ -70,7 +70,7 @@ def _scheme(auth: JsonObject, variables: Variables) -> JsonObject | None:
     if not isinstance(kind, str) or kind == "noauth":
         return None
     values = _attributes(auth.get(kind))
-    if kind in ("basic", "bearer"):
+    if kind in ("basic", "bearer", "digest"):
         return {"type": "http", "scheme": kind}
     if kind == "apikey":
         place = values.get("in") if values.get("in") in ("header", "query") else "header"
@@ -100,6 +100,6 @@ def _attributes(declared: JsonValue) -> dict[str, str]:
 
 def _authorization(header: Field) -> JsonObject:
     scheme = header.value.strip().partition(" ")[0].lower()
-    if scheme in ("basic", "bearer"):
+    if scheme in ("basic", "bearer", "digest"):
         return {"type": "http", "scheme": scheme}
     return {"type": "apiKey", "in": "header", "name": "Authorization"}

@@ -73,6 +73,8 @@ def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Loc
     http = str(scheme.get("scheme")).lower() if kind == "http" else None
     if kind == "basic" or http == "basic":
         return {"kind": SecretKind.BASIC}
+    if http == "digest":
+        return {"kind": SecretKind.DIGEST}
     if http == "bearer":
         return {"kind": SecretKind.BEARER}
     if http is not None:  # any other scheme of HTTP: the value is the whole header, the scheme's name included

@@ -10,7 +10,14 @@ import httpx2
 import orjson
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from services.errors import DeadlineExceeded, InvalidRequest, ServiceError, ServiceUnavailable, from_problem
+from services.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    ServiceError,
+    ServiceUnavailable,
+    Unauthorized,
+    from_problem,
+)
 from services.telemetry import REQUEST_ID_HEADER, request_id
 
 T = TypeVar("T")
@@ -26,7 +33,7 @@ def open_http(base_url: str, transport: httpx2.AsyncBaseTransport | None = None)
     """
     return httpx2.AsyncClient(
         base_url=base_url,
-        transport=transport or _Sockets(limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20)),
+        transport=transport or _Sockets(limits=httpx2.Limits(max_connections=500, max_keepalive_connections=20)),
         timeout=httpx2.Timeout(DEFAULT_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         follow_redirects=False,
         trust_env=False,
@@ -72,12 +79,19 @@ def search_params(
 
 
 class ServiceClient:
-    """Calls one service. Subclasses add a method per route."""
+    """Calls one service. Subclasses add a method per route.
+
+    Args:
+        http: reaches the service.
+        token: what the service asks for, sent with every request.
+    """
 
     service: ClassVar[str]
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
+    def __init__(self, http: httpx2.AsyncClient, token: str | None = None) -> None:
         self._http = http
+        if token:
+            http.headers["Authorization"] = f"Bearer {token}"
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -215,7 +229,16 @@ class ServiceClient:
             problem = None
         if not isinstance(problem, dict) or "type" not in problem:
             return self._unavailable(f"{self.service} answered {response.status_code} without a problem document.")
-        return from_problem(problem, response.status_code)
+        return self._raised(from_problem(problem, response.status_code))
+
+    def _raised(self, error: ServiceError) -> ServiceError:
+        """What the caller sees of the service's problem.
+
+        That a token between services is wrong is no fault of whoever asks for something: to them it is an outage.
+        """
+        if isinstance(error, Unauthorized):
+            return self._unavailable(f"{self.service} does not take the token that it was sent.")
+        return error
 
     def _timed_out(self, error: Exception, timeout_s: float) -> ServiceError:
         if isinstance(error, httpx2.ConnectTimeout):

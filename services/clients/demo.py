@@ -14,7 +14,10 @@ from services.contracts.demo import (
 
 
 class Demos(Protocol):
-    """The knowledge base of solved requests, and the Demo Selector."""
+    """The knowledge base of solved requests, and the Demo Selector.
+
+    A demo is a tenant's own or, where ``tenant`` is not given, everyone's. A tenant sees both, and changes its own.
+    """
 
     async def ready(self) -> None:
         """Raise unless ready."""
@@ -22,19 +25,21 @@ class Demos(Protocol):
     async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
         """The demos most useful for a request."""
 
-    async def add(self, demo: Demo) -> Demo:
+    async def add(self, demo: Demo, *, tenant: str | None = None) -> Demo:
         """Add a demo; adding it again changes nothing."""
 
-    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+    async def import_demos(self, request: ImportDemosRequest, *, tenant: str | None = None) -> ImportDemosReport:
         """Add many demos."""
 
-    async def list(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
+    async def list(
+        self, *, api: str | None = None, tenant: str | None = None, limit: int = 20, offset: int = 0
+    ) -> DemoPage:
         """A page of demos."""
 
-    async def get(self, demo_id: str) -> Demo:
+    async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:
         """One demo. Raises NotFound."""
 
-    async def delete(self, demo_id: str) -> None:
+    async def delete(self, demo_id: str, *, tenant: str | None = None) -> None:
         """Remove a demo. Raises NotFound."""
 
 
@@ -47,22 +52,26 @@ class DemoClient(ServiceClient):
         """The demos most useful for a request."""
         return await self._call("POST", "/select", SelectDemosResponse, body=request, timeout_s=timeout_s)
 
-    async def add(self, demo: Demo) -> Demo:
+    async def add(self, demo: Demo, *, tenant: str | None = None) -> Demo:
         """Add a demo; adding it again changes nothing."""
-        return await self._call("POST", "/demos", Demo, body=demo)
+        return await self._call("POST", "/demos", Demo, body=demo, params={"tenant": tenant})
 
-    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+    async def import_demos(self, request: ImportDemosRequest, *, tenant: str | None = None) -> ImportDemosReport:
         """Add many demos."""
-        return await self._call("POST", "/demos:import", ImportDemosReport, body=request, timeout_s=600)
+        params = {"tenant": tenant}
+        return await self._call("POST", "/demos:import", ImportDemosReport, body=request, params=params, timeout_s=600)
 
-    async def list(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
+    async def list(
+        self, *, api: str | None = None, tenant: str | None = None, limit: int = 20, offset: int = 0
+    ) -> DemoPage:
         """A page of demos."""
-        return await self._call("GET", "/demos", DemoPage, params={"api": api, "limit": limit, "offset": offset})
+        params = {"api": api, "tenant": tenant, "limit": limit, "offset": offset}
+        return await self._call("GET", "/demos", DemoPage, params=params)
 
-    async def get(self, demo_id: str) -> Demo:
+    async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:
         """One demo. Raises NotFound."""
-        return await self._call("GET", f"/demos/{segment(demo_id)}", Demo)
+        return await self._call("GET", f"/demos/{segment(demo_id)}", Demo, params={"tenant": tenant})
 
-    async def delete(self, demo_id: str) -> None:
+    async def delete(self, demo_id: str, *, tenant: str | None = None) -> None:
         """Remove a demo. Raises NotFound."""
-        await self._send("DELETE", f"/demos/{segment(demo_id)}")
+        await self._send("DELETE", f"/demos/{segment(demo_id)}", params={"tenant": tenant})

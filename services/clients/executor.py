@@ -6,7 +6,6 @@ from typing import Protocol
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, segment
-from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
     Credentials,
     ExecuteRequest,
@@ -34,13 +33,13 @@ class Executor(Protocol):
     def execute(self, request: ExecuteRequest) -> AsyncGenerator[ExecutionEvent, None]:
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
 
-    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
-        """The names of the configured secrets."""
+    async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+        """The names of the configured secrets that this tenant may use."""
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials."""
 
-    async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
+    async def preview(self, request: PreviewRequest) -> PreviewResponse:
         """The requests that a plan's mutating or unapproved steps would send."""
 
     async def cancel(self, run_id: str) -> ExecutionState:
@@ -48,6 +47,9 @@ class Executor(Protocol):
 
     async def resolve(self, run_id: str, step: str, request: ResolveRequest) -> ExecutionState:
         """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
+
+    async def forget(self, run_id: str) -> None:
+        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
 
     async def value(self, value_id: str) -> JsonValue:
         """A stored value in full. Raises NotFound."""
@@ -62,17 +64,18 @@ class ExecutorClient(ServiceClient):
         """Run a plan; the last event is ``execution_finished``. Raises Conflict where an approval is missing."""
         return self._events("/execute", _EVENTS, request, timeout_s=request.deadline_ms / 1000 + _GRACE_S)
 
-    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
-        """The names of the configured secrets."""
-        return await self._call("GET", "/credentials", Credentials, timeout_s=timeout_s)
+    async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+        """The names of the configured secrets that this tenant may use."""
+        return await self._call("GET", "/credentials", Credentials, params={"tenant": tenant}, timeout_s=timeout_s)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials."""
         return await self._call("POST", "/credentials:test", SecretTest, body=request)
 
-    async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
-        """The requests that a plan's mutating or unapproved steps would send."""
-        return await self._call("POST", "/preview", PreviewResponse, body=PreviewRequest(compiled=compiled))
+    async def preview(self, request: PreviewRequest) -> PreviewResponse:
+        """The requests that a plan's mutating or unapproved steps would send, if wanted with what reads give."""
+        timeout_s = request.deadline_ms / 1000 + _GRACE_S
+        return await self._call("POST", "/preview", PreviewResponse, body=request, timeout_s=timeout_s)
 
     async def cancel(self, run_id: str) -> ExecutionState:
         """Start no further call of a durable run; what is in flight is waited for. Raises NotFound."""
@@ -82,6 +85,10 @@ class ExecutorClient(ServiceClient):
         """Settle a call in doubt; with the last one the run goes on. Raises NotFound, or Conflict if it is in none."""
         path = f"/executions/{segment(run_id)}/steps/{segment(step)}:resolve"
         return await self._call("POST", path, ExecutionState, body=request)
+
+    async def forget(self, run_id: str) -> None:
+        """Delete what is known of a durable run, if there is one. Raises Conflict where it is not over."""
+        await self._send("DELETE", f"/executions/{segment(run_id)}")
 
     async def value(self, value_id: str) -> JsonValue:
         """A stored value in full. Raises NotFound."""

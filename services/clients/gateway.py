@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 
-import httpx2
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, search_params, segment
@@ -20,8 +19,10 @@ from services.contracts.run import (
     SecretTest,
     SolveEvent,
     SolveRequest,
+    StartRequest,
     TrySecret,
 )
+from services.errors import ServiceError
 
 _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 _SOLVE_EVENTS: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
@@ -37,10 +38,9 @@ class GatewayClient(ServiceClient):
 
     service = "gateway"
 
-    def __init__(self, http: httpx2.AsyncClient, token: str | None = None) -> None:
-        super().__init__(http)
-        if token:
-            http.headers["Authorization"] = f"Bearer {token}"
+    def _raised(self, error: ServiceError) -> ServiceError:
+        """The problem as it is: whoever uses this client chose the token."""
+        return error
 
     async def solve(self, request: SolveRequest, *, idempotency_key: str | None = None) -> Run:
         """Solve a request and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""
@@ -58,9 +58,20 @@ class GatewayClient(ServiceClient):
         """Plan and prove; nothing is sent."""
         return await self._call("POST", "/plan", Run, body=request, timeout_s=_patience(request))
 
-    async def approve(self, run_id: str, plan_id: str, *, on_behalf_of: str = "", wait: bool = True) -> Run:
-        """Approve exactly this plan of a run that waits for it, and run it. Raises Conflict."""
-        body = ApproveRequest(plan_id=plan_id, on_behalf_of=on_behalf_of, wait=wait)
+    async def start(self, request: StartRequest, *, idempotency_key: str | None = None) -> Run:
+        """Run a plan as it is, and wait for its answer; with ``wait`` false, get the run as soon as it is accepted."""
+        timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
+        headers = _keyed(idempotency_key)
+        return await self._call("POST", "/runs", Run, body=request, headers=headers, timeout_s=timeout_s)
+
+    async def approve(
+        self, run_id: str, plan_id: str, *, digest: str | None = None, on_behalf_of: str = "", wait: bool = True
+    ) -> Run:
+        """Approve exactly this plan of a run that waits for it, and the requests of that digest, and run it.
+
+        Raises Conflict where the run waits with others.
+        """
+        body = ApproveRequest(plan_id=plan_id, digest=digest, on_behalf_of=on_behalf_of, wait=wait)
         return await self._call("POST", f"/runs/{segment(run_id)}:approve", Run, body=body, timeout_s=_LONGEST_S)
 
     async def cancel(self, run_id: str) -> Run:
@@ -77,9 +88,9 @@ class GatewayClient(ServiceClient):
         """Confirm or reject a run's outcome. Raises Conflict where it is not over, or failed and is to be confirmed."""
         return await self._call("POST", f"/runs/{segment(run_id)}/feedback", Run, body=request)
 
-    async def demonstrate(self, run_id: str) -> Demo:
+    async def demonstrate(self, run_id: str, *, shared: bool = False) -> Demo:
         """Make a confirmed run a demonstration. Raises Conflict where it is not confirmed."""
-        return await self._call("POST", f"/runs/{segment(run_id)}:demo", Demo)
+        return await self._call("POST", f"/runs/{segment(run_id)}:demo", Demo, params=_shared(shared))
 
     async def value(self, run_id: str, value_id: str) -> JsonValue:
         """A large value of a run that has ended, in full. Raises NotFound."""
@@ -114,6 +125,10 @@ class GatewayClient(ServiceClient):
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}", Run)
+
+    async def delete_run(self, run_id: str) -> None:
+        """Delete a run that is over. Raises NotFound, and Conflict where it is not over."""
+        await self._send("DELETE", f"/runs/{segment(run_id)}")
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent, None]:
         """What happens in a run, after the event of that number, up to ``finished``.
@@ -169,13 +184,14 @@ class GatewayClient(ServiceClient):
         """A page of demos."""
         return await self._call("GET", "/demos", DemoPage, params={"api": api, "limit": limit, "offset": offset})
 
-    async def add_demo(self, demo: Demo) -> Demo:
-        """Add a demo; adding it again changes nothing."""
-        return await self._call("POST", "/demos", Demo, body=demo)
+    async def add_demo(self, demo: Demo, *, shared: bool = False) -> Demo:
+        """Add a demo for the principal's tenant, or everyone; adding it again changes nothing."""
+        return await self._call("POST", "/demos", Demo, body=demo, params=_shared(shared))
 
-    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+    async def import_demos(self, request: ImportDemosRequest, *, shared: bool = False) -> ImportDemosReport:
         """Add many demos."""
-        return await self._call("POST", "/demos:import", ImportDemosReport, body=request, timeout_s=600)
+        params = _shared(shared)
+        return await self._call("POST", "/demos:import", ImportDemosReport, body=request, params=params, timeout_s=600)
 
     async def delete_demo(self, demo_id: str) -> None:
         """Remove a demo. Raises NotFound."""
@@ -184,6 +200,10 @@ class GatewayClient(ServiceClient):
 
 def _patience(request: SolveRequest) -> float:
     return request.options.deadline_ms / 1000 + _GRACE_S
+
+
+def _shared(shared: bool) -> dict[str, str]:
+    return {"shared": "true"} if shared else {}
 
 
 def _keyed(idempotency_key: str | None) -> dict[str, str]:

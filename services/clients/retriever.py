@@ -26,7 +26,8 @@ _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 class Retriever(Protocol):
     """The API catalogue and the search in it.
 
-    Who asks as a ``tenant`` is answered as if there were nothing that belongs to other tenants only.
+    Who asks as a ``tenant`` is answered as if there were nothing that belongs to other tenants only, imports for that
+    tenant alone, and changes and removes only what it imported.
     """
 
     async def ready(self) -> None:
@@ -65,7 +66,7 @@ class Retriever(Protocol):
         """Remove an API. Raises NotFound."""
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
         """The credentials that a provider's APIs ask for."""
@@ -128,7 +129,7 @@ class RetrieverClient(ServiceClient):
         await self._send("DELETE", _path(api_id))
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
         await self._send("DELETE", f"/providers/{segment(provider)}", params={"tenant": tenant})
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:

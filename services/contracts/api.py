@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from services.contracts.base import ApiId, Contract, JsonSchema, Query
+from services.contracts.review import SensitiveChange
 
 MAX_LABEL: Final = 200
 """Longest tag or provider that can be asked for, in characters."""
@@ -97,6 +98,7 @@ class SecretKind(StrEnum):
 
     API_KEY = "api_key"
     BASIC = "basic"
+    DIGEST = "digest"
     BEARER = "bearer"
     OAUTH2 = "oauth2"
     OPENID_CONNECT = "openid_connect"
@@ -121,7 +123,7 @@ class SecurityRequirement(Contract):
     kind: SecretKind
     secret: str = Field(description="The secret's name, `provider.scheme`.")
     location: Location | None = Field(default=None, description="Where an API key travels.")
-    parameter: str | None = Field(default=None, description="The header, query parameter or cookie of an API key.")
+    parameter: str | None = Field(default=None, description="The name of an API key where it travels.")
     token_url: str | None = Field(default=None, description="OAuth2: where tokens are issued.")
     authorization_url: str | None = Field(default=None, description="OAuth2: where a person logs in.")
     device_url: str | None = Field(default=None, description="OAuth2: where a device asks for a code (RFC 8628).")
@@ -306,7 +308,8 @@ class ImportRequest(Contract):
         default=None,
         max_length=100,
         description="Whose the APIs are; empty: everyone's. Unset: as the provider's last import said, at first "
-        "everyone's, so that importing a newer document never shows it to more than before.",
+        "everyone's, so that importing a newer document never shows it to more than before. Only the operator's "
+        "administrators choose; what others import is their tenant's.",
     )
     dry_run: bool = Field(default=False, description="Change nothing; answer what would change, and the report.")
     hold_changes: bool = Field(
@@ -318,6 +321,10 @@ class ImportRequest(Contract):
         default=None,
         description="The `change_hash` of a report that was looked at. Where the import would now do anything else, it"
         " is refused with 409 and changes nothing.",
+    )
+    confirm: Sha256 | None = Field(
+        default=None,
+        description="As `expected_change`, and what the report names under `sensitive` is accepted with it.",
     )
 
 
@@ -353,6 +360,10 @@ class ImportReport(Contract):
     warnings: tuple[str, ...] = ()
     related: tuple[RelatedApi, ...] = Field(default=(), description="The first of the imported APIs that have a twin.")
     related_total: int = Field(default=0, ge=0, description="How many there are in all.")
+    sensitive: tuple[SensitiveChange, ...] = Field(
+        default=(), description="The first changes that are not applied unless `confirm` names the `change_hash`."
+    )
+    sensitive_total: int = Field(default=0, ge=0, description="How many there are in all.")
     applied: bool = Field(default=True, description="False: a dry run, or held; the counts are what it would do.")
     change_hash: str = Field(default="", description="SHA-256 of the document and of each API before and after it.")
     catalogue_version: int = Field(ge=0)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from services.contracts.api import Tenant
 from services.contracts.base import ApiId, Contract, Query
 from services.contracts.plan import Plan, content_hash
 
@@ -44,6 +45,7 @@ class SelectDemosRequest(Contract):
     query: Query
     apis: tuple[ApiDescription, ...] = Field(default=(), max_length=200)
     k: int = Field(default=3, ge=0, le=20)
+    tenant: Tenant | None = Field(default=None, description="Whose demos are selected besides everyone's.")
     threshold: float | None = Field(default=None, ge=-1, le=1, description="Cosine; unset: the service's 0.8.")
     alike: int = Field(
         default=0,

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -11,6 +11,7 @@ from services.contracts.base import ApiId, Contract, JsonSchema, Query
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.evidence import MAX_ATTEMPTS, Attempt
+from services.contracts.matching import matches_host, matches_path, place_of
 from services.contracts.plan import Plan
 from services.contracts.trace import PlannerAsked, PlannerTrace
 
@@ -28,26 +29,48 @@ class Decision(StrEnum):
     DENY = "deny"
 
 
+_STRICTNESS: Final = (Decision.ALLOW, Decision.ASK, Decision.DENY)
+
+
 class PolicyRule(Contract):
-    """A decision about the calls it matches. All fields but `decision` are shell patterns; what is not said matches."""
+    """A decision about the calls it matches. All fields but `decision` are shell patterns; what is not said matches.
+
+    Ids of APIs and providers are chosen by whoever imports them, hosts and paths are not: rules that forbid name those.
+    """
 
     decision: Decision
+    host: str = Field(
+        default="*",
+        min_length=1,
+        max_length=300,
+        description="Hosts that are called, e.g. `api.example.com` or `*.example.com:*`. Without a port a rule that "
+        "allows means the port of the scheme, others any.",
+    )
+    path: str = Field(
+        default="*", min_length=1, max_length=400, description="Whole paths as they are called, e.g. `/v1/orders*`."
+    )
     api: str = Field(default="*", min_length=1, max_length=400, description="API ids, e.g. `crm.delete*`.")
     provider: str = Field(default="*", min_length=1, max_length=200)
     method: str = Field(default="*", min_length=1, max_length=20, description="HTTP methods, e.g. `DELETE`.")
     tenant: str = Field(default="*", min_length=1, max_length=100)
 
-    def matches(self, api: Api, tenant: str) -> bool:
-        """Whether the rule speaks of this tenant's calls of this API."""
+    def matches(self, api: Api, tenant: str, *, certain: bool) -> bool:
+        """Whether the rule speaks of all (``certain``), or may speak of some, of this tenant's calls of this API."""
         method = self.method.upper()  # as all methods of the catalogue are
         pairs = ((api.id, self.api), (api.provider, self.provider), (api.method, method), (tenant, self.tenant))
-        return all(fnmatchcase(text, pattern) for text, pattern in pairs)
+        if not all(fnmatchcase(text, pattern) for text, pattern in pairs):
+            return False
+        if self.host == self.path == "*":
+            return True
+        place = place_of(api.server, api.path)
+        return matches_host(self.host, place, certain=certain) and matches_path(self.path, place, certain=certain)
 
 
 class Policy(Contract):
     """Which calls may go out.
 
-    The first rule that matches decides. Where none does, `deny` wins over `allow` (shell patterns over API ids), both
+    The first rule that matches decides. Where a rule may match or not, by what is in a path's parameters, the strictest
+    of what could come of it does. Where none matches, `deny` wins over `allow` (shell patterns over API ids), both
     over the default: reads are allowed, mutating calls are as `mutating` says.
     """
 
@@ -58,10 +81,18 @@ class Policy(Contract):
     tenant: str = Field(default="default", max_length=100)
 
     def decide(self, api: Api) -> Decision:
-        """What is to be done with a call of this API."""
+        """What is to be done with a call of this API: the strictest of what could hold for it."""
+        found = list[Decision]()
         for rule in self.rules:
-            if rule.matches(api, self.tenant):
-                return rule.decision
+            if rule.matches(api, self.tenant, certain=False):
+                found.append(rule.decision)
+                if rule.matches(api, self.tenant, certain=True):
+                    break
+        else:
+            found.append(self._without_rules(api))
+        return max(found, key=_STRICTNESS.index)
+
+    def _without_rules(self, api: Api) -> Decision:
         if any(fnmatchcase(api.id, pattern) for pattern in self.deny):
             return Decision.DENY
         if not api.mutating or any(fnmatchcase(api.id, pattern) for pattern in self.allow):
@@ -153,12 +184,21 @@ class Proof(Contract):
     inserted: tuple[str, ...] = Field(default=(), description="Steps the compiler added (NESTful's implicit calls).")
 
 
+class Signature(Contract):
+    """Who proved a plan: whoever has the key. It holds for one tenant, and for a time."""
+
+    tenant: str = Field(max_length=100)
+    expires_at: int = Field(ge=0, description="Seconds since 1970 (UTC) from which on it does not hold.")
+    mac: str = Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA-256 over plan, APIs, proof, tenant and expiry.")
+
+
 class CompiledPlan(Contract):
     """A proved plan, with the definitions of the APIs it was proved against. The only thing an executor runs."""
 
     plan: Plan
     apis: dict[str, Api]
     proof: Proof
+    signature: Signature | None = Field(default=None, description="Unset: the planner that proved it has no key.")
 
 
 class CompileRequest(Contract):
@@ -229,6 +269,11 @@ class PlanResponse(Contract):
     reason: str = Field(default="", description="Why there is no plan, in a sentence.")
     needs: tuple[str, ...] = Field(
         default=(), description="Operations that the planner would need and was not offered, in words."
+    )
+    untold: str = Field(
+        default="",
+        description="What the plan finds of what is asked for, and what no API tells, in a sentence; empty: nothing "
+        "that is asked for is known to be missing.",
     )
     asked: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
     trace: PlannerTrace | None = Field(

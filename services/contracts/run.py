@@ -6,13 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
 
-from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals
-from services.contracts.base import ApiId, Contract, Query
+from services.contracts.api import Api, Clause, FoundBy, Label, Method, Signals, Tenant
+from services.contracts.base import ApiId, Contract, Query, StepId
 from services.contracts.context import Context
 from services.contracts.evidence import Attempt
-from services.contracts.plan import Plan
+from services.contracts.plan import MAX_STEPS, Plan
 from services.contracts.planning import Cascade, CompiledPlan, Decision, Diagnostic, Proof, Question
 from services.contracts.trace import LookUp, PlannerAsked, PlannerTrace
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class RunStatus(StrEnum):
@@ -76,6 +78,8 @@ class Failed(Contract):
         "ambiguous",
         "circuit_open",
         "ledger",
+        "changed",
+        "overloaded",
     ]
     message: str
     status: int | None = None
@@ -199,7 +203,13 @@ class ExecuteRequest(Contract):
 
     run_id: str = Field(min_length=1, max_length=64)
     compiled: CompiledPlan
+    tenant: Tenant = Field(default="default", description="Whose run it is, and whose secrets may be presented.")
     approved: str | None = None
+    bound: dict[StepId, Digest] = Field(
+        default_factory=dict,
+        description="By step, the `digest` of the requests that were approved. Where the reads of the plan make them "
+        "others, no step that may change something or was asked for is called: they fail as `changed`.",
+    )
     deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
     step_deadline_ms: int | None = Field(default=None, ge=1, le=3_600_000)
 
@@ -208,6 +218,12 @@ class PreviewRequest(Contract):
     """Which requests would this plan send?"""
 
     compiled: CompiledPlan
+    tenant: Tenant = Field(default="default", description="Whose run it is, and whose secrets may be presented.")
+    reads: bool = Field(
+        default=False,
+        description="Make the reads that feed them, unless those need an approval or come after a change.",
+    )
+    deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000, description="For the reads.")
 
 
 class RequestPreview(Contract):
@@ -218,13 +234,39 @@ class RequestPreview(Contract):
     request: RequestRecord
     complete: bool = Field(description="Whether every value in it is known already.")
     foreach: str | None = Field(default=None, description="The list whose every element gets a request of this form.")
-    problem: str = Field(default="", description="Why no request can be built from these values.")
+    item: int | None = Field(
+        default=None, ge=0, description="Which element of that list, from 0, where each is shown by itself."
+    )
+    calls: int | None = Field(
+        default=None, ge=0, description="How many calls the step makes, where that is known; not all may be shown."
+    )
+    digest: str = Field(
+        default="", description="Hash of all that is known of the step's calls; empty where reads were not made yet."
+    )
+    problem: str = Field(default="", description="Why no request can be built from these values, or none is sent.")
+
+
+class ReadValue(Contract):
+    """A value that a read gave, from which requests that are shown were made."""
+
+    step: str
+    api: str
+    path: tuple[str | int, ...] = ()
+    value: JsonValue = Field(description="The beginning of it, where it is large.")
+    request: str = Field(default="", description="Method and URL of the call that gave it.")
 
 
 class PreviewResponse(Contract):
     """The requests of the steps that may change state or wait for an approval, in the plan's order."""
 
     requests: tuple[RequestPreview, ...] = ()
+    reads: tuple[ReadValue, ...] = Field(default=(), description="The values that reads gave, and where they are from.")
+    settled: bool = Field(
+        default=True, description="Whether all is shown that can be known before: no read that feeds them is left."
+    )
+    failed: ExecutionFinished | None = Field(
+        default=None, description="What the reads did, where one failed or what it gave is of no use; nothing is shown."
+    )
 
 
 class ResolveRequest(Contract):
@@ -275,7 +317,7 @@ class ExecutionState(Contract):
 
 
 class Credentials(Contract):
-    """The names of the secrets the executor can present. Never their values."""
+    """The names of the secrets the executor can present for a tenant. Never their values."""
 
     secrets: tuple[str, ...] = ()
 
@@ -290,9 +332,10 @@ class TrySecret(Contract):
 
 
 class SecretTestRequest(Contract):
-    """Present the credentials of an API, and, with `send`, call it without arguments."""
+    """Present the credentials of an API, as `tenant` may use them, and, with `send`, call it without arguments."""
 
     api: Api
+    tenant: Tenant | None = None
     send: bool = False
 
 
@@ -364,6 +407,34 @@ class SolveRequest(Contract):
     wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
 
 
+class StartOptions(Contract):
+    """How to run a plan that is given."""
+
+    dry_run: bool = Field(default=False, description="Prove, send nothing.")
+    deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
+    mutations: Decision = Field(default=Decision.ASK, description="What to do with calls that may change state.")
+
+
+class StartRequest(Contract):
+    """Run this plan, as it is: it is proved, approved and executed like one that was planned."""
+
+    calls: tuple[dict[str, JsonValue], ...] = Field(
+        min_length=1,
+        max_length=MAX_STEPS + 1,
+        description="NESTful's list of calls: `name` is the API's id, `arguments` its arguments, `label` what later "
+        "calls name it by, as in `$var1.items[0].id$`. The last one may be `var_result`, whose arguments answer.",
+        examples=[
+            [
+                {"name": "sandbox.listCustomerOrders", "arguments": {"customer_id": "cus_6"}, "label": "var1"},
+                {"name": "var_result", "arguments": {"latest": "$var1.orders[0].id$"}},
+            ]
+        ],
+    )
+    query: Query = Field(default="A plan that was given", description="What it is for; the run is listed with it.")
+    options: StartOptions = StartOptions()
+    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
+
+
 class CandidateSummary(Contract):
     """A retrieved API, and why it was found."""
 
@@ -411,6 +482,7 @@ class Approval(Contract):
     approver: str = Field(description="The principal whose token was sent; `anonymous` where none is configured.")
     on_behalf_of: str = Field(default="", description="The person, as the app that sent the approval names them.")
     at: AwareDatetime
+    digest: str = Field(default="", description="Of what was approved.")
 
 
 class EvidenceRound(Contract):
@@ -469,6 +541,7 @@ class Run(Contract):
     query: str
     created_at: AwareDatetime
     tenant: str = "default"
+    asked_by: str = Field(default="", description="The principal that asked; empty: a run of an earlier version.")
     answer: Answer = Answer()
     plan: Plan | None = None
     proof: Proof | None = None
@@ -477,7 +550,22 @@ class Run(Contract):
     previews: tuple[RequestPreview, ...] = Field(
         default=(), description="Where approval is needed: the requests that would go out."
     )
+    reads: tuple[ReadValue, ...] = Field(
+        default=(), description="The values in those requests that reads gave, and where they are from."
+    )
+    digest: str = Field(
+        default="",
+        description="Where approval is needed: hash of the plan, of the requests and reads that are shown, and of all "
+        "its APIs; an approval names it. Empty where the reads were not made, as in a dry run.",
+    )
+    moved: bool = Field(
+        default=False, description="The requests are not those that were shown first: an approval must name `digest`."
+    )
     approval: Approval | None = None
+    lapsed: tuple[Approval, ...] = Field(
+        default=(),
+        description="Approvals of which nothing was sent, since the reads gave other requests when they were run.",
+    )
     feedback: Feedback | None = Field(default=None, description="The last word on its outcome, if somebody said one.")
     doubts: tuple[DoubtfulCall, ...] = Field(default=(), description="The calls to be settled before the run goes on.")
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -497,15 +585,23 @@ class Run(Contract):
         default=(), description="Plans whose calls found nothing, and what the planner made of that; in order."
     )
     reason: str = Field(default="", description="Why there is no answer, in a sentence.")
+    untold: str = Field(
+        default="", description="What can be found of what was asked for, and what no API tells, in a sentence."
+    )
     problem: RunProblem | None = None
     catalogue_version: int = 0
     timings: Timings = Timings()
 
     @property
     def execution_id(self) -> str:
-        """The id under which the executor knows this plan of the run: it runs one plan for each id."""
-        earlier = sum(one.outcome == "replanned" for one in self.evidence)
-        return f"{self.id}.{earlier}" if earlier else self.id
+        """The id under which the executor knows this attempt of the run: it runs one plan for each id, once."""
+        return self.execution_ids[-1]
+
+    @property
+    def execution_ids(self) -> tuple[str, ...]:
+        """The ids of all attempts of the run."""
+        earlier = sum(one.outcome == "replanned" for one in self.evidence) + len(self.lapsed)
+        return (self.id, *(f"{self.id}.{attempt}" for attempt in range(1, earlier + 1)))
 
 
 class RunPlanned(Contract):
@@ -551,8 +647,12 @@ class RunPage(Contract):
 
 
 class ApproveRequest(Contract):
-    """Approve exactly this plan: another plan needs another approval."""
+    """Approve exactly this plan and, by `digest`, these requests: others need another approval."""
 
     plan_id: str = Field(min_length=64, max_length=64)
+    digest: Digest | None = Field(
+        default=None,
+        description="The run's `digest` that was looked at; needed where the run has `moved`, and good in any case.",
+    )
     on_behalf_of: str = Field(default="", max_length=200, description="The person who approves, for the record.")
     wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")

@@ -35,7 +35,8 @@ from tests.compose.stack import (
     wait_for,
 )
 
-SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc", "sandbox")
+INTERNAL = ("retriever_svc", "demo_svc", "planner_svc", "executor_svc")
+SERVICES = ("gateway", *INTERNAL, "sandbox", "sandbox_door")
 IMAGES = tuple(f"nestor-{name}:{TAG}" for name in ("service", "sandbox", "llm"))
 VICTIM = "planner_svc"
 NESTED = "Which public holidays does Portugal have in 2027?"
@@ -47,6 +48,21 @@ READ_DOCUMENT = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8
 WRITTEN_SECRET = re.compile(
     r"^\s*\w*(?:PASSWORD|SECRET|TOKEN|KEY|AUTH):[ \t]*(?![ \t]|\$\{|#|$).+|://[^\s/@$]*:[^$\s/@]+@", re.MULTILINE
 )
+# Which of these addresses a container can open connections to.
+REACHED = """import socket, sys
+for name in sys.argv[1:]:
+    host, port = name.split(":")
+    try:
+        socket.create_connection((host, int(port)), 3).close()
+    except OSError:
+        continue
+    print(name)"""
+WITHOUT_TOKEN = """import sys, urllib.error, urllib.request
+for name in sys.argv[1:]:
+    try:
+        print(urllib.request.urlopen(f"http://{name}:8000/openapi.json", timeout=5).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)"""
 WITHOUT_KEY = "env -u NESTOR_LLM_API_KEY python -m deploy.llm.probe http://127.0.0.1:8000 nestor-planner"
 PROBE = """id -u
 ls -d tests var .env .git 2>/dev/null
@@ -81,6 +97,20 @@ def check_containers(stack: Stack, services: tuple[str, ...], others: tuple[str,
         expect(seen == lean, f"{service} must be uid 10001 and carry nothing it does not need", seen)
 
 
+def check_apart(stack: Stack) -> None:
+    """The sandbox reaches no service and no database, and whoever reaches a service has to know its token."""
+    addresses = [f"{name}:8000" for name in ("gateway", *INTERNAL)] + ["postgres:5432", "redis:6379"]
+    from_sandbox = stack.compose("exec", "-T", "sandbox", "python", "-c", REACHED, *addresses, capture=True)
+    expect(not from_sandbox.strip(), "the sandbox must reach no service and no database", from_sandbox)
+    from_planner = stack.compose("exec", "-T", "planner_svc", "python", "-c", REACHED, *addresses[-2:], capture=True)
+    expect(not from_planner.strip(), "the planner must reach no database", from_planner)
+    there = stack.compose("exec", "-T", "gateway", "python", "-c", REACHED, *addresses[1:-1], capture=True)
+    expect(there.split() == addresses[1:-1], "the gateway must reach the services and its database", there)
+    for place, services in (("gateway", INTERNAL), ("sandbox_door", ("executor_svc",))):
+        codes = stack.compose("exec", "-T", place, "python", "-c", WITHOUT_TOKEN, *services, capture=True).split()
+        expect(codes == ["401"] * len(services), f"without a token {place} must be refused", codes)
+
+
 def check_no_secrets(stack: Stack) -> None:
     """No secret in the compose file, in an image's layers or settings, in the logs or in what runs keep."""
     text = COMPOSE_FILE.read_text(encoding="utf-8")
@@ -93,7 +123,7 @@ def check_no_secrets(stack: Stack) -> None:
         "the kept runs": "".join(json.dumps(stack.call("GET", f"/runs/{run['id']}").body) for run in runs(stack)),
     }
     secrets = stack.secrets()
-    expect(len(secrets) == 9, "the env file must hold 9 random values", len(secrets))
+    expect(len(secrets) == 16, "the env file must hold 16 random values", len(secrets))
     for place, content in places.items():
         expect(content != "" and not any(secret in content for secret in secrets), f"{place} must hold no secret", "")
 
@@ -205,6 +235,8 @@ def road(stack: Stack) -> None:
         wait_for("/readyz", stack.ready)
     with step("users, read-only file systems, contents"):
         check_containers(stack, SERVICES, ("postgres", "redis"))
+    with step("networks apart, services with tokens"):
+        check_apart(stack)
     with step("import the sandbox's OpenAPI document and demonstrations"):
         import_sandbox(stack)
     with step("solve through the published port"):

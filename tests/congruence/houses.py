@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 from fastapi import FastAPI
+from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from demo_svc.main import create_app as create_demo_svc
@@ -44,9 +45,11 @@ from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
 from services.contracts.run import StepOutcome
 from services.encoder import Encoder
-from services.testing import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
+from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 PEERS = ("retriever_svc", "demo_svc", "planner_svc", "executor_svc")
+TOKENS = {name: f"{name}-token" for name in PEERS}
+PROOF_KEY = SecretStr("congruence" * 4)
 SERVICES = ("gateway", *PEERS)
 
 
@@ -208,10 +211,10 @@ async def _house(
 
     return House(
         name,
-        RetrieverClient(raw["retriever_svc"]),
-        DemoClient(raw["demo_svc"]),
-        PlannerClient(raw["planner_svc"]),
-        ExecutorClient(raw["executor_svc"]),
+        RetrieverClient(raw["retriever_svc"], TOKENS["retriever_svc"]),
+        DemoClient(raw["demo_svc"], TOKENS["demo_svc"]),
+        PlannerClient(raw["planner_svc"], TOKENS["planner_svc"]),
+        ExecutorClient(raw["executor_svc"], TOKENS["executor_svc"]),
         GatewayClient(raw["gateway"]),
         script,
         raw,
@@ -224,15 +227,20 @@ async def _house(
 def _peers(folder: Path, script: Script, encoder: Encoder, upstream: str, pool: ComputePool) -> dict[str, FastAPI]:
     """The four services behind the gateway. Planning is scripted unless a request names the `compact` backend."""
     backends = {**load_backends(encoder, pool), script.name: script}
+    retriever = RetrieverSettings(database_url=_database(folder, "retriever"), service_token=TOKENS["retriever_svc"])
+    demos = DemoSettings(database_url=_database(folder, "demos"), service_token=TOKENS["demo_svc"])
+    planner = PlannerSettings(default_backend=script.name, proof_key=PROOF_KEY, service_token=TOKENS["planner_svc"])
+    executor = ExecutorSettings(
+        database_url=_database(folder, "executor"),
+        allowed_private_hosts=(upstream,),
+        proof_key=PROOF_KEY,
+        service_token=TOKENS["executor_svc"],
+    )
     return {
-        "retriever_svc": create_retriever_svc(
-            RetrieverSettings(database_url=_database(folder, "retriever")), encoder=encoder
-        ),
-        "demo_svc": create_demo_svc(DemoSettings(database_url=_database(folder, "demos")), encoder=encoder),
-        "planner_svc": create_planner_svc(PlannerSettings(default_backend=script.name), backends=backends),
-        "executor_svc": create_executor_svc(
-            ExecutorSettings(database_url=_database(folder, "executor"), allowed_private_hosts=(upstream,))
-        ),
+        "retriever_svc": create_retriever_svc(retriever, encoder=encoder),
+        "demo_svc": create_demo_svc(demos, encoder=encoder),
+        "planner_svc": create_planner_svc(planner, backends=backends),
+        "executor_svc": create_executor_svc(executor),
     }
 
 
@@ -243,6 +251,10 @@ def _gateway_settings(folder: Path, suffix: str, urls: dict[str, str]) -> Gatewa
         demo_url=urls["demo_svc"],
         planner_url=urls["planner_svc"],
         executor_url=urls["executor_svc"],
+        retriever_token=TOKENS["retriever_svc"],
+        demo_token=TOKENS["demo_svc"],
+        planner_token=TOKENS["planner_svc"],
+        executor_token=TOKENS["executor_svc"],
         warm_apis=0,
     )
 

@@ -1,4 +1,4 @@
-"""What a scenario saw, without what differs from run to run: times, ids of runs, and how long a deadline was."""
+"""What a scenario saw, without what differs from run to run: times, signatures, ids of runs, lengths of deadlines."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable
@@ -21,6 +21,7 @@ _VARIES = {
     "total_ms",
     "instance",
     "catalogue_version",
+    "signature",
     "index_version",
     "next",
 }

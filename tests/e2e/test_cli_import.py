@@ -70,7 +70,7 @@ def test_a_folder_is_imported_and_not_again(folder: Path) -> None:
     counted = operations(run("import", f"{folder}/*.json"))
     assert (counted["already"], counted["imported"], counted["added"]) == (3, 0, 0)
     assert "lions_test-a-folder-is-imported" in run("apis", "documents")
-    moved = operations(run("import", str(folder), "--server", "https://staging.example", "--yes"))
+    moved = operations(run("import", str(folder), "--server", "https://staging.example", "--accept-changes"))
     assert (moved["imported"], moved["updated"]) == (3, 6)
 
 
@@ -220,3 +220,17 @@ def test_what_is_said_of_many_operations_is_said_once(tmp_path: Path) -> None:
 def write(folder: Path, text: str) -> str:
     (folder / "document.json").write_text(text)
     return str(folder / "document.json")
+
+
+def test_calls_are_not_sent_elsewhere_by_yes(tmp_path: Path) -> None:
+    path = write(tmp_path, document(moved="Move"))
+    run("import", path, "--provider", "moving")
+    moved = ("import", path, "--provider", "moving", "--server", "https://evil.example")
+    shown = run(*moved, "--yes", exit_code=1)
+    assert "! moving.moved: host https://zoo.example becomes https://evil.example" in shown
+    assert "--accept-changes" in shown
+    assert "Nothing was changed." in run(*moved, exit_code=1, answers="n\n")
+    assert "zoo.example" in run("apis", "show", "moving.moved")
+    assert "0 added, 1 updated" in run(*moved, "--accept-changes")
+    assert "evil.example" in run("apis", "show", "moving.moved")
+    assert "0 added, 1 updated" in run("import", path, "--provider", "moving", answers="y\n")

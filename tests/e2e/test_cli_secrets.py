@@ -131,7 +131,9 @@ def test_a_key_is_set_listed_and_tried(imported: str, bank: AuthorizationServer,
     shown = run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
     assert f"for {bank.host} alone" in shown
     file = data / "secrets" / "executor.json"
-    assert json.loads(file.read_text())["bank.apiKey"] == {"hosts": [bank.host], "value": KEY}
+    assert json.loads(file.read_text())["bank.apiKey"] == {
+        "hosts": [bank.host], "value": KEY, "in": "header", "name": "X-Key", "scheme": "api_key",
+    }  # fmt: skip
     assert file.stat().st_mode & 0o777 == 0o600
     assert "bank.apiKey: accepted. GET /rates answered 200." in run("secrets", "test", "bank.apiKey")
     assert "configured" in next(line for line in run("secrets", "list", "bank").splitlines() if "bank.apiKey" in line)

@@ -1,8 +1,10 @@
 """Plans that learn from what comes back, over real sockets: every call is counted where it arrives."""
 
 import asyncio
+import copy
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -15,6 +17,7 @@ from deploy.sockets import serving
 from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportRequest
 from services.contracts.run import Run, RunStatus, SolveRequest
+from services.errors import ServiceError
 from tests.support.directory import KINDS, Directory, serve_directory
 
 AGENDA = 'What is the next appointment of "Grace Hopper"?'
@@ -23,14 +26,19 @@ ROUNDS = 2
 """As often as the gateway asks the planner again unless told otherwise."""
 
 
+def elsewhere(directory: Directory) -> str:
+    """Another host, as far as documents and policies know: it stands for one of somebody else."""
+    return directory.host.replace("127.0.0.1", "localhost")
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Directory]]:
     with serve_directory() as directory:
-        settings = OneboxSettings(tmp_path_factory.mktemp("nestor"), None, (directory.host,))
+        hosts = (directory.host, elsewhere(directory))
+        settings = OneboxSettings(tmp_path_factory.mktemp("nestor"), None, hosts)
         with serving(create_onebox(settings)) as url, pytest.MonkeyPatch.context() as patch:
             patch.setenv("NESTOR_URL", url)
-            document = ImportRequest(document=directory.text, provider="directory", server=f"http://{directory.host}")
-            asyncio.run(import_document(document, Console(stderr=True)))
+            learn(directory.document, directory)
             yield url, directory
 
 
@@ -63,11 +71,38 @@ def approve(world: tuple[str, Directory], run: Run) -> Run:
     async def ask() -> Run:
         gateway = GatewayClient(open_http(world[0]))
         try:
-            return await gateway.approve(run.id, plan_id)
+            return await gateway.approve(run.id, plan_id, digest=run.digest)
         finally:
             await gateway.aclose()
 
     return asyncio.run(ask())
+
+
+def refusal(world: tuple[str, Directory], run: Run) -> ServiceError:
+    """The problem with approving it."""
+    with pytest.raises(ServiceError) as caught:
+        approve(world, run)
+    return caught.value
+
+
+def told(world: tuple[str, Directory], run_id: str) -> Run:
+    """The run as it is now."""
+
+    async def ask() -> Run:
+        gateway = GatewayClient(open_http(world[0]))
+        try:
+            return await gateway.run(run_id)
+        finally:
+            await gateway.aclose()
+
+    return asyncio.run(ask())
+
+
+def learn(document: dict[str, Any], directory: Directory) -> None:
+    """Import the document, be it once more."""
+    served = document | {"servers": [{"url": f"http://{directory.host}"}]}
+    request = ImportRequest(document=json.dumps(served), provider="directory")
+    asyncio.run(import_document(request, Console(stderr=True)))
 
 
 def first_search(world: tuple[str, Directory], query: str) -> str:
@@ -138,26 +173,51 @@ def test_a_change_behind_the_search_is_made_once(world: tuple[str, Directory]) -
 
 
 @pytest.mark.usefixtures("directory")
-def test_another_plan_with_a_change_needs_its_own_approval(world: tuple[str, Directory]) -> None:
+def test_a_change_waits_for_its_approval_with_what_the_last_plan_found(world: tuple[str, Directory]) -> None:
     known_elsewhere(world, NOTE)
     waiting = solve(world, NOTE)
     assert waiting.status is RunStatus.NEEDS_APPROVAL
-    again = approve(world, waiting)
-    approved = {waiting.plan.id if waiting.plan else ""}
-    while again.status is RunStatus.NEEDS_APPROVAL:
-        assert again.plan is not None
-        assert again.plan.id not in approved
-        assert world[1].notes == []
-        assert again.approval is None
-        assert again.evidence[-1].approval is not None
-        assert [preview.request.body for preview in again.previews] == [
-            {"text": "likes ships", "person_id": '{var1.items["Grace Hopper"].person_id}'}
-        ]
-        approved.add(again.plan.id)
-        again = approve(world, again)
-    assert len(approved) >= 2
-    assert again.status is RunStatus.SUCCEEDED
+    assert waiting.evidence[-1].outcome == "replanned"
+    assert [preview.request.body for preview in waiting.previews] == [{"text": "likes ships", "person_id": "per_7"}]
+    assert [read.value for read in waiting.reads if read.path[-1:] == ("person_id",)] == ["per_7"]
+    assert world[1].notes == []
+    assert approve(world, waiting).status is RunStatus.SUCCEEDED
     assert world[1].notes == [("per_7", "likes ships")]
+
+
+@pytest.mark.usefixtures("directory")
+def test_an_approval_holds_for_the_person_who_was_shown(world: tuple[str, Directory]) -> None:
+    kind = known_elsewhere(world, NOTE)
+    waiting = solve(world, NOTE)
+    world[1].people[kind]["Grace Hopper"] = "per_1"
+    again = approve(world, waiting)
+    assert (again.status, again.approval, world[1].notes) == (RunStatus.NEEDS_APPROVAL, None, [])
+    assert [preview.request.body for preview in again.previews] == [{"text": "likes ships", "person_id": "per_1"}]
+    assert [lapsed.digest for lapsed in again.lapsed] == [waiting.digest]
+    assert approve(world, again).status is RunStatus.SUCCEEDED
+    assert world[1].notes == [("per_1", "likes ships")]
+
+
+@pytest.mark.usefixtures("directory")
+def test_an_approval_does_not_hold_where_a_read_is_of_another_server(world: tuple[str, Directory]) -> None:
+    """What is changed stays where it was: only whom it is about would come from elsewhere."""
+    kind = known_elsewhere(world, NOTE)
+    waiting = solve(world, NOTE)
+    document = copy.deepcopy(world[1].document)
+    search = document["paths"][f"/{kind}s"]["get"]
+    search["servers"] = [{"url": f"http://{elsewhere(world[1])}"}]
+    learn(document, world[1])
+    world[1].people[kind]["Grace Hopper"] = "per_1"
+    answered = refusal(world, waiting)
+    again = told(world, waiting.id)
+    learn(world[1].document, world[1])
+    assert (answered.status, again.status, world[1].notes) == (409, RunStatus.NEEDS_APPROVAL, [])
+    assert waiting.reads[0].request.startswith(f"GET http://{world[1].host}/")
+    (read,) = (read for read in again.reads if read.path[-1:] == ("person_id",))
+    assert read.value == "per_1"
+    assert read.request.startswith(f"GET http://{elsewhere(world[1])}/{kind}s")
+    assert refusal(world, again).status == 409  # it is back where it was, which is another change
+    assert world[1].notes == []
 
 
 @pytest.mark.usefixtures("directory")
@@ -210,3 +270,21 @@ def test_the_command_line_draws_every_attempt(world: tuple[str, Directory]) -> N
     off = CliRunner().invoke(app, ["solve", "--no-evidence", "--json", AGENDA])
     assert off.exit_code == 1
     assert json.loads(off.output)["evidence"] == []
+
+
+SALARY = 'What salary has the customer "Grace Hopper"?'
+UNTOLD = "none of the APIs tells “salary”."
+
+
+@pytest.mark.usefixtures("directory")
+def test_what_no_api_tells_is_said_with_the_answer_or_instead_of_it(world: tuple[str, Directory]) -> None:
+    for kind in KINDS:
+        world[1].people[kind]["Grace Hopper"] = "per_7"
+    run = solve(world, SALARY, backend="rules")
+    assert run.status is RunStatus.SUCCEEDED
+    assert run.untold.endswith(UNTOLD)
+    assert run.answer.text.startswith(run.untold + "\n")
+    shown = CliRunner().invoke(app, ["solve", "--backend", "rules", SALARY])
+    assert "".join(shown.output.split()).count("".join(UNTOLD.split())) == 1
+    name = solve(world, 'What name has the customer "Grace Hopper"?', backend="rules")
+    assert (name.status, name.untold) == (RunStatus.SUCCEEDED, "")

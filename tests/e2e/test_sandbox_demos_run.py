@@ -38,7 +38,7 @@ async def test_every_demo_runs(subtests: pytest.Subtests, tmp_path: Path) -> Non
             open_http("http://e", InProcessTransport(executor)) as http,
         ):
             client = ExecutorClient(http)
-            names = (await client.credentials()).secrets
+            names = (await client.credentials("default")).secrets
             for number, demo in enumerate(shipped_demos()):
                 with subtests.test(demo.query):
                     used = [apis[api] for api in demo.apis]

@@ -52,6 +52,7 @@ def configured(host: str) -> str:
     entries: dict[str, dict[str, Any]] = {
         scheme: {"value": VALUES[scheme]} for scheme in ("header", "query", "cookie", "bearer")
     }
+    entries["query"] |= {"in": "query", "name": "key"}
     entries["basic"] = {"username": USER, "password": VALUES["basic"]}
     entries["oauth"] = {"client_id": USER, "client_secret": VALUES["oauth"]}
     entries["refused"] = {"client_id": USER, "client_secret": VALUES["refused"], "client_auth": "body"}

@@ -24,7 +24,7 @@ from services.clients import ExecutorClient, GatewayClient, open_http
 from services.contracts.plan import Plan
 from services.errors import ServiceError
 from services.telemetry import configure_logging
-from services.testing import FakeDemos, FakePlanner, FakeRetriever
+from tests.fakes import FakeDemos, FakePlanner, FakeRetriever
 from tests.stateful.plans import Case, Task, apis_of
 
 _WORDS: TypeAdapter[tuple[str, tuple[Task, ...]]] = TypeAdapter(tuple[str, tuple[Task, ...]])

@@ -17,7 +17,7 @@ from services.clients import GatewayClient, InProcessTransport, open_http
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 from services.contracts.run import Run, RunStatus, SolveOptions, SolveRequest, Succeeded
-from services.testing import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
+from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 
 def world_api(name: str, summary: str, *required: str, method: str = "GET") -> Api:

@@ -5,10 +5,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import JsonValue
+from multidict import CIMultiDict, CIMultiDictProxy
+from pydantic import JsonValue, SecretStr
 
 from executor_svc.adapters.http.conformance import checker_of
+from executor_svc.adapters.http.digest import Digest
 from executor_svc.adapters.http.request import BadRequest, Credentials, build_request
+from executor_svc.adapters.http.transport import Reply
+from executor_svc.secret_store import Login
 from services.contracts.api import LOGINS, Api, Location, SecretKind
 from services.media_types import is_json
 from twin.access import NOT_TAKEN, TOKEN_PATH, USER
@@ -31,31 +35,42 @@ class Tried:
 
 def credentials_of(api: Api, twin: Twin) -> Credentials:
     """What the operation's first alternative asks for, as the executor presents it."""
-    headers: dict[str, str] = {}
-    query: dict[str, str] = {}
-    cookies: dict[str, str] = {}
-    places = {Location.HEADER: headers, Location.QUERY: query, Location.COOKIE: cookies}
+    places: dict[Location, dict[str, str]] = {place: {} for place in Location}
+    headers, digest = places[Location.HEADER], None
     for need in api.security[0] if api.security else ():
         if need.kind is SecretKind.API_KEY and need.location is not None and need.parameter:
             places[need.location][need.parameter] = TOKEN
         elif need.kind is SecretKind.BASIC:
             headers["Authorization"] = "Basic " + base64.b64encode(f"{USER}:{TOKEN}".encode()).decode()
+        elif need.kind is SecretKind.DIGEST:
+            digest = Digest(Login(username=USER, password=SecretStr(TOKEN), hosts=("twin",)))
         elif need.kind in LOGINS and need.token_url:
             form = f"grant_type=client_credentials&client_id={USER}&client_secret={TOKEN}".encode()
             given = twin.answer(Received("POST", TOKEN_PATH, "", {}, form))
             headers["Authorization"] = f"Bearer {json.loads(given.body)['access_token']}"
         else:
             headers["Authorization"] = f"Bearer {TOKEN}"
-    return Credentials(headers, query, cookies)
+    query, cookies, path, body = (
+        places[one] for one in (Location.QUERY, Location.COOKIE, Location.PATH, Location.BODY)
+    )
+    return Credentials(headers, query, cookies, path, body, digest=digest)
 
 
 def send(api: Api, twin: Twin, arguments: Mapping[str, JsonValue]) -> Answer:
     """The answer to a call as the executor would send it. Raises BadRequest where it would not be sent."""
     request, shown = build_request(api, arguments, "key"), credentials_of(api, twin)
-    url = request.url(shown)
-    headers = {name.lower(): value for name, value in request.all_headers(shown).items()}
-    body = request.body.content if request.body is not None else b""
-    return twin.answer(Received(api.method, url.raw_path, url.raw_query_string, headers, body))
+    url, body = request.url(shown), request.whole_body(shown)
+
+    def once() -> Answer:
+        headers = {name.lower(): value for name, value in request.all_headers(shown).items()}
+        content = b"" if body is None else body.content
+        return twin.answer(Received(api.method, url.raw_path, url.raw_query_string, headers, content))
+
+    answer = once()
+    if shown.digest is None or answer.status != 401:
+        return answer
+    asked = Reply(answer.status, CIMultiDictProxy(CIMultiDict(answer.headers)), b"", truncated=False)
+    return once() if shown.digest.challenged(api.method, url, asked) else answer
 
 
 def required_arguments(api: Api, *, number: int = 1) -> dict[str, JsonValue]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
+from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import Profile, Slot, read_profile
 from planner_svc.reading.readings import same
 from planner_svc.reading.text import STOP
@@ -141,7 +142,7 @@ class Aligner:
 
     def _profile(self, api: str) -> Profile:
         if api not in self._profiles:
-            self._profiles[api] = read_profile(self._apis[api])
+            self._profiles[api] = flat(read_profile(self._apis[api]))
         return self._profiles[api]
 
 
@@ -179,12 +180,19 @@ class _Reading:
         return tuple(Output(one.call, one.path) for one in found if one is not None)
 
     def _given(self, index: int) -> Iterator[tuple[Slot, JsonValue, JsonValue]]:
-        """The call's arguments, as said and as needed; those that its API does not take are passed over."""
-        slots = {slot.name: slot for slot in self._profiles[index].slots}
+        """The call's arguments, and the values inside their objects, as said and as needed.
+
+        Those that its API does not take are passed over, and of a list of objects all but the first.
+        """
+        slots = self._profiles[index].slots
         needed = self._canonical[index] if index < len(self._canonical) else {}
-        for name, value in self._calls[index].args.items():
-            if name in slots and value is not None:
-                yield slots[name], value, needed.get(name, value)
+        given = self._calls[index].args
+        for slot in slots:
+            path = slot.path or (slot.name,)
+            value = _inside(given, path)
+            if value is not None:
+                exact = _inside(needed, path)
+                yield slot, value, value if exact is None else exact
 
     def _wanted(self, index: int) -> Iterator[_Wanted]:
         for slot, value, needed in self._given(index):
@@ -294,6 +302,17 @@ def _is_reference(value: JsonValue) -> bool:
 
 def _is_true(value: JsonValue) -> bool:
     return value is True or str(value).lower() in ("true", "yes", "1")
+
+
+def _inside(held: Mapping[str, JsonValue], path: JsonPath) -> JsonValue:
+    """What is there; None where nothing is."""
+    value: JsonValue = dict(held)
+    for part in path:
+        if isinstance(part, int):
+            value = value[part] if isinstance(value, list) and part < len(value) else None
+        else:
+            value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _at(values: JsonValue, index: int, instead: JsonValue) -> JsonValue:

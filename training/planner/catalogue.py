@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import Profile, Slot, read_profile
 from planner_svc.reading.text import split_name, stem
 from services.contracts.api import Api
@@ -134,6 +135,6 @@ def _places(apis: Sequence[Api]) -> Iterator[list[Api]]:
 
 
 def _entry(api: Api) -> Entry:
-    profile = read_profile(api)
+    profile = flat(read_profile(api))
     slots = sayable(profile)
     return Entry(api, profile, slots, tuple(read_speech(profile, slots)))

@@ -101,7 +101,7 @@ class LabelledCall:
 
     Attributes:
         api: id of one of the candidates.
-        arguments: labels by parameter name.
+        arguments: labels by parameter name; of a value inside an object by its path, ``metadata.name``.
         clause: the characters of the query that ask for it, where known; calls may share them.
         missing: required parameters whose values the request ought to say and does not: the plan needs input.
     """
@@ -186,7 +186,7 @@ def check(example: Example) -> None:
         api = example.api(call.api)
         _check_place(example, call.clause)
         for name in (*call.arguments, *call.missing):
-            if api.parameter(name) is None:
+            if not _takes(api, name):
                 raise InvalidExample(f"{example.id}, call {index}: {api.id} takes no {name!r}")
         if set(call.missing) & set(call.arguments):
             raise InvalidExample(f"{example.id}, call {index}: an argument cannot be missing and there")
@@ -217,6 +217,11 @@ def _check_item(example: Example, index: int, name: str, item: Item) -> None:
         _check_place(example, (item.start, item.end))
     if isinstance(item, Ref):
         _check_output(example, index, item.call, item.path)
+
+
+def _takes(api: Api, name: str) -> bool:
+    """Whether a parameter is called so, or has a value of that name inside (see ``planner_svc.reading.leaves``)."""
+    return any(name == one.name or name.startswith((f"{one.name}.", f"{one.name}[")) for one in api.parameters)
 
 
 def _check_place(example: Example, place: tuple[int, int] | None) -> None:

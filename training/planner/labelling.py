@@ -72,7 +72,7 @@ def _arguments(use: Use, call: int, rendered: Rendered) -> list[tuple[str, Label
     for name, fed in use.fed.items():
         place = rendered.places.get(("ref", call, name, -1), (None, None))
         found.append((name, Ref(fed.producer, fed.field.path, *place)))
-    order = {parameter.name: number for number, parameter in enumerate(use.entry.api.parameters)}
+    order = {slot.name: number for number, slot in enumerate(use.entry.profile.slots)}
     return sorted(found, key=lambda one: order[one[0]])
 
 

@@ -93,21 +93,22 @@ class About:
 @lru_cache(maxsize=10_000)
 def about(slot: Slot) -> About:
     """What a parameter is about."""
-    words = tuple(split_name(slot.name))[:8]
+    words = tuple(slot.said.split())[:8]
     described = slot.parameter.description or str(slot.parameter.json_schema.get("description") or "")
     noun = _noun(words, described)
     sense = _sense(slot, words, noun, described)
     unit = _UNITS.search(described)
     said = unit["unit"].lower() if unit else words[-1] if words and words[-1] in _TIMES - {"duration"} else ""
-    return About(sense, noun, _label(slot.name, words, described), said, words)
+    return About(sense, noun, _label(slot.said, words, described), said, words)
 
 
 def is_plumbing(slot: Slot) -> bool:
     """Whether nobody says it in a request: tokens, versions, headers, paging cursors, selections of fields."""
     if slot.parameter.location in (Location.HEADER, Location.COOKIE):
         return True
-    plain = re.sub(r"[^a-z0-9]", "", slot.name.lower())
-    return _PLUMBING.fullmatch(plain) is not None or slot.name.lower().startswith(("$", "x-"))
+    name = slot.parameter.name.lower()
+    plain = re.sub(r"[^a-z0-9]", "", name)
+    return _PLUMBING.fullmatch(plain) is not None or name.startswith(("$", "x-"))
 
 
 def label_of(name: str) -> str:
@@ -181,7 +182,8 @@ def _timed(slot: Slot, words: tuple[str, ...], formats: set[str], described: str
 
 def _numeric(slot: Slot, words: tuple[str, ...], noun: str) -> Sense:
     found = set(words)
-    if slot.name.lower() in _LIMITS or (words[-1:] in (("limit",), ("page",)) and not found & _MONEY) or slot.paging:
+    is_limit = words[-1:] in (("limit",), ("page",)) and not found & _MONEY
+    if slot.parameter.name.lower() in _LIMITS or is_limit or slot.paging:
         return "limit"
     if found & {"id", "identifier", "number"} and noun and not found & {"of"}:
         return "id"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner_svc.backends.compact.items import Encoded, encode, items_of
+from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import Profile, read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder
@@ -73,7 +74,7 @@ class Shelf:
         self.save()
 
     def _read(self, api: Api) -> Encoded:
-        profile = read_profile(api)
+        profile = flat(read_profile(api))
         items = items_of(profile)
         text = "\n".join(item.text for item in items)
         key = hashlib.sha256(f"{self._encoder.name}\n{text}".encode("utf-8", "replace")).hexdigest()

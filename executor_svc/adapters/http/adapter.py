@@ -1,9 +1,10 @@
 """The HTTP adapter: a call becomes a request, the answer an outcome. Credentials are resolved and masked in here."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from pydantic import JsonValue
 from yarl import URL
@@ -23,12 +24,22 @@ from executor_svc.masking import Masker
 from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
+from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.run import Failed, RequestRecord, SecretOutcome, SecretTest, Succeeded
+from services.errors import Overloaded
 
 _MAX_PROFILES: Final = 512
 _MAX_VIOLATION: Final = 200
 _MAX_MESSAGE: Final = 1_000
+_LARGE: Final = 64 * 1024
+"""Bytes of answers from which on they are parsed, checked and masked beside the event loop."""
+_READERS: Final = 2
+_MAX_READ_AT_ONCE: Final = 1_000
+_TOO_LATE: Final = "the answer could not be read before the deadline"
+_TOO_MANY: Final = "too many large answers are waiting to be read; ask again"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +57,25 @@ class _Reading:
     sending: Sending
     profile: _Profile
     requests: int = 0
+    bytes: int = 0
     pages: int = 1
     more: bool = False
     violations: tuple[str, ...] = ()
 
 
-class HttpAdapter:
-    """:class:`~executor_svc.models.Adapter` over HTTP. Everything it returns is masked."""
+class _Unread(Exception):
+    """There is an answer, and it could not be read; ``failed`` says why, without its status."""
 
-    def __init__(self, sender: Sender, masker: Masker, settings: ExecutorSettings) -> None:
-        self._sender, self._masker = sender, masker
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class HttpAdapter:
+    """:class:`~executor_svc.models.Adapter` over HTTP. What it returns of a call is masked with what that presented."""
+
+    def __init__(self, sender: Sender, pool: ComputePool, settings: ExecutorSettings) -> None:
+        self._sender, self._pool, self._max_values = sender, pool, settings.max_response_values
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
         self._profiles: Recent[tuple[str, str], _Profile] = Recent(_MAX_PROFILES)
@@ -66,29 +86,40 @@ class HttpAdapter:
         A list is followed over its pages as far as the plan makes use of it, unless the plan itself says which part it
         wants. If a page cannot be had, the whole call has failed: half a list must not pass for a list.
         """
-        sending = Sending(call)
         try:
             request = build_request(call.api, call.arguments, call.key)
         except BadRequest as error:
-            return CallResult(self._settled(Failed(reason="bad_request", message=str(error)), sending), None, 0)
-        reading = _Reading(sending, self._profile(call.api))
+            refused = Failed(reason="bad_request", message=str(error)[:_MAX_MESSAGE])
+            return CallResult(Sending(call, self._sender.share("")).settle(refused), None, 0)
+        with self._sender.share(str(request.origin)) as share:
+            return await self._made(request, Sending(call, share))
+
+    async def _made(self, request: HttpRequest, sending: Sending) -> CallResult:
+        reading = _Reading(sending, self._profile(sending.call.api))
         ended = await self._read(request, reading)
         outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
         attempts = sending.attempts - max(0, reading.requests - 1)
-        record = request.record(sending.credentials, self._masker)
+        record = request.record(sending.credentials, sending.masker)
         return CallResult(outcome, record, attempts, reading.pages, reading.more, reading.violations)
 
     def preview(self, call: Call) -> RequestRecord:
-        """The request that would be sent, masked, without credentials. Raises Unpreviewable."""
+        """The request that would be sent, without credentials. Raises Unpreviewable.
+
+        Nothing is presented, so nothing is masked: whoever wrote a guess into an argument must not see it confirmed.
+        """
         try:
             request = build_request(call.api, call.arguments, call.key)
         except BadRequest as error:
-            raise Unpreviewable(self._masker.text(str(error))) from None
-        return request.record(Credentials(), self._masker)
+            raise Unpreviewable(str(error)) from None
+        return request.record(Credentials(), Masker(()))
 
     async def test(self, call: Call, *, send: bool) -> SecretTest:
         """What comes of presenting the credentials of a call; it is sent once if at all, and its answer not shown."""
-        sending = Sending(call)
+        with self._sender.share(call.api.server) as share:
+            return await self._tested(Sending(call, share), send=send)
+
+    async def _tested(self, sending: Sending, *, send: bool) -> SecretTest:
+        call = sending.call
         try:
             request = build_request(call.api, call.arguments, call.key)
             await self._sender.present(request, sending)
@@ -96,11 +127,11 @@ class HttpAdapter:
                 return SecretTest(outcome="ready", message="It can be presented; nothing was called.")
             reply = await self._sender.send(request, sending)
         except CredentialUnavailable as error:
-            return SecretTest(outcome="unavailable", message=self._masker.text(str(error))[:_MAX_MESSAGE])
+            return SecretTest(outcome="unavailable", message=sending.masker.text(str(error))[:_MAX_MESSAGE])
         except BadRequest as error:
-            return SecretTest(outcome="unclear", message=self._masker.text(str(error))[:_MAX_MESSAGE])
+            return SecretTest(outcome="unclear", message=sending.masker.text(str(error))[:_MAX_MESSAGE])
         if isinstance(reply, Failed):
-            return SecretTest(outcome="unclear", message=self._masker.text(reply.message)[:_MAX_MESSAGE])
+            return SecretTest(outcome="unclear", message=sending.masker.text(reply.message)[:_MAX_MESSAGE])
         outcomes: dict[int, SecretOutcome] = {401: "refused", 403: "refused"}
         outcome = "accepted" if 200 <= reply.status < 300 else outcomes.get(reply.status, "unclear")
         return SecretTest(outcome=outcome, message=f"{call.api.method} {call.api.path} answered {reply.status}.")
@@ -120,7 +151,11 @@ class HttpAdapter:
                 if failed is not None:
                     return failed
                 value = listing.value
-        return Succeeded.model_construct(value=self._masker.json(value), status=reply.status)
+        try:
+            masked = await self._aside(reading, reading.sending.masker.json, value)
+        except _Unread as error:
+            return error.failed.model_copy(update={"status": reply.status})
+        return Succeeded.model_construct(value=masked, status=reply.status)
 
     async def _follow(self, listing: Listing, reading: _Reading) -> Failed | None:
         while (request := listing.following(reading.sending.credentials)) is not None:
@@ -138,27 +173,48 @@ class HttpAdapter:
 
     async def _page(self, request: HttpRequest, reading: _Reading) -> tuple[Reply, JsonValue] | Failed:
         """One answer and its value, or why there is none."""
-        api, reading.requests = reading.sending.call.api, reading.requests + 1
+        sending, reading.requests = reading.sending, reading.requests + 1
         try:
-            reply = await self._sender.send(request, reading.sending)
+            reply = await self._sender.send(request, sending)
             if isinstance(reply, Failed):
                 return reply
             if not 200 <= reply.status < 300:
-                return self._refused(reply)
-            # Masked before it is read: reading changes the case of a media type, and takes it apart.
-            value = decode(api, reply.status, self._masker.text(reply.content_type), reply.body)
+                return _refused(reply, sending.masker)
+            reading.bytes += len(reply.body)
+            value, violations = await self._aside(reading, self._understood, reply, reading)
+        except _Unread as error:
+            return error.failed.model_copy(update={"status": reply.status})
         except CredentialUnavailable as error:
             return Failed(reason="credential", message=str(error))
         except BadResponse as error:
             return Failed(reason="bad_response", message=str(error), status=reply.status)
-        checker = reading.profile.checker
-        if checker is not None and (violations := checker.violations(reply.status, value, reply.body)):
-            found = dict.fromkeys([*reading.violations, *(self._masker.text(v)[:_MAX_VIOLATION] for v in violations)])
-            reading.violations = tuple(found)[:MAX_VIOLATIONS]
+        if violations:
+            reading.violations = tuple(dict.fromkeys([*reading.violations, *violations]))[:MAX_VIOLATIONS]
             if self._strict:
                 message = f"the answer is not what the API promises: {'; '.join(reading.violations)}"
                 return Failed(reason="bad_response", message=message, status=reply.status)
         return reply, value
+
+    def _understood(self, reply: Reply, reading: _Reading) -> tuple[JsonValue, tuple[str, ...]]:
+        """The value of an answer, and where it breaks the schema. Raises BadResponse."""
+        masker, checker = reading.sending.masker, reading.profile.checker
+        # Masked before it is read: reading changes the case of a media type, and takes it apart.
+        kind = masker.text(reply.content_type)
+        value = decode(reading.sending.call.api, reply.status, kind, reply.body, self._max_values)
+        violations = checker.violations(reply.status, value, reply.body) if checker is not None else ()
+        return value, tuple(masker.text(violation)[:_MAX_VIOLATION] for violation in violations)
+
+    async def _aside(self, reading: _Reading, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do this beside the event loop where the answers are large. Raises _Unread."""
+        if reading.bytes <= _LARGE:
+            return work(*args, **kwargs)
+        try:
+            async with asyncio.timeout_at(reading.sending.call.deadline):
+                return await self._pool.run(work, *args, **kwargs)
+        except TimeoutError:
+            raise _Unread(Failed(reason="timeout", message=_TOO_LATE)) from None
+        except Overloaded:
+            raise _Unread(Failed(reason="overloaded", message=_TOO_MANY)) from None
 
     def _profile(self, api: Api) -> _Profile:
         def make() -> _Profile:
@@ -168,26 +224,28 @@ class HttpAdapter:
 
     def _settled(self, failed: Failed, sending: Sending) -> CallOutcome:
         outcome = sending.settle(failed)
-        return outcome.model_copy(update={"message": self._masker.text(outcome.message)[:_MAX_MESSAGE]})
+        return outcome.model_copy(update={"message": sending.masker.text(outcome.message)[:_MAX_MESSAGE]})
 
-    def _refused(self, reply: Reply) -> Failed:
-        detail = decode_error(self._masker.text(reply.content_type), reply.body, truncated=reply.truncated)
-        if reply.truncated and isinstance(detail, str):
-            detail = self._masker.cut_text(detail.removesuffix(CUT)) + CUT
-        else:
-            detail = self._masker.json(detail)
-        message = f"the upstream answered {reply.status}"
-        if 300 <= reply.status < 400:
-            message = f"{message}, a redirect{self._target(reply)}; redirects are not followed"
-        return Failed(reason="upstream_error", message=message, status=reply.status, detail=detail)
 
-    def _target(self, reply: Reply) -> str:
-        """Where a redirect points, without its path: that is the upstream's own text."""
-        try:  # masked before it is read: reading changes the case of a host
-            host = URL(self._masker.text(reply.headers.get("Location", ""))).raw_host
-        except ValueError:
-            return ""
-        return f" to {host}" if host else ""
+def _refused(reply: Reply, masker: Masker) -> Failed:
+    detail = decode_error(masker.text(reply.content_type), reply.body, truncated=reply.truncated)
+    if isinstance(detail, str) and detail.endswith(CUT) and reply.truncated:
+        detail = masker.cut_text(detail.removesuffix(CUT)) + CUT
+    else:
+        detail = masker.json(detail)
+    message = f"the upstream answered {reply.status}"
+    if 300 <= reply.status < 400:
+        message = f"{message}, a redirect{_target(reply, masker)}; redirects are not followed"
+    return Failed(reason="upstream_error", message=message, status=reply.status, detail=detail)
+
+
+def _target(reply: Reply, masker: Masker) -> str:
+    """Where a redirect points, without its path: that is the upstream's own text."""
+    try:  # masked before it is read: reading changes the case of a host
+        host = URL(masker.text(reply.headers.get("Location", ""))).raw_host
+    except ValueError:
+        return ""
+    return f" to {host}" if host else ""
 
 
 def _unobserved(_: HostEvent) -> None:
@@ -199,8 +257,11 @@ async def open_http_adapter(
     settings: ExecutorSettings, store: SecretStore, observe: Observer = _unobserved
 ) -> AsyncIterator[HttpAdapter]:
     """An adapter with its connections, closed at the end. ``observe`` is told of retries and of hosts in trouble."""
-    masker = Masker(store.masked())
     async with open_transport(settings) as transport:
-        auth = Authenticator(store, transport, masker, settings.oauth_skew_s)
+        auth = Authenticator(store, transport, settings.oauth_skew_s)
         retry = RetryPolicy(settings.max_attempts, settings.retry_base_s)
-        yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), masker, settings)
+        pool = ComputePool(_READERS, _MAX_READ_AT_ONCE, "answers")
+        try:
+            yield HttpAdapter(Sender(transport, auth, Hosts(settings, observe), retry), pool, settings)
+        finally:
+            await pool.close()

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote_plus
 
 from pydantic import JsonValue
 from pydantic_core import PydanticSerializationError, to_json
@@ -15,6 +16,7 @@ from services.contracts.api import Api, Location, Parameter, Style
 from services.media_types import essence, is_json
 
 FORM: Final = "application/x-www-form-urlencoded"
+MULTIPART: Final = "multipart/form-data"
 _PLAIN: Final = "text/plain; charset=utf-8"
 BINARY_MEMBERS: Final = frozenset({"media_type", "base64"})
 """The members of an object that stands for bytes: what a binary answer is decoded to, and an upload is made of."""
@@ -29,8 +31,10 @@ class Body:
     recorded: JsonValue
 
 
-def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
+def build_body(api: Api, arguments: Mapping[str, JsonValue], *, needed: bool = False) -> Body | None:
     """The body of a request, or None where the operation has none or it is optional and nothing was given.
+
+    ``needed``: there is one in any case, for a key that travels in it.
 
     Raises:
         Unserialisable: a value cannot be sent in this media type.
@@ -38,7 +42,7 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
     if api.body is None:
         return None
     given = [(p, arguments[p.name]) for p in api.parameters if p.location is Location.BODY and p.name in arguments]
-    if not given and (api.body.whole or not api.body.required):
+    if not given and (api.body.whole or not (api.body.required or needed)):
         return None
     media_type = essence(api.body.media_type)
     value = given[0][1] if api.body.whole else {parameter.wire_name: value for parameter, value in given}
@@ -46,10 +50,43 @@ def build_body(api: Api, arguments: Mapping[str, JsonValue]) -> Body | None:
         return Body(_json(value), media_type, value)
     if media_type == FORM:
         return Body("&".join(_form_pairs(given, value, api.body.whole)).encode(), FORM, value)
-    if media_type == "multipart/form-data":
+    if media_type == MULTIPART:
         typed = {} if api.body.whole else {p.wire_name: p.media_type for p, _ in given if p.media_type}
         return _multipart(_fields(value), typed, value)
     return _raw(value, media_type)
+
+
+def with_fields(body: Body, fields: Mapping[str, str]) -> Body:
+    """A JSON object or a form with further text fields, which replace those of the same name; keys travel so.
+
+    Raises:
+        Unserialisable: the body has no fields.
+    """
+    media_type = essence(body.media_type)
+    if not fields:
+        return body
+    recorded = {**_fields(body.recorded), **fields}
+    if is_json(media_type):
+        return Body(_json(recorded), body.media_type, recorded)
+    if media_type == FORM:
+        pairs = [
+            pair
+            for pair in body.content.decode().split("&")
+            if pair and unquote_plus(pair.partition("=")[0]) not in fields
+        ]
+        return Body(
+            "&".join([*pairs, *(f"{encode(n)}={encode(v)}" for n, v in fields.items())]).encode(), FORM, recorded
+        )
+    if media_type != MULTIPART:
+        raise Unserialisable(f"{media_type} has no fields")
+    boundary = body.media_type.partition("boundary=")[2]
+    end = f"--{boundary}--\r\n".encode()
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{_quoted(name)}"\r\n'
+        f"Content-Type: {_PLAIN}\r\n\r\n{value}\r\n"
+        for name, value in fields.items()
+    ]
+    return Body(body.content.removesuffix(end) + "".join(parts).encode() + end, body.media_type, recorded)
 
 
 def as_document(parameter: Parameter, value: JsonValue) -> JsonValue:

@@ -2,7 +2,7 @@
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote
 from pydantic import JsonValue
 from yarl import URL
 
-from executor_svc.adapters.http.body import Body, as_document, build_body
+from executor_svc.adapters.http.body import Body, as_document, build_body, with_fields
+from executor_svc.adapters.http.digest import Digest
 from executor_svc.adapters.http.serialise import Unserialisable, cookie_pairs, header_text, path_text, query_pairs
 from executor_svc.adapters.http.sigv4 import signed
 from executor_svc.masking import Masker
@@ -46,27 +47,37 @@ class Credentials:
     Attributes:
         token: the OAuth2 access token among them.
         aws: whose signature the request gets.
+        digest: what answers the server's challenge.
         tls: how to connect, with a client certificate.
+        secrets: the texts among all this that nobody may see.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    path: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: str | None = field(default=None, repr=False)
     aws: AwsKey | None = field(default=None, repr=False)
+    digest: Digest | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     def hidden(self) -> "Credentials":
         """The same with every value masked."""
-        headers, query, cookies = (dict.fromkeys(part, "***") for part in (self.headers, self.query, self.cookies))
-        if self.aws is not None:
+        parts = (self.headers, self.query, self.cookies, self.path, self.body)
+        headers, query, cookies, path, body = (dict.fromkeys(part, "***") for part in parts)
+        if self.aws is not None or self.digest is not None:
             headers["Authorization"] = "***"
-        return Credentials(headers, query, cookies)
+        return Credentials(headers, query, cookies, path, body)
 
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """A request without its credentials. ``query`` and ``cookies`` are encoded ``name=value`` pairs."""
+    """A request without its credentials. ``query`` and ``cookies`` are encoded ``name=value`` pairs.
+
+    Where a key belongs into the path, its name stands there in braces, which are in no other place of it.
+    """
 
     method: str
     origin: URL
@@ -82,15 +93,22 @@ class HttpRequest:
 
     def url_text(self, credentials: Credentials) -> str:
         """The same as text."""
+        bare = self._bare_url
+        for name, value in credentials.path.items():
+            bare = bare.replace(f"{{{name}}}", quote(value, safe="*"))
         if not credentials.query:
-            return self._bare_url
+            return bare
         pairs = "&".join(f"{quote(k, safe='')}={quote(v, safe='*')}" for k, v in credentials.query.items())
-        return f"{self._bare_url}{'&' if self.query else '?'}{pairs}"
+        return f"{bare}{'&' if self.query else '?'}{pairs}"
 
     @cached_property
     def _bare_url(self) -> str:
         query = "?" + "&".join(self.query) if self.query else ""
         return f"{str(self.origin).rstrip('/')}{self.path}{query}"
+
+    def whole_body(self, credentials: Credentials) -> Body | None:
+        """The body, with the keys that travel in it."""
+        return self.body if self.body is None else with_fields(self.body, credentials.body)
 
     def all_headers(self, credentials: Credentials) -> dict[str, str]:
         """All headers, with cookies and the body's type; a credential replaces an argument of the same name."""
@@ -105,14 +123,23 @@ class HttpRequest:
         if self.body is not None:
             headers["Content-Type"] = self.body.media_type
         if credentials.aws is not None:
-            content = b"" if self.body is None else self.body.content
+            body = self.whole_body(credentials)
+            content = b"" if body is None else body.content
             headers |= signed(credentials.aws, self.method, self.url(credentials), headers, content, datetime.now(UTC))
+        if credentials.digest is not None:
+            answer = credentials.digest.header(self.method, self.url(credentials))
+            headers = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+            headers |= {} if answer is None else {"Authorization": answer}
         return headers
 
     def record(self, credentials: Credentials, masker: Masker) -> RequestRecord:
-        """The request for people to read. Masked twice: credentials by where they stand, any known secret wherever."""
+        """The request for people to read. Masked twice: credentials by where they stand, and by ``masker`` wherever.
+
+        The masker must know nothing but what this call presents: whoever writes the arguments sees what is masked.
+        """
         hidden = credentials.hidden()
-        body = self.body.recorded if self.body is not None else None
+        shown = self.whole_body(hidden)
+        body = shown.recorded if shown is not None else None
         if self.body is not None and len(self.body.content) > MAX_RECORDED_BYTES:
             body = f"({len(self.body.content)} bytes, not kept)"
         return RequestRecord.model_construct(
@@ -133,7 +160,8 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
     """
     _check_names(api, arguments)
     origin, prefix = _server(api.server)
-    path, fixed_query = _path(api, arguments)
+    keys = {(need.location, need.parameter) for alternative in api.security for need in alternative}
+    path, fixed_query = _path(api, arguments, {name for place, name in keys if place is Location.PATH and name})
     query, headers, cookies = list(fixed_query), _accept(api), list[str]()
     for parameter in api.parameters:
         value = arguments.get(parameter.name)
@@ -150,7 +178,9 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
     if api.idempotency_header:
         headers[_header_name(api.idempotency_header)] = idempotency_key(call_key)
     try:
-        body = build_body(api, arguments)
+        body = build_body(api, arguments, needed=any(place is Location.BODY for place, _ in keys))
+        if body is not None and any(place is Location.BODY for place, _ in keys):
+            with_fields(body, {"": ""})  # refused here, before anything is sent
     except Unserialisable as error:
         raise BadRequest(f"the body cannot be sent: {error}") from None
     request = HttpRequest(api.method, origin, prefix + path, tuple(query), headers, tuple(cookies), body)
@@ -203,11 +233,14 @@ def _server(server: str) -> tuple[URL, str]:
     return url.origin(), url.raw_path.rstrip("/")
 
 
-def _path(api: Api, arguments: Mapping[str, JsonValue]) -> tuple[str, tuple[str, ...]]:
-    """The path with its parameters, and the query that the path of the document itself carries."""
+def _path(api: Api, arguments: Mapping[str, JsonValue], keys: Set[str]) -> tuple[str, tuple[str, ...]]:
+    """The path with its parameters, and the query that the path of the document itself carries.
+
+    ``keys`` are credentials: their names stay where they stand.
+    """
     segments, query = _template(api.path)
     parameters = {p.wire_name: p for p in api.parameters if p.location is Location.PATH}
-    return "/".join([_segment(segment, parameters, arguments) for segment in segments]), query
+    return "/".join([_segment(segment, parameters, arguments, keys) for segment in segments]), query
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +260,14 @@ def _template(path: str) -> tuple[tuple[_Segment, ...], tuple[str, ...]]:
     return segments, tuple(quote(pair, safe=_PATH_SAFE) for pair in query.split("&") if pair)
 
 
-def _segment(segment: _Segment, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue]) -> str:
+def _segment(
+    segment: _Segment, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue], keys: Set[str]
+) -> str:
     """One segment. Whatever its arguments are, it stays one: neither empty, nor split, nor a way up."""
     text = segment.texts[0]
     for name, literal in zip(segment.names, segment.texts[1:], strict=True):
-        text += _expanded(name, parameters, arguments) + literal
+        is_key = name in keys and name not in parameters
+        text += (f"{{{name}}}" if is_key else _expanded(name, parameters, arguments)) + literal
     # Encoded or not, many servers and proxies act on dot segments: RFC 3986, section 5.2.4, after decoding.
     if ("." in text or "%" in text) and any(part in (".", "..") for part in re.split(r"[/\\]", unquote(text))):
         raise BadRequest("an argument in the path must not hold the segments '.' or '..'")

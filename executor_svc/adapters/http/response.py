@@ -10,13 +10,17 @@ import orjson
 from pydantic import JsonValue
 
 from services.contracts.api import Api
+from services.errors import InvalidRequest
+from services.http import MAX_VALUES, survey
 from services.media_types import essence, is_json
 
 CUT: Final = " [...]"
 """What stands at the end of a text that was cut off."""
 MAX_DEPTH: Final = 100
 """Deepest nesting of an answer: it travels on inside events, which have a limit too."""
-_HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{300}")
+_HUGE_DIGITS: Final = 300
+_HUGE_NUMBER = re.compile(rb"[eE]\+?\d{3}|\d{%d}" % _HUGE_DIGITS)
+_PIECE: Final = 65_536
 _CHARSETS: Final = frozenset(
     {
         *("utf-8", "utf-8-sig", "ascii", "utf-16", "utf-16-le", "utf-16-be", "koi8-r"),
@@ -35,11 +39,12 @@ class BadResponse(ValueError):
     """The answer is not what it claims to be, or not what the API promised."""
 
 
-def decode(api: Api, status: int, content_type: str, body: bytes) -> JsonValue:
+def decode(api: Api, status: int, content_type: str, body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
     """The value of a successful answer: JSON as it is, text as a string, other bytes as ``{media_type, base64}``.
 
     Raises:
-        BadResponse: the wrong media type, bad JSON, a wrong or unknown charset, nothing where JSON was to be read.
+        BadResponse: the wrong media type, bad JSON, more than ``max_values`` values of it, a wrong or unknown charset,
+            nothing where JSON was to be read.
     """
     if api.method == "HEAD" or status in _NO_CONTENT:
         return None
@@ -51,7 +56,7 @@ def decode(api: Api, status: int, content_type: str, body: bytes) -> JsonValue:
     if not _fits(promised, received):
         raise BadResponse(f"expected {promised}, got {received or 'no media type'}")
     if is_json(received) or (is_json(promised) and received in ("", "text/plain")):
-        return parse_json(body)
+        return parse_json(body, max_values)
     if _is_text(received or promised):
         return _text(body, content_type)
     return {"media_type": received or "application/octet-stream", "base64": base64.b64encode(body).decode()}
@@ -73,25 +78,37 @@ def decode_error(content_type: str, body: bytes, *, truncated: bool) -> JsonValu
     return f"({'more than ' if truncated else ''}{len(body)} bytes of {received})"
 
 
-def parse_json(body: bytes) -> JsonValue:
+def parse_json(body: bytes, max_values: int = MAX_VALUES) -> JsonValue:
     """Strict JSON with integers of any size.
 
     Two members of one name are refused: parsers differ over which one counts (RFC 8259, section 4), so the upstream and
     a proxy in between may have meant either.
 
     Raises:
-        BadResponse: empty, not UTF-8, not JSON, NaN or infinite numbers, lone surrogates, nested too deep.
+        BadResponse: empty, not UTF-8, not JSON, NaN or infinite numbers, lone surrogates, nested too deep, more than
+            ``max_values`` values. These are counted before any is made: one may take forty times its bytes.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     try:
+        if len(body) > max_values:
+            survey(body, max_values)
+    except InvalidRequest:
+        raise BadResponse(f"the answer holds more than {max_values} values") from None
+    try:
         value: JsonValue = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
-        if _HUGE_NUMBER.search(body):
+        if _has_huge_number(body):
             orjson.loads(body)  # the parser above reads 1e400 as infinity; this one refuses it
     except ValueError as error:
         raise BadResponse(f"the answer is not valid JSON: {_why(error)}") from None
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise BadResponse(f"the answer is nested deeper than {MAX_DEPTH} levels")
     return value
+
+
+def _has_huge_number(body: bytes) -> bool:
+    """Whether there may be one. In pieces: a search of all of it would let no other thread run."""
+    pieces = range(0, len(body), _PIECE)
+    return any(_HUGE_NUMBER.search(body, start, start + _PIECE + _HUGE_DIGITS) for start in pieces)
 
 
 def _why(error: ValueError) -> str:

@@ -4,11 +4,14 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from executor_svc.adapters.http.credentials import Authenticator
+from executor_svc.adapters.http.budget import Share
+from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
+from executor_svc.adapters.http.digest import UnusableChallenge
 from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
 from executor_svc.adapters.http.request import Credentials, HttpRequest
 from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
+from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
 from services.contracts.run import Failed, InDoubt
 
@@ -26,13 +29,27 @@ class Sending:
         attempts: how often a request was sent or tried.
         doubt: why an attempt may have had an effect of which nothing is known; empty where none may.
         doubted: the number of that attempt.
+        presented: the secrets that some attempt has presented, or is about to.
+        share: holds what is read of the answers.
     """
 
     call: Call
+    share: Share
     credentials: Credentials = field(default_factory=Credentials)
     attempts: int = 0
     doubt: str = ""
     doubted: int = 0
+    presented: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def masker(self) -> Masker:
+        """Masks what this call has presented, and nothing else."""
+        return masker_of(self.presented)
+
+    def present(self, credentials: Credentials) -> None:
+        """Go on with these credentials."""
+        self.credentials = credentials
+        self.presented |= credentials.secrets
 
     def __post_init__(self) -> None:
         """Take over the doubt that a former process left."""
@@ -62,9 +79,14 @@ class Sender:
     def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
         self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
 
+    def share(self, host: str) -> Share:
+        """What a call to this host holds of the answers to it; use it in ``with``."""
+        return self._transport.budget.share(host)
+
     async def present(self, request: HttpRequest, sending: Sending) -> None:
         """Only have the credentials ready that the request would go out with. Raises CredentialUnavailable."""
-        sending.credentials = await self._auth.present(sending.call.api, request.origin, sending.call.deadline)
+        call = sending.call
+        sending.present(await self._auth.present(call.api, request.origin, call.deadline, call.tenant))
 
     async def send(self, request: HttpRequest, sending: Sending) -> Reply | Failed:
         """Send until there is an answer, or no further attempt is allowed or would fit before the deadline.
@@ -76,7 +98,7 @@ class Sender:
         host = self._hosts.of(request.origin)
         host.budget.earn(loop.time())
         if not sending.attempts:
-            sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
+            await self.present(request, sending)
         refreshed, before = False, sending.attempts
         last: Reply | Failed | None = None
         while True:
@@ -87,15 +109,32 @@ class Sender:
             except NoTurn:
                 return last or Failed(reason="timeout", message=_NO_TURN.format(name=host.name))
             last = ended if isinstance(ended, Reply) else _lost(ended)
-            if isinstance(ended, Reply) and ended.status == 401 and sending.credentials.token and not refreshed:
+            if isinstance(ended, Reply) and ended.status == 401 and not refreshed:
                 refreshed = True
-                self._auth.forget(sending.credentials.token)
-                sending.credentials = await self._auth.present(call.api, request.origin, call.deadline)
-                continue
+                if await self._again(request, sending, ended):
+                    continue
             pause_s = self._pause_s(host, call, ended, sending.attempts - before)
             if pause_s is None:
                 return last
             await asyncio.sleep(pause_s)
+
+    async def _again(self, request: HttpRequest, sending: Sending, refused: Reply) -> bool:
+        """Whether what was refused with 401 is worth sending once more: with another token, or a challenge answered.
+
+        Raises:
+            CredentialUnavailable: there is no other token, or the challenge cannot be answered.
+        """
+        presented = sending.credentials
+        if presented.digest is not None:
+            try:
+                return presented.digest.challenged(request.method, request.url(presented), refused)
+            except UnusableChallenge:
+                raise CredentialUnavailable("the server's challenge (HTTP Digest) cannot be answered") from None
+        if not presented.token:
+            return False
+        self._auth.forget(presented.token)
+        await self.present(request, sending)
+        return True
 
     async def _attempt(self, host: Host, request: HttpRequest, sending: Sending) -> Reply | SendFailed:
         """One attempt. What it says of the host and of its effect is noted. Raises CircuitOpen, NoTurn."""
@@ -109,15 +148,17 @@ class Sender:
         host.check()
         sending.attempts += 1
         began = clock()
+        body = request.whole_body(sending.credentials)
         try:
             reply = await self._transport.send(
                 request.method,
                 request.url(sending.credentials),
                 request.all_headers(sending.credentials),
-                request.body.content if request.body is not None else None,
+                None if body is None else body.content,
                 deadline=call.deadline,
                 once=not call.api.resendable,
                 tls=sending.credentials.tls,
+                share=sending.share,
             )
         except SendFailed as error:
             host.failed(error, clock() - began)

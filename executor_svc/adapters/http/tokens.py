@@ -20,7 +20,7 @@ from executor_svc.adapters.http.body import FORM
 from executor_svc.adapters.http.recent import Recent
 from executor_svc.adapters.http.response import BadResponse, decode_error, parse_json
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
-from executor_svc.masking import MIN_SECRET_CHARS, Masker
+from executor_svc.masking import MIN_SECRET_CHARS, Masker, masker_of
 from executor_svc.secret_store import Client, SecretStore
 from services.contracts.api import SecurityRequirement
 
@@ -65,8 +65,8 @@ class _Grant:
 class Tokens:
     """Access tokens of OAuth2 clients. ``skew_s``: how many seconds before its expiry a token is replaced."""
 
-    def __init__(self, store: SecretStore, transport: Transport, masker: Masker, skew_s: float) -> None:
-        self._store, self._transport, self._masker, self._skew_s = store, transport, masker, skew_s
+    def __init__(self, store: SecretStore, transport: Transport, skew_s: float) -> None:
+        self._store, self._transport, self._skew_s = store, transport, skew_s
         self._grants: Recent[_TokenKey, _Grant] = Recent(_MAX_TOKENS)
         self._endpoints: Recent[str, list[str]] = Recent(_MAX_TOKENS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,7 +136,8 @@ class Tokens:
             else:
                 await self._fetch(grant, client, requirement, scopes, origin, deadline)
         except SendFailed as error:
-            problem = f"no token for {requirement.secret!r}: {error.message}"
+            assert grant.client is not None
+            problem = f"no token for {requirement.secret!r}: {_masker(grant.client).text(error.message)}"
             if error.reason != "timeout":
                 grant.problem, grant.at = problem, clock()
             raise CredentialUnavailable(problem) from error
@@ -211,8 +212,7 @@ class Tokens:
         url = await self._token_url(requirement, client, origin, deadline)
         began = clock()
         reply = await ask_token(self._transport, url, client, form, deadline)
-        issued = read_token(reply, f"the token endpoint of {name!r}", self._masker)
-        self._masker.add(issued.access_token)
+        issued = read_token(reply, f"the token endpoint of {name!r}", _masker(client))
         lifetime_s = min(_DEFAULT_LIFETIME_S if issued.lifetime_s is None else issued.lifetime_s, _LONGEST_LIFETIME_S)
         skew_s = min(self._skew_s, lifetime_s / 2)  # a token that lives shorter than the skew is still used once
         grant.token, grant.expires, grant.at = issued.access_token, began + lifetime_s - skew_s, clock()
@@ -308,6 +308,11 @@ def endpoint(declared: str | None, origin: URL) -> URL | None:
         return None
     usable = declared and url.scheme in ("http", "https") and url.raw_host and url.user is None
     return url.with_fragment(None) if usable else None
+
+
+def _masker(client: Client) -> Masker:
+    """Masks what a client presents to its token endpoint."""
+    return masker_of(frozenset(client.masked()))
 
 
 def _lifetime(expires_in: JsonValue) -> float | None:

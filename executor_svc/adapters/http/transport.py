@@ -15,6 +15,7 @@ from aiohttp.connector import Connection
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from executor_svc.adapters.http.budget import FREE_BYTES, AnswerBudget, OutOfRoom, Share
 from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
 from executor_svc.settings import ExecutorSettings
@@ -22,20 +23,22 @@ from executor_svc.settings import ExecutorSettings
 USER_AGENT: Final = "nestor"
 _STREAMED_FROM: Final = 1024 * 1024
 _CODING_OVERHEAD: Final = 64 * 1024
+_NO_ROOM: Final = "the answers of other calls left no room to read this one; ask again"
 
 
 class SendFailed(Exception):
     """No complete answer.
 
     Attributes:
-        reason: `refused` by the guard; `connection`; `timeout`; `bad_response` for one that is no HTTP or too large.
+        reason: `refused` by the guard; `connection`; `timeout`; `bad_response` for one that is no HTTP or too large;
+            `overloaded` where the answers of other calls leave no room for it.
         sent: whether the upstream may have seen the request.
         status: the answer's status where that much arrived.
     """
 
     def __init__(
         self,
-        reason: Literal["refused", "connection", "timeout", "bad_response"],
+        reason: Literal["refused", "connection", "timeout", "bad_response", "overloaded"],
         message: str,
         *,
         sent: bool,
@@ -62,8 +65,11 @@ class Reply:
 
 @dataclass(slots=True)
 class _Exchange:
-    """How far a request got."""
+    """How far a request got; who holds its answer, how large that may be, and until when it may wait for room."""
 
+    share: Share
+    max_bytes: int
+    patient_until: float
     sent: bool = False
     status: int | None = None
 
@@ -79,6 +85,7 @@ class Transport:
         settings: ExecutorSettings,
     ) -> None:
         self._pooled, self._fresh, self._guard = pooled, fresh, guard
+        self.budget = AnswerBudget(settings.max_answers_bytes, settings.answers_wait_s)
         self._max_bytes, self._max_error_bytes = settings.max_response_bytes, settings.max_error_bytes
 
     async def send(
@@ -91,8 +98,11 @@ class Transport:
         deadline: float,
         once: bool = False,
         tls: ssl.SSLContext | None = None,
+        share: Share | None = None,
     ) -> Reply:
         """Send and read. ``deadline`` is a reading of the loop's clock; ``tls`` holds a certificate to connect with.
+
+        ``share`` holds the answer beyond its first 64 kB; without one it may not be larger.
 
         With ``once`` the request gets a connection of its own: on a kept one that the upstream closes meanwhile, nobody
         could tell whether the request was seen.
@@ -100,13 +110,18 @@ class Transport:
         Raises:
             SendFailed: there is no complete answer; it says whether the request may have been seen.
         """
-        exchange = _Exchange()
+        # What has had an effect is not made again: its answer is worth the whole deadline.
+        patient_until = deadline if once else asyncio.get_running_loop().time() + self.budget.patience_s
+        most = min(self._max_bytes, FREE_BYTES) if share is None else self._max_bytes
+        exchange = _Exchange(share or self.budget.share(""), most, patient_until)
+        held = exchange.share.held
         try:
             self._guard.check_url(url)
             async with asyncio.timeout_at(deadline):
                 return await self._exchange(method, url, headers, body, once, exchange, tls)
-        except (aiohttp.ClientError, OSError) as error:
-            raise _failure(error, exchange) from error
+        except (aiohttp.ClientError, OSError, SendFailed) as error:
+            exchange.share.give_back(exchange.share.held - held)
+            raise error if isinstance(error, SendFailed) else _failure(error, exchange) from error
 
     async def _exchange(
         self,
@@ -131,22 +146,26 @@ class Transport:
         ) as response:
             exchange.status = response.status
             try:
-                return await self._reply(response)
+                return await self._reply(response, exchange)
             except Undecodable as error:
                 response.close()
                 raise SendFailed("bad_response", str(error), sent=True, status=response.status) from None
+            except OutOfRoom:
+                response.close()
+                raise SendFailed("overloaded", _NO_ROOM, sent=True, status=response.status) from None
 
-    async def _reply(self, response: aiohttp.ClientResponse) -> Reply:
+    async def _reply(self, response: aiohttp.ClientResponse, exchange: _Exchange) -> Reply:
         """Read the answer; of an error whatever can be read, since its status already says what came of the request.
 
         Raises:
             Undecodable: a success is too large, or not in the coding it claims.
+            OutOfRoom: other answers leave none for it.
         """
         succeeded = 200 <= response.status < 300
-        limit = self._max_bytes if succeeded else self._max_error_bytes
+        limit = exchange.max_bytes if succeeded else min(self._max_error_bytes, exchange.max_bytes)
         content = bytearray()
         try:
-            await self._decode(response, content, limit)
+            await self._decode(response, content, limit, exchange)
         except Undecodable:
             if succeeded:
                 raise
@@ -154,15 +173,18 @@ class Transport:
             return Reply(response.status, response.headers, bytes(content[:limit]), truncated=True)
         return Reply(response.status, response.headers, bytes(content), truncated=False)
 
-    async def _decode(self, response: aiohttp.ClientResponse, content: bytearray, limit: int) -> None:
+    async def _decode(
+        self, response: aiohttp.ClientResponse, content: bytearray, limit: int, exchange: _Exchange
+    ) -> None:
         """Read into ``content``, a little more than ``limit`` bytes at most.
 
         The coded bytes are counted, too: a coding can also carry nothing, without end.
 
         Raises:
             Undecodable: see :class:`Decoder`; or the answer is too large.
+            OutOfRoom: other answers leave none for it.
         """
-        decoder, received = None, 0
+        decoder, received, covered = None, 0, FREE_BYTES
         async for chunk in response.content.iter_any():
             decoder = decoder or Decoder(_text(", ".join(response.headers.getall("Content-Encoding", ()))))
             received += len(chunk)
@@ -170,6 +192,9 @@ class Transport:
                 raise Undecodable(f"the answer is larger than {self._max_bytes} bytes")
             for piece in decoder.feed(chunk):
                 _add(piece, content, limit)
+                if len(content) > covered:
+                    await exchange.share.take(len(content) - covered, exchange.patient_until)
+                    covered = len(content)
         if decoder is not None:
             _add(decoder.end(), content, limit)
 

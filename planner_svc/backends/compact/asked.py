@@ -8,7 +8,7 @@ import numpy as np
 
 from planner_svc.backends.compact.drafted import Drafted
 from planner_svc.backends.compact.items import Encoded, Kind
-from planner_svc.reading.answers import Answerer, Place, Question, outputs_of, read_question
+from planner_svc.reading.answers import Answerer, Place, Question, completed, outputs_of, read_question
 from planner_svc.reading.profile import Field
 from planner_svc.reading.text import words_of
 from services.contracts.api import Candidate, Clause
@@ -52,7 +52,7 @@ class Asked:
             row = places.get(numbers[id(field)])
             return 0.0 if row is None else float(self._vector(text) @ api.vectors[row].astype(np.float32))
 
-        fields = said or Answerer(likeness).choose(api.profile, call.places, question)
+        fields = completed(api.profile, said) or Answerer(likeness).choose(api.profile, call.places, question)
         return outputs_of(fields, plural=question.plural)
 
     def _question(self, api: Encoded, call: Drafted) -> Question:

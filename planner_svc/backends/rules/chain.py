@@ -19,6 +19,7 @@ from planner_svc.reading.dates import Moment
 from planner_svc.reading.profile import Field, Profile, Slot
 from planner_svc.reading.text import Word, stem, stem_set, stems
 from planner_svc.reading.values import HARD, Role, Span
+from services.compute import checkpoint
 from services.contracts.evidence import bounded, written_call, written_literal, written_path
 
 MAX_DEPTH = 4
@@ -146,6 +147,7 @@ class Composer:
     def _derive(
         self, profile: Profile, free: list[Span], depth: int, banned: frozenset[str], role: Role | None
     ) -> Call:
+        checkpoint()
         self._budget -= 1
         call = Call(profile)
         fits = self._fits(profile, free)

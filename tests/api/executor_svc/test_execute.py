@@ -17,6 +17,7 @@ from services.contracts.run import (
     ExecutionEvent,
     ExecutionFinished,
     Failed,
+    SecretTestRequest,
     StepFinished,
     StepStarted,
     Succeeded,
@@ -58,8 +59,8 @@ async def test_a_nested_plan_from_first_call_to_answer(upstream: Upstream, execu
     ]
     metrics = await text(executor, "/metrics")
     assert 'nestor_steps_total{outcome="succeeded",provider="test"} 2.0' in metrics
-    assert 'nestor_runs_total{status="succeeded"} 1.0' in metrics
-    assert "nestor_runs_active 0.0" in metrics
+    assert 'nestor_executions_total{status="succeeded"} 1.0' in metrics
+    assert "nestor_executions_active 0.0" in metrics
 
 
 def barrier_upstream(upstream: Upstream, path: str, parties: int) -> None:
@@ -146,9 +147,9 @@ async def test_when_the_caller_hangs_up_the_run_is_cancelled(upstream: Upstream,
         assert isinstance(await anext(events), StepStarted)
         await asyncio.wait_for(arrived.wait(), 10)
     await asyncio.wait_for(cut.wait(), 10)
-    while "nestor_runs_active 0.0" not in (metrics := await text(executor, "/metrics")):  # noqa: ASYNC110
+    while "nestor_executions_active 0.0" not in (metrics := await text(executor, "/metrics")):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    assert 'nestor_runs_total{status="cancelled"} 1.0' in metrics
+    assert 'nestor_executions_total{status="cancelled"} 1.0' in metrics
     assert upstream.count("/later") == 0
 
 
@@ -227,14 +228,14 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
     executor = await started(
         {
             "t.key": {"value": canaries[0], "hosts": hosts},
-            "t.query": {"value": canaries[1], "hosts": hosts},
+            "t.query": {"value": canaries[1], "in": "query", "name": "key", "hosts": hosts},
             "t.basic": {"username": "me", "password": canaries[2], "hosts": hosts},
             "t.bearer": {"value": canaries[3], "hosts": hosts},
             "t.oauth": {"client_id": "me", "client_secret": canaries[4], "hosts": hosts},
         },
         log_level="DEBUG",
     )
-    assert (await executor.credentials()).secrets == ("t.basic", "t.bearer", "t.key", "t.oauth", "t.query")
+    assert (await executor.credentials("default")).secrets == ("t.basic", "t.bearer", "t.key", "t.oauth", "t.query")
     upstream.replies("/token", {"access_token": canaries[5], "expires_in": 60})
     status = itertools.cycle([200, 500, 302])
 
@@ -265,7 +266,14 @@ async def test_credentials_are_listed_by_name_and_seen_nowhere(
         )
         for k in kinds
     ]
-    steps = [step(f"s{n}_{a.name}", a, {"b": literal(canaries[0])}) for n in range(3) for a in apis]
+    own = {
+        "key": 0,
+        "query": 1,
+        "basic": 2,
+        "bearer": 3,
+        "oauth": 5,
+    }  # in an argument of the call that presents it, too
+    steps = [step(f"s{n}_{a.name}", a, {"b": literal(canaries[own[a.name]])}) for n in range(3) for a in apis]
     events, finished = await run(executor, request(compiled(apis, *steps)))
     assert {type(r.outcome) for r in finished.records} == {Succeeded, Failed}
     assert len(upstream.seen) == 16
@@ -290,3 +298,26 @@ async def test_problems_and_documentation(executor: ExecutorClient) -> None:
         assert response.headers["content-type"] == "application/problem+json"
     document = (await http.get("/openapi.json")).json()
     assert "application/x-ndjson" in document["paths"]["/execute"]["post"]["responses"]["200"]["content"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])  # of either lane
+async def test_a_secret_of_some_tenants_is_there_for_their_runs_alone(
+    upstream: Upstream, started: Starter, method: str
+) -> None:
+    entry = {"value": "canary-s3cret", "hosts": [upstream.host], "tenants": ["red"]}
+    executor = await started({"t.key": entry, "t.all": entry | {"tenants": ["red", "blue"]}})
+    assert [(await executor.credentials(tenant)).secrets for tenant in ("red", "blue", "green")] == [
+        ("t.all", "t.key"), ("t.all",), (),
+    ]  # fmt: skip
+    needed = SecurityRequirement(scheme="key", kind=SecretKind.BEARER, secret="t.key")
+    made = api(upstream.origin, "/x", method=method, name=method.lower(), security=((needed,),))
+    plan = compiled([made], step("var1", made))
+    ended = {}
+    for tenant in ("blue", None, "red"):
+        asked = request(plan, tenant=tenant).model_copy(update={"run_id": f"run-{tenant}"})
+        ended[tenant] = (await run(executor, asked))[1].records[0].outcome
+        tried = await executor.test_secret(SecretTestRequest(api=made, tenant=tenant))
+        assert tried.outcome == ("ready" if tenant == "red" else "unavailable")
+    assert [outcome.kind for outcome in ended.values()] == ["failed", "failed", "succeeded"]
+    assert isinstance(ended["blue"], Failed)
+    assert (ended["blue"].reason, upstream.count("/x")) == ("credential", 1)

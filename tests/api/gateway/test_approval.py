@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.contracts.api import SecretKind, SecurityRequirement
-from services.contracts.run import Run, RunStatus
+from services.contracts.run import ExecutionFinished, Failed, Run, RunStatus, StepRecord
 from services.errors import Conflict, NotFound, ServiceUnavailable, ValidationFailed
 from tests.support.gateways import (
     ASK_HOLIDAYS,
@@ -127,12 +127,65 @@ async def test_requests_that_are_not_those_that_were_shown_need_another_look(gat
     again = await gateway.client.run(waiting.id)
     assert again.status is RunStatus.NEEDS_APPROVAL
     assert [shown.request.url for shown in again.previews] == ["http://elsewhere.example/bookRoom"]
-    assert (await gateway.client.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+    for digest in (None, waiting.digest):  # what was looked at before is not what is approved now
+        with pytest.raises(Conflict, match="Look at the run again"):
+            await gateway.client.approve(waiting.id, BOOKING.id, digest=digest)
+    approved = await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)
+    assert approved.status is RunStatus.SUCCEEDED
+    assert approved.approval is not None
+    assert approved.approval.digest == again.digest != waiting.digest
 
 
-async def test_an_api_that_changed_in_what_is_not_sent_needs_no_other_look(gateway: Gateway, waiting: Run) -> None:
+async def test_an_api_that_changed_at_all_needs_another_look(gateway: Gateway, waiting: Run) -> None:
     await gateway.fakes.retriever.update(BOOK.model_copy(update={"summary": "Books a room"}))
-    assert (await gateway.client.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+    with pytest.raises(Conflict, match="not those that were shown"):
+        await gateway.client.approve(waiting.id, BOOKING.id, digest=waiting.digest)
+    again = await gateway.client.run(waiting.id)
+    assert (await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)).status is RunStatus.SUCCEEDED
+
+
+async def test_what_reads_give_at_the_execution_is_what_was_approved_or_the_run_waits_again(
+    gateway: Gateway, waiting: Run
+) -> None:
+    gateway.fakes.executor.found = "another order"
+    again = await gateway.client.approve(waiting.id, BOOKING.id, digest=waiting.digest)
+    assert (again.status, again.approval, gateway.fakes.executor.sent) == (RunStatus.NEEDS_APPROVAL, None, [])
+    assert [lapsed.digest for lapsed in again.lapsed] == [waiting.digest]
+    assert again.digest not in ("", waiting.digest)
+    assert "nothing was sent" in again.reason
+    with pytest.raises(Conflict):
+        await gateway.client.approve(waiting.id, BOOKING.id)
+    done = await gateway.client.approve(waiting.id, BOOKING.id, digest=again.digest)
+    assert (done.status, done.reason) == (RunStatus.SUCCEEDED, "")
+    assert gateway.fakes.executor.sent == [(f"{waiting.id}.1", "var1")]
+
+
+async def test_a_dry_run_reads_nothing_and_shows_what_is_read_before_it_is_approved(gateway: Gateway) -> None:
+    gateway.fakes.executor.found = "an order"
+    dry = await gateway.client.plan(ask(ASK_ROOM))
+    assert (dry.status, dry.digest) == (RunStatus.NEEDS_APPROVAL, "")
+    with pytest.raises(Conflict, match="Look at the run again"):
+        await gateway.client.approve(dry.id, BOOKING.id)
+    shown = await gateway.client.run(dry.id)
+    assert (await gateway.client.approve(dry.id, BOOKING.id, digest=shown.digest)).status is RunStatus.SUCCEEDED
+
+
+async def test_reads_that_fail_before_an_approval_end_the_run(gateway: Gateway) -> None:
+    lost = Failed(reason="connection", message="nobody answers")
+    record = StepRecord(step="var1", api=BOOK.id, outcome=lost, started_ms=0, duration_ms=0, attempts=0)
+    gateway.fakes.executor.unreadable = ExecutionFinished(status="failed", records=(record,), duration_ms=0)
+    run = await gateway.client.solve(ask(ASK_ROOM))
+    assert (run.status, run.steps, run.previews) == (RunStatus.FAILED, (record,), ())
+
+
+async def test_what_cannot_be_read_again_keeps_the_run_waiting(gateway: Gateway, waiting: Run) -> None:
+    lost = Failed(reason="connection", message="nobody answers")
+    record = StepRecord(step="var1", api=BOOK.id, outcome=lost, started_ms=0, duration_ms=0, attempts=0)
+    gateway.fakes.executor.unreadable = ExecutionFinished(status="failed", records=(record,), duration_ms=0)
+    await gateway.fakes.retriever.update(BOOK.model_copy(update={"server": "http://elsewhere.example"}))
+    with pytest.raises(Conflict, match="nobody answers"):
+        await gateway.client.approve(waiting.id, BOOKING.id, digest=waiting.digest)
+    assert await gateway.client.run(waiting.id) == waiting
 
 
 async def test_without_waiting_the_run_is_found_under_its_address(gateway: Gateway, waiting: Run) -> None:

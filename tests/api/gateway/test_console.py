@@ -12,7 +12,7 @@ from gateway.console.session import COOKIE, Role, Session
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import PlanRequest, PlanResponse, Question
 from services.contracts.run import Failed, InDoubt, Run, RunStatus, SolveRequest, Succeeded
-from services.testing import FakePlanner
+from tests.fakes import FakePlanner
 from tests.support.gateways import (
     ASK_HOLIDAYS,
     ASK_ROOM,

@@ -103,6 +103,18 @@ async def test_a_silent_run_keeps_its_streams_open(gateway: Gateway, monkeypatch
     assert text.index("event: step_started") < text.rindex(": ping") < text.index("event: finished")
 
 
+async def test_a_silent_run_keeps_a_stream_of_lines_open(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.live.HEARTBEAT_S", 0.01)
+    gateway.fakes.executor.gate = asyncio.Event()
+    lines = b""
+    async with gateway.http.stream("POST", "/solve:stream", json={"query": ASK_HOLIDAYS}) as response:
+        async for part in response.aiter_bytes():
+            lines += part
+            if b"\n\n" in lines.partition(b"step_started")[2]:
+                gateway.fakes.executor.gate.set()
+    assert b'"finished"' in lines.rpartition(b"\n\n")[2]
+
+
 async def test_a_silent_run_of_another_process_does_too(
     pair: tuple[Gateway, Gateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:

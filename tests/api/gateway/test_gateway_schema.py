@@ -11,10 +11,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from gateway.main import create_app
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, Limits
 from services.contracts.api import Candidate
 from services.contracts.planning import PlanRequest, PlanResponse
-from services.testing import FakePlanner
+from tests.fakes import FakePlanner
 from tests.support.fuzz import BOUNDED, check, schema_of
 from tests.support.gateways import BOOKING, NESTED, Fakes
 
@@ -33,7 +33,9 @@ class PlansAnything(FakePlanner):
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     path: Path = tmp_path_factory.mktemp("schema")
     fakes = Fakes(planner=PlansAnything())
-    app = create_app(GatewaySettings(database_url=f"sqlite+aiosqlite:///{path}/gateway.db"), peers=fakes.peers)
+    limits = Limits(requests_per_s=None)  # every request is to reach the gateway
+    settings = GatewaySettings(database_url=f"sqlite+aiosqlite:///{path}/gateway.db", limits=limits)
+    app = create_app(settings, peers=fakes.peers)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 

@@ -22,7 +22,7 @@ from services.contracts.run import (
     Succeeded,
 )
 from services.errors import Conflict, NotFound, ServiceUnavailable
-from services.testing import FakeExecutor
+from tests.fakes import FakeExecutor
 from tests.support.gateways import (
     ASK_HOLIDAYS,
     ASK_ROOM,

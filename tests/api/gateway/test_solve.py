@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.api import Candidate, ImportReport, ImportRequest
 from services.contracts.demo import Demo
-from services.contracts.planning import PlanResponse, Question
+from services.contracts.planning import PlanRequest, PlanResponse, Question
 from services.contracts.run import Failed, InDoubt, Run, RunStatus, Skipped, Succeeded
 from services.errors import (
     DeadlineExceeded,
@@ -93,6 +93,20 @@ async def test_nothing_fits(gateway: Gateway) -> None:
     assert run.reason
     assert run.plan is None
     assert "execute" not in gateway.fakes.executor.calls
+
+
+async def test_what_no_api_tells_is_kept_with_the_run(gateway: Gateway) -> None:
+    untold = "I can find the country; none of the APIs tells “anthem”."
+    planned = await gateway.fakes.planner.plan(
+        PlanRequest(query=ASK_HOLIDAYS, candidates=tuple(Candidate(api=api, score=1) for api in (FIND, HOLIDAYS)))
+    )
+    gateway.fakes.planner.answers[ASK_HOLIDAYS] = planned.model_copy(update={"untold": untold})
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    assert (run.status, run.untold) == (RunStatus.SUCCEEDED, untold)
+    assert run.answer.text.splitlines()[:2] == [untold, "holidays:"]
+    assert (await gateway.client.run(run.id)).untold == untold
+    dry = await gateway.client.solve(ask(ASK_HOLIDAYS, dry_run=True))
+    assert (dry.status, dry.untold, dry.answer.text) == (RunStatus.PLANNED, untold, "")
 
 
 async def test_something_must_be_supplied(gateway: Gateway) -> None:
@@ -243,7 +257,7 @@ async def test_a_peers_refusal_is_passed_on(gateway: Gateway) -> None:
 
 
 async def test_too_many_runs_at_once_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    async with open_gateway(tmp_path_factory.mktemp("busy"), max_concurrent_runs=1) as gateway:
+    async with open_gateway(tmp_path_factory.mktemp("busy"), max_concurrent_runs=1, run_wait_s=0) as gateway:
         waiting = await gateway.client.solve(ask(ASK_ROOM))
         gateway.fakes.executor.gate = asyncio.Event()
         first = asyncio.create_task(gateway.client.solve(ask(ASK_HOLIDAYS)))

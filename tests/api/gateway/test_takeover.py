@@ -77,6 +77,23 @@ async def test_the_runs_of_a_gateway_that_dies_go_on_in_another(
     assert numbers[-1] > 1_000_000
 
 
+async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(pair: tuple[Gateway, Gateway], database: str) -> None:
+    one, two = pair
+    one.fakes.executor.gate = asyncio.Event()
+    run = await one.client.solve(unhurried(ASK_HOLIDAYS))
+    await until(lambda: "execute" in one.fakes.executor.calls)
+    await one.die()
+    one.fakes.executor.gate = None
+    engine = create_engine(database)
+    async with write(engine) as connection:  # its last sign of life is of a time that is yet to come
+        owner = sa.select(RUNS.c.owner).where(RUNS.c.id == run.id).scalar_subquery()
+        await connection.execute(
+            MEMBERS.update().where(MEMBERS.c.id == owner).values(seen_at=MEMBERS.c.seen_at + 3_600)
+        )
+    await engine.dispose()
+    assert (await ended(two.client, run.id)).status is RunStatus.SUCCEEDED
+
+
 async def _kinds(events: AsyncIterator[object]) -> list[str]:
     return [event.event.kind async for event in events]  # type: ignore[attr-defined]
 

@@ -18,8 +18,8 @@ from services.clients import GatewayClient, InProcessTransport, Retriever, Retri
 from services.contracts.api import ImportChange, ImportReport, ImportRequest
 from services.contracts.run import Run, SolveOptions, SolveRequest
 from services.encoder import load_encoder
-from services.errors import Conflict, InvalidRequest, NotFound, ServiceError, ValidationFailed
-from services.testing import FakeRetriever
+from services.errors import Conflict, Forbidden, InvalidRequest, NotFound, ServiceError, ValidationFailed
+from tests.fakes import FakeRetriever
 from tests.support.gateways import ASK_ROOM, BOOK, BOOKING, Fakes
 
 SECRET = BOOK.id
@@ -58,7 +58,7 @@ async def built(kind: str, path: Path) -> AsyncIterator[Town]:
         await stack.enter_async_context(app.router.lifespan_context(app))
         town = Town(app, retriever, fakes)
         await imported(town.of("red"), "world", "bookRoom", "Book a room", tenants=("red",))
-        await imported(town.of("blue"), "city", "listTrams", "List the trams of a room", tenants=None)
+        await imported(town.of("default"), "city", "listTrams", "List the trams of a room", tenants=None)
         yield town
 
 
@@ -136,52 +136,77 @@ async def test_nobody_else_plans_with_them(town: Town, tenant: str) -> None:
 
 async def test_what_is_shown_names_no_tenants(town: Town) -> None:
     red = town.of("red")
-    await imported(red, "world", "bookRoom", "Book a room", tenants=("red", "green"))
-    assert (await red.api(SECRET)).tenants == ()
-    assert [pin.tenants for pin in (await red.documents()).documents] == [(), ("red",)]
+    await imported(town.of("default"), "hall", "bookHall", "Book a room in the hall", tenants=("red", "green"))
+    assert (await red.api("hall.bookHall")).tenants == ()
+    assert [pin.tenants for pin in (await red.documents()).documents] == [(), ("red",), ("red",)]
     await solved(red)
     assert {c.api.tenants for c in town.fakes.planner.requests[-1].candidates} == {()}
-    assert (await town.retriever.get(SECRET)).tenants == ("green", "red")
+    assert (await town.retriever.get("hall.bookHall")).tenants == ("green", "red")
 
 
 async def test_nobody_else_changes_or_removes_them(town: Town) -> None:
     blue = town.of("blue")
     with pytest.raises(NotFound):
         await blue.delete_provider("world")
-    for tenants, dry in ((None, False), ((), False), (("blue",), False), ((), True)):
-        with pytest.raises(Conflict, match="other tenants"):
-            await imported(blue, "world", "bookRoom", "Book a room elsewhere", tenants, dry=dry)
+    for name in ("blue", "default"):
+        for tenants, dry in ((None, False), (None, True)):
+            with pytest.raises(Conflict, match="another tenant"):
+                await imported(town.of(name), "world", "bookRoom", "Book a room elsewhere", tenants, dry=dry)
+    with pytest.raises(Conflict, match="another tenant"):
+        await blue.delete_provider("city")
     assert (await town.of("red").api(SECRET)).summary == "Book a room"
     await town.of("red").delete_provider("world")
     assert SECRET not in {hit.id for hit in (await town.of("red").search_apis()).hits}
 
 
 async def test_importing_again_shows_them_to_nobody_more(town: Town) -> None:
-    red, blue = town.of("red"), town.of("blue")
-    await imported(red, "world", "bookRoom", "Book one of our rooms", tenants=None)
-    assert (await red.api(SECRET)).summary == "Book one of our rooms"
+    red, blue, operator = town.of("red"), town.of("blue"), town.of("default")
+    hall = "hall.bookHall"
+    await imported(operator, "hall", "bookHall", "Book the hall", tenants=("red",))
+    await imported(operator, "hall", "bookHall", "Book one of our halls", tenants=None)
+    assert (await red.api(hall)).summary == "Book one of our halls"
     with pytest.raises(NotFound):
-        await blue.api(SECRET)
-    report, changes = await imported(red, "world", "bookRoom", "Book one of our rooms", tenants=(), dry=True)
+        await blue.api(hall)
+    report, changes = await imported(operator, "hall", "bookHall", "Book one of our halls", tenants=(), dry=True)
     assert (report.updated, [change.action for change in changes]) == (1, ["updated"])
     with pytest.raises(NotFound):
-        await blue.api(SECRET)
-    report, _ = await imported(red, "world", "bookRoom", "Book one of our rooms", tenants=())
+        await blue.api(hall)
+    report, _ = await imported(operator, "hall", "bookHall", "Book one of our halls", tenants=())
     assert (report.updated, report.unchanged) == (1, 0)
-    assert (await blue.api(SECRET)).summary == "Book one of our rooms"
+    assert (await blue.api(hall)).summary == "Book one of our halls"
 
 
-async def test_a_provider_that_is_partly_another_tenants_is_not_removed(town: Town) -> None:
-    trams = await town.retriever.get(OPEN)
-    await town.retriever.create(trams.model_copy(update={"id": "city.secret", "name": "secret", "tenants": ("red",)}))
+async def test_a_tenant_imports_for_itself_alone(town: Town) -> None:
     blue = town.of("blue")
-    with pytest.raises(Conflict, match="other tenants"):
-        await blue.delete_provider("city")
-    with pytest.raises(Conflict, match="other tenants"):
-        await imported(blue, "city", "listTrams", "List no trams", tenants=None)
+    for tenants in ((), ("red",), ("blue", "red"), ("default",)):
+        for dry in (False, True):
+            with pytest.raises(Forbidden, match="'blue'"):
+                await imported(blue, "helper", "findHelp", "Find help with a room", tenants, dry=dry)
+    await imported(blue, "helper", "findHelp", "Find help 0 with a room", None)
+    await imported(blue, "helper", "findHelp", "Find help 1 with a room", ("blue",))
+    assert (await blue.api("helper.findHelp")).summary == "Find help 1 with a room"
     with pytest.raises(NotFound):
-        await blue.api("city.secret")
-    await town.of("red").delete_provider("city")
+        await town.of("red").api("helper.findHelp")
+    assert (await town.retriever.get("helper.findHelp")).tenants == ("blue",)
+
+
+async def test_what_nobody_imported_is_the_operators(town: Town) -> None:
+    trams = await town.retriever.get(OPEN)
+    strays = trams.model_copy(update={"id": "stray.cats", "provider": "stray", "name": "cats"})
+    await town.retriever.create(strays)
+    blue = town.of("blue")
+    with pytest.raises(Conflict, match="another tenant"):
+        await blue.delete_provider("stray")
+    with pytest.raises(Conflict, match="another tenant"):
+        await imported(blue, "stray", "cats", "List no trams", tenants=None)
+    await imported(town.of("default"), "stray", "cats", "List the trams that stray", tenants=None)
+    await town.of("default").delete_provider("stray")
+
+
+async def test_the_operator_removes_what_a_tenant_has_left(town: Town) -> None:
+    await town.of("default").delete_provider("world")
+    with pytest.raises(NotFound):
+        await town.of("red").api(SECRET)
 
 
 async def test_a_plan_is_not_approved_with_an_api_that_was_taken_away(town: Town) -> None:

@@ -66,6 +66,14 @@ async def test_the_policy_is_told_whose_calls_they_are(shared: Gateway) -> None:
         assert shared.fakes.planner.requests[-1].policy.tenant == tenant
 
 
+async def test_the_executor_is_told_whose_calls_they_are(shared: Gateway) -> None:
+    """By this it knows which secrets a run may present."""
+    for token, tenant in (("red-token-1", "red"), ("blue-token-1", "blue"), ("plain-token-1", "default")):
+        await shared.as_principal(token).solve(ask(ASK_HOLIDAYS))
+        assert shared.fakes.executor.requests[-1].tenant == tenant
+        assert shared.fakes.executor.asked_for[-1] == tenant
+
+
 @pytest.mark.parametrize("token", ["", "red", "red-token-1 ", "red-token-11", "red-token-1\x00", "é", "x" * 10_000])
 async def test_an_unknown_token_is_refused(shared: Gateway, token: str) -> None:
     response = await shared.http.get("/runs", headers={b"Authorization": b"Bearer " + token.encode()})
@@ -77,14 +85,16 @@ def test_who_a_header_names() -> None:
     settings = GatewaySettings.model_validate({"principals": PRINCIPALS, "token": "single-token"})
     known = Principals(settings)
     assert known.asking(_request("Bearer red-token-2")) == Principal("desk", "red")
-    assert known.asking(_request("bearer plain-token-1")) == Principal("plain", "default")
-    assert known.asking(_request("Bearer single-token")) == Principal("token", "default")
+    assert known.asking(_request("bearer plain-token-1")) == Principal("plain", "default", operator=True)
+    assert known.asking(_request("Bearer single-token")) == Principal("token", "default", operator=True)
     for header in ("", "Bearer", "red-token-1", "Bearer red-token-1x", "Basic red-token-1", "Bearer  red-token-1"):
         with pytest.raises(Unauthorized):
             known.asking(_request(header))
     with pytest.raises(Unauthorized):
         known.asking(_request())
-    assert Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal("anonymous", "default")
+    assert Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal(
+        "anonymous", "default", operator=True
+    )
 
 
 @pytest.mark.parametrize("second", ["Bearer red-token-1", "Bearer wrong-token", "Basic x"])
@@ -145,6 +155,8 @@ def _request(*authorizations: str) -> Request:
         [{"name": "", "token": "s3cret-token"}],
         [{"name": "a", "token": "s3cret-token", "tenant": "a b"}],
         [{"name": "a", "token": "s3cret-token", "role": "x"}],
+        [{"name": "a", "token": "s3cret-token", "roles": ["boss"]}],
+        [{"name": "a", "token": "s3cret-token", "roles": []}],
         [{"name": "a"}],
         {"name": "a", "token": "s3cret-token"},
     ],

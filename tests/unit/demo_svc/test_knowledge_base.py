@@ -249,3 +249,54 @@ def test_an_id_depends_on_query_and_plan_alone(query: str, argument: object) -> 
     assert demo_id(one) == demo_id(Demo.model_validate_json(one.model_dump_json(ensure_ascii=True)))
     assert demo_id(one) != demo_id(demo(query + "x", argument=argument))
     assert demo_id(one) != demo_id(demo(query, "p.other", argument=argument))
+
+
+async def test_a_tenants_demos_are_selected_for_it_alone(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+
+        async def chosen(tenant: str | None, k: int = 5) -> list[str]:
+            found = await service.select("rain in oslo", ["p.a", "p.b"], k, alike=5, tenant=tenant)
+            return [one.query for one, _ in found]
+
+        await service.add([demo("rain in oslo", "p.a"), demo("how p.a is called", "p.a", level="api")])
+        await service.add([demo("rain in oslo", "p.b"), demo("how p.b is called", "p.b", level="api")], "red")
+        await service.add([demo("rain in oslo today", "p.b")], "blue")
+        common = ["rain in oslo", "how p.a is called"]
+        assert await chosen(None) == await chosen("green") == common
+        assert await chosen("red") == ["rain in oslo", "rain in oslo", "how p.a is called", "how p.b is called"]
+        assert await chosen("blue") == ["rain in oslo", "rain in oslo today", "how p.a is called"]
+        assert [(await service.page(10, 0, None, tenant)).total for tenant in (None, "red", "blue")] == [2, 4, 3]
+        assert (await service.page(10, 0, "p.b", "blue")).total == 1
+
+
+async def test_an_equal_demo_of_another_tenant_is_another(engine: AsyncEngine) -> None:
+    async with opened(engine) as service:
+        (kept,), added = await service.add([demo("same words", "p.a")], "red")
+        assert added == {kept.id} == {demo_id(kept)}
+        assert (await service.add([kept], "red"))[1] == set()
+        for tenant in (None, "blue"):
+            with pytest.raises(NotFound):
+                await service.get(kept.id, tenant)
+            with pytest.raises(NotFound):
+                await service.delete(kept.id, tenant)
+        assert (await service.add([kept], "blue"))[1] == {kept.id}
+        assert (await service.add([kept]))[1] == {kept.id}
+        assert (await service.add([kept], "green"))[1] == set()  # it is everyone's
+        assert len(await service.select("same words", ["p.a"], 5, tenant="red")) == 1
+        await service.delete(kept.id, "red")
+        assert await service.get(kept.id, "red") == kept
+        await service.delete(kept.id)
+        with pytest.raises(NotFound):
+            await service.get(kept.id, "red")
+        assert await service.get(kept.id, "blue") == kept
+
+
+async def test_another_tenants_many_demos_do_not_hide_ones_own(
+    engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("demo_svc.selector._SCANNED", 3)
+    async with opened(engine) as service:
+        await service.add([demo("rain in oslo", "p.a", argument=n) for n in range(9)], "blue")
+        await service.add([demo("rain in bergen", "p.a")], "red")
+        found = await service.select("rain in oslo", ["p.a"], 0, alike=1, tenant="red")
+        assert [one.query for one, _ in found] == ["rain in bergen"]

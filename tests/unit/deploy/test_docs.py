@@ -2,13 +2,13 @@
 
 import pytest
 
-from deploy.docs import DOCS, PAGES, SETTINGS, problems_page, settings_page
+from deploy.docs import PAGES, ROOT, SETTINGS, problems_page, settings_page
 from services.errors import all_errors
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_are_up_to_date(name: str) -> None:
-    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name](), "run `make docs`"
+    assert (ROOT / name).read_text(encoding="utf-8") == PAGES[name](), "run `make docs`"
 
 
 def test_every_setting_is_described() -> None:

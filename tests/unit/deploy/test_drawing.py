@@ -115,6 +115,21 @@ def test_items_that_did_not_succeed_are_listed() -> None:
     assert "and 3 more" in shown
 
 
+UNTOLD = "I can find the order; none of the APIs tells “weight”."
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"status": RunStatus.PLANNED, "untold": UNTOLD},
+        {"status": RunStatus.NO_PLAN, "untold": UNTOLD, "reason": f"{UNTOLD} I am not sure what is meant."},
+        {"untold": UNTOLD, "answer": Answer(values=(AnswerValue(name="a", value=1, step="var1"),), text=UNTOLD)},
+    ],
+)
+def test_what_no_api_tells_is_said_once(more: Any) -> None:
+    assert drawn(a_run(**more)).count(UNTOLD) == 1
+
+
 def test_a_bar_joins_what_can_run_at_the_same_time() -> None:
     lines = drawn(a_run(steps=(record("var1", Succeeded(value=1)),))).splitlines()
     assert [line.rstrip() for line in lines[:4]] == [

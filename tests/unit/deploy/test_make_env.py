@@ -35,11 +35,13 @@ def test_a_first_run_writes_what_compose_and_the_executor_read(
     assert (mode(tmp_path / ".env"), mode(tmp_path / "s")) == (0o600, 0o700)
     printed = capsys.readouterr().out
     assert "POSTGRES_PASSWORD" in printed
+    assert (tmp_path / "s" / "metrics.token").read_text("utf-8") == env["NESTOR_METRICS_TOKEN"]
     assert not any(value in printed for value in drawn)
     store = SecretStore.load(tmp_path / "s" / "executor.json", None)
-    assert store.names == ("sandbox.apiKey", "sandbox.basic", "sandbox.bearer", "sandbox.oauth2")
+    assert store.names(None) == ("sandbox.apiKey", "sandbox.basic", "sandbox.bearer", "sandbox.oauth2")
     sandbox = {env[name] for name in make_env.RANDOM if name.startswith("NESTOR_SANDBOX_")}
-    assert sandbox <= set(store.masked())
+    entries = json.loads((tmp_path / "s" / "executor.json").read_text())
+    assert sandbox <= {value for entry in entries.values() for value in entry.values() if isinstance(value, str)}
 
 
 def test_later_runs_keep_every_value_and_add_what_is_missing(tmp_path: Path) -> None:
@@ -97,5 +99,5 @@ def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     assert ServedSettings.model_validate(fields).url == "http://model:8000/v1"
     compose = yaml.safe_load((make_env.ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
     assert given.keys() <= compose["planner_svc"]["environment"].keys(), "the planner's container is told each of them"
-    assert all("model" in compose[profile]["networks"]["back"]["aliases"] for profile in make_env.CONSTRAINTS)
+    assert all("model" in compose[profile]["networks"]["model"]["aliases"] for profile in make_env.CONSTRAINTS)
     assert all(compose[profile]["profiles"] == [profile] for profile in make_env.CONSTRAINTS)

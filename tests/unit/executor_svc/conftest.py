@@ -37,10 +37,16 @@ async def opened() -> AsyncIterator[Opener]:
             adapter = await stack.enter_async_context(open_http_adapter(ExecutorSettings(**chosen), store))
 
             async def call(
-                api: Api, /, within_s: float = 20.0, key: str = "run/step", resent: bool = False, **arguments: Any
+                api: Api,
+                /,
+                within_s: float = 20.0,
+                key: str = "run/step",
+                resent: bool = False,
+                tenant: str | None = None,
+                **arguments: Any,
             ) -> CallResult:
                 deadline = asyncio.get_running_loop().time() + within_s
-                return await adapter.call(Call(api, arguments, key, deadline, resent=resent))
+                return await adapter.call(Call(api, arguments, key, deadline, resent=resent, tenant=tenant))
 
             return call
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
-from services.contracts.api import Api, ApiResponse
+from services.contracts.api import Api, ApiResponse, SecretKind, SecurityRequirement
 from services.contracts.run import Failed, Succeeded
 from services.schema_cost import Unbounded, cost_of
 from tests.support.executing import api
@@ -228,7 +228,9 @@ async def test_violations_are_reported_on_the_call(upstream: Upstream, opened: O
 async def test_violations_hold_no_secret(upstream: Upstream, opened: Opener) -> None:
     upstream.replies("/p", {"canary-1234 and canary-1234": 1})
     call = await opened({"it": {"value": "canary-1234", "hosts": [upstream.host]}})
-    result = await call(promising({"additionalProperties": {"type": "string"}}, server=upstream.origin))
+    needed = SecurityRequirement(scheme="it", kind=SecretKind.BEARER, secret="it")
+    operation = promising({"additionalProperties": {"type": "string"}}, server=upstream.origin)
+    result = await call(operation.model_copy(update={"security": ((needed,),), "content_hash": ""}))
     assert result.violations == ("/*** and ***: type string",)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from executor_svc.models import Admission, Call, CallResult, CallState, Outcome,
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import settled
-from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
+from executor_svc.storage import CALLS, EXECUTIONS, MEMBERS, LedgerStore
 from services.contracts.api import Api, RequestBody
 from services.contracts.plan import ForEach, content_hash
 from services.contracts.planning import CompiledPlan
@@ -36,7 +37,7 @@ from services.contracts.run import (
     doubts_of,
 )
 from services.errors import Conflict, NotFound, ServiceUnavailable, ValidationFailed
-from services.storage.engine import create_engine
+from services.storage.engine import create_engine, write
 from services.storage.migrate import migrate
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.upstream import Seen, Upstream
@@ -571,3 +572,58 @@ async def test_another_plan_does_not_get_to_see_a_run_that_was_taken_over_meanwh
         await anext(executor._lane._follow_stored(asked(other)))
     held.set()
     assert (await following).status == "succeeded"
+
+
+async def test_a_run_that_is_forgotten_leaves_nothing_and_is_not_begun_once_more(
+    house: House, upstream: Upstream
+) -> None:
+    plan = two_bookings(booking(upstream))
+    executor = await house.executor()
+    await executor.forget("run-1")  # of one that was never begun there is nothing to forget
+    await finish(executor, plan)
+    await executor.forget("run-1")
+    async with house.engine.connect() as connection:
+        assert (await connection.execute(sa.select(CALLS))).all() == []
+        ((request, result),) = (await connection.execute(sa.select(EXECUTIONS.c.request, EXECUTIONS.c.result))).all()
+    assert (request, result) == ("", None)
+    sent = upstream.count("/book")
+    with pytest.raises(NotFound):
+        await finish(executor, plan)
+    assert upstream.count("/book") == sent
+
+
+async def test_a_run_in_doubt_is_not_forgotten(house: House, upstream: Upstream) -> None:
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    with pytest.raises(Conflict, match="not over"):
+        await executor.forget("run-1")
+
+
+async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstream) -> None:
+    await migrate(house.engine, "executor_svc")
+    store = LedgerStore(house.engine)
+    plan = two_bookings(booking(upstream))
+    tickets = [Ticket(f"old-{n}", "a process that died", 1) for n in range(5)]
+    await store.write(
+        [Admission(ticket, asked(plan).model_copy(update={"run_id": ticket.run_id})) for ticket in tickets]
+    )
+    async with write(house.engine) as connection:
+        done = {"status": "succeeded", "created_at": 1_000.0}
+        await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id != "old-4").values(done))
+    assert [await store.forget(60.0, limit=3) for _ in range(3)] == [3, 1, 0]
+    async with house.engine.connect() as connection:
+        assert list(await connection.scalars(sa.select(EXECUTIONS.c.id))) == ["old-4"]
+    store.close()
+
+
+async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(house: House, upstream: Upstream) -> None:
+    upstream.replies("/book", {"id": "b1"}, {"id": "b2"})
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan)
+    async with write(house.engine) as connection:  # its last sign of life is of a time that is yet to come
+        await connection.execute(MEMBERS.insert().values(id=DEAD.owner, seen_at=time.time() + 86_400))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "succeeded"
+    assert upstream.count("/book") == 2

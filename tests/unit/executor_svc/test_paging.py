@@ -121,7 +121,7 @@ class TestLinks:
         needs = SecurityRequirement(
             scheme="k", kind=SecretKind.API_KEY, secret="k", location=Location.QUERY, parameter="key"
         )
-        call = await opened({"k": {"value": "canary 1234", "hosts": [upstream.host]}})
+        call = await opened({"k": {"value": "canary 1234", "in": "query", "name": "key", "hosts": [upstream.host]}})
         result = await call(api(upstream.origin, PATH, security=((needs,),)))
         assert read(result) == ([1, 2, 3], 3, False)
         assert [seen.query.count("canary%201234") for seen in upstream.seen] == [1, 1, 1]

@@ -64,13 +64,28 @@ def test_text_that_looks_like_a_name_stays_text(adapter: HttpAdapter) -> None:
 
 @pytest.mark.parametrize(
     ("items", "named"),
-    [(ref("var1", "items"), "{var1.items}"), (literal(["red", "blue"]), '["red", "blue"]'), (ref("var1"), "{var1}")],
+    [(ref("var1", "items"), "{var1.items}"), (ref("var1"), "{var1}")],
 )
 def test_a_foreach_shows_one_request_and_its_list(adapter: HttpAdapter, items: Value, named: str) -> None:
     preview = shown(adapter, BOOK, {"room": item(), "nights": item("nights")}, foreach=ForEach(items=items))
     assert preview.request.url == f"{ORIGIN}/rooms/{{item}}"
     assert preview.request.body == {"nights": "{item.nights}"}
     assert (preview.complete, preview.foreach) == (False, named)
+
+
+def test_a_foreach_over_a_known_list_shows_each_request(adapter: HttpAdapter) -> None:
+    plan = compiled(
+        [BOOK],
+        step("a", BOOK, {"room": item(), "nights": literal(1)}, foreach=ForEach(items=literal(["red", "blue"]))),
+        mutating=("a",),
+    )
+    answer = previews(plan, adapter)
+    assert [shown.request.url for shown in answer.requests] == [f"{ORIGIN}/rooms/red", f"{ORIGIN}/rooms/blue"]
+    assert [(s.item, s.calls, s.complete, s.foreach) for s in answer.requests] == [
+        (0, 2, True, '["red", "blue"]'),
+        (1, 2, True, '["red", "blue"]'),
+    ]
+    assert answer.settled
 
 
 @pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "multipart/form-data"])
@@ -98,15 +113,15 @@ def test_what_cannot_be_built_says_why(adapter: HttpAdapter) -> None:
     assert not preview.complete
 
 
-def test_no_secret_and_no_made_up_key_is_shown(adapter: HttpAdapter) -> None:
+def test_no_secret_is_confirmed_and_no_made_up_key_is_shown(adapter: HttpAdapter) -> None:
     security = ((SecurityRequirement(scheme="key", kind=SecretKind.API_KEY, secret="test.key"),),)
     keyed = api(
         ORIGIN, "/k", NIGHTS, method="POST", body=RequestBody(), security=security, idempotency_header="Idempotency-Key"
     )
     preview = shown(adapter, keyed, {"nights": literal("canary-secret-value")})
     assert preview.request.headers["Idempotency-Key"] == "{one for each call}"
-    assert preview.request.body == {"nights": "***"}
-    assert "canary" not in preview.model_dump_json()
+    assert preview.request.body == {"nights": "canary-secret-value"}  # what somebody wrote, right or wrong
+    assert "***" not in preview.model_dump_json()
 
 
 def test_reads_are_shown_only_where_they_wait_for_an_approval(adapter: HttpAdapter) -> None:

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from executor_svc.secret_store import SecretStore, SecretsUnreadable, Token
 from executor_svc.settings import ExecutorSettings
-from services.contracts.api import SecretKind
+from services.contracts.api import Location, SecretKind
 
 CANARY = 'c4n"ary/ü+ key'
 HOSTS = ["api.example.com"]
@@ -25,8 +25,26 @@ def test_file_and_setting_are_joined_and_the_setting_wins(tmp_path: Path) -> Non
         json.dumps({"a.k": {"value": "from-file", "hosts": HOSTS}, "b.k": {"value": "from-file", "hosts": HOSTS}})
     )
     store = SecretStore.load(file, SecretStr(json.dumps({"b.k": {"value": "from-setting", "hosts": HOSTS}})))
-    assert store.names == ("a.k", "b.k")
-    assert set(store.masked()) == {"from-file", "from-setting"}
+    assert store.names(None) == ("a.k", "b.k")
+    held = [store.get(name, SecretKind.BEARER) for name in store.names(None)]
+    assert [secret.masked() for secret in held if secret] == [("from-file",), ("from-setting",)]
+
+
+def test_a_tenant_sees_what_it_may_use() -> None:
+    store = load(
+        {"a.k": {"value": CANARY, "hosts": HOSTS, "tenants": ["red"]}, "b.k": {"value": CANARY, "hosts": HOSTS}}
+    )
+    assert store.names("red") == ("a.k", "b.k")
+    assert store.names("blue") == store.names(None) == ("b.k",)
+
+
+def test_entries_of_earlier_versions_keep_their_place() -> None:
+    old = {"a.k": {"value": CANARY, "hosts": HOSTS, "query": "key"}, "b.k": {"value": CANARY, "hosts": HOSTS}}
+    new = {"a.k": {"value": CANARY, "hosts": HOSTS, "in": "query", "name": "key"}}
+    found = load(old).get("a.k", SecretKind.API_KEY)
+    assert isinstance(found, Token)
+    assert found == load(new).get("a.k", SecretKind.API_KEY)
+    assert found.place == (Location.QUERY, "key")
 
 
 def test_the_form_must_fit_the_kind() -> None:
@@ -52,6 +70,12 @@ def test_the_form_must_fit_the_kind() -> None:
         {"x": {"value": CANARY, "hosts": HOSTS, "extra": CANARY}},
         {"x": {"username": "u:" + CANARY, "password": CANARY, "hosts": HOSTS}},
         {"x": {"value": "short", "hosts": HOSTS}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "tenants": []}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "in": "header"}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "in": "path", "name": "key"}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "in": "header", "name": "X-Key", "query": "key"}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "scheme": "no such"}},
+        {"x": {"username": "u", "password": CANARY, "hosts": HOSTS, "in": "header", "name": "X-Key"}},
     ],
 )
 def test_what_is_wrong_is_said_without_the_value(entries: Any) -> None:
@@ -74,7 +98,7 @@ def test_settings_do_not_show_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", '["127.0.0.1:80"]')
     settings = ExecutorSettings()
     assert settings.allowed_private_hosts == ("127.0.0.1:80",)
-    assert SecretStore.load(settings.secrets_file, settings.secrets).names == ("a",)
+    assert SecretStore.load(settings.secrets_file, settings.secrets).names(None) == ("a",)
     assert "c4n" not in repr(settings) + str(settings.model_dump())
     assert "c4n" not in repr(load({"a": {"value": CANARY, "hosts": HOSTS}}).get("a", SecretKind.BEARER))
 

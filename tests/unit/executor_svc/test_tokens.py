@@ -215,6 +215,7 @@ async def test_a_changed_file_is_read_again(server: AuthorizationServer, tmp_pat
         assert isinstance((await call(operation(server))).outcome, Succeeded)
         echoed = await call(operation(server).model_copy(update={"path": "/echo"}))
         assert isinstance(echoed.outcome, Succeeded)
-        assert echoed.outcome.value == {"said": "Bearer ***", "before": "***"}
+        # What the call did not present is not masked: whoever guesses it would see that he is right.
+        assert echoed.outcome.value == {"said": "Bearer ***", "before": "first-token-canary"}
         file.write_text("{")  # half written by somebody else: what was known stays
         assert isinstance((await call(operation(server))).outcome, Succeeded)

@@ -18,6 +18,12 @@ def test_values_of_every_type() -> None:
     assert rendered() == ""
 
 
+def test_what_no_value_tells_comes_first() -> None:
+    value = AnswerValue(name="status", value="sent", step="var1")
+    assert render([value], "I can find the order.") == "I can find the order.\nstatus: sent"
+    assert render([], "I can find the order.") == ""
+
+
 def test_lists_and_objects_are_indented() -> None:
     assert rendered(a=["x", {"y": 1, "empty": None, "z": ["p", "q"]}]) == "a:\n  - x\n  - y: 1, z: p, q"
     assert rendered(a={"b": {"c": [1, 2]}, "d": "e"}) == "a:\n  b:\n    c:\n      - 1\n      - 2\n  d: e"

@@ -18,7 +18,7 @@ from services.contracts.run import Feedback, Run, RunEvent, RunFinished, RunPlan
 from services.storage.engine import create_engine, write
 from services.storage.members import Membership
 from services.storage.migrate import migrate
-from services.testing import prove
+from tests.fakes import prove
 from tests.support.gateways import BOOK, BOOKING
 
 REQUEST = SolveRequest(query="Book a room")

@@ -9,7 +9,7 @@ from gateway.warming import Warmer
 from services.contracts.api import Api
 from services.contracts.planning import ReadApisReport
 from services.errors import ServiceUnavailable
-from services.testing import FakePlanner, FakeRetriever
+from tests.fakes import FakePlanner, FakeRetriever
 
 APIS = [Api(id=f"shop.{n:03}", provider="shop", name=f"call {n}", method="GET", path=f"/{n}") for n in range(230)]
 

@@ -269,6 +269,27 @@ def test_words_that_nothing_accounts_for_speak_against_a_plan() -> None:
     assert (said[f"rules {changed}"], said[f"compact {changed}"]) == (0, 1)
 
 
+ALLERGIES = {"type": "array", "items": record(substance={"type": "string", "description": "What to avoid."})}
+
+
+@pytest.mark.parametrize(
+    ("query", "share"),
+    [
+        ("allergies of 12", 0.0),  # a field
+        ("substances of 12", 0.0),  # a field in a list in it
+        ("what should 12 avoid?", 0.0),  # the description of that
+        ("charts of 12", 0.0),  # the path
+        ("the beds of 12", 0.5),
+    ],
+)
+def test_answers_account_for_words(query: str, share: float) -> None:
+    patient = api("get_one", param("id"), path="/charts/{id}", returns=record(allergies=ALLERGIES))
+    candidates = (Candidate(api=patient, score=1),)
+    request = REQUEST.model_copy(update={"query": query, "candidates": candidates})
+    signs = told(_word(plan(step("p", "get_one", id="12"))), None, request=request)
+    assert signs["rules words unaccounted for"] == share
+
+
 @pytest.mark.parametrize("query", ["?", "x" * 20_000, "\ud800 \x00 ' \" \\", "9" * 5_000, "\u202e" * 50])
 def test_signs_of_any_text_are_numbers(query: str) -> None:
     request = REQUEST.model_copy(update={"query": query})

@@ -9,7 +9,7 @@ from planner_svc.compile import compile_plan
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import CompileResponse, Decision, DiagnosticCode, Policy, PolicyRule
-from services.testing.planner import prove as prove_names
+from tests.fakes.planner import prove as prove_names
 from tests.unit.planner_svc.building import api, codes, param, plan, prove, record, step
 
 ALLOW, ASK, DENY = Decision.ALLOW, Decision.ASK, Decision.DENY
@@ -102,7 +102,7 @@ def test_a_call_is_inserted_only_where_it_is_allowed(decision: Decision, inserte
         assert [question.argument for question in response.questions] == ["lat"]
 
 
-@pytest.mark.parametrize("wrong", [{"decision": "maybe"}, {"decision": "deny", "path": "/x"}, {}, {"api": "t.*"}])
+@pytest.mark.parametrize("wrong", [{"decision": "maybe"}, {"decision": "deny", "url": "/x"}, {}, {"api": "t.*"}])
 def test_a_rule_that_cannot_be_understood_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         PolicyRule.model_validate(wrong)

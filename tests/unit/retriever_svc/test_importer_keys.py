@@ -98,3 +98,54 @@ def test_an_authorization_header(description: str, kind: SecretKind) -> None:
     api = single(operation(parameters=[taking("Authorization", "header", description=description)]))
     ((need,),) = api.security
     assert (need.kind, api.parameters) == (kind, ())
+
+
+def keyed(*paths: str, member: str = "token", **more: Any) -> dict[str, Any]:
+    """A document whose operations take a key in their JSON bodies."""
+    schema = {"type": "object", "required": [member], "properties": {member: {"type": "string"}, "title": {}}}
+    body = {"content": {"application/json": {"schema": schema | more}}}
+    return document({path: {"post": operation(operationId=path.strip("/"), requestBody=body)} for path in paths})
+
+
+def test_a_key_in_the_bodies_of_most_operations_is_a_credential() -> None:
+    for api in imported(keyed("/send", "/list"), provider="zoo").apis:
+        assert [p.name for p in api.parameters] == ["title"]
+        ((need,),) = api.security
+        assert (need.secret, need.location, need.parameter) == ("zoo.token", Location.BODY, "token")
+
+
+def test_a_sure_name_in_a_body_is_a_credential_by_itself() -> None:
+    (api,) = imported(keyed("/send", member="api_key"), provider="zoo").apis
+    assert ([p.name for p in api.parameters], secrets(api)) == (["title"], [["zoo.api_key"]])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        keyed("/send"),  # one operation's token may be anything
+        keyed("/keys", member="api_key"),  # here keys are managed
+        keyed("/auth/refresh", "/auth/revoke"),
+        keyed("/send", "/list", properties={"token": {"type": "object"}}),
+        keyed("/send", "/list") | {"components": {"securitySchemes": {"b": {"type": "http", "scheme": "bearer"}}},
+                                   "security": [{"b": []}]},
+    ],
+)  # fmt: skip
+def test_what_is_called_so_in_a_body_stays_an_argument_where_it_may_be_one(given: dict[str, Any]) -> None:
+    for api in imported(given, provider="zoo").apis:
+        assert {p.name for p in api.parameters} & {"token", "api_key"}
+        assert not any(need.location is Location.BODY for one in api.security for need in one)
+
+
+def test_a_key_in_the_paths_of_most_operations_is_a_credential() -> None:
+    paths = {f"/bot{{token}}/{name}": {"get": operation(operationId=name)} for name in ("getMe", "getUpdates")}
+    for api in imported(document(paths), provider="zoo").apis:
+        assert api.parameters == ()
+        ((need,),) = api.security
+        assert (need.secret, need.location, need.parameter) == ("zoo.token", Location.PATH, "token")
+
+
+@pytest.mark.parametrize("path", ["/tokens/{token}", "/apps/{appId}", "/keys/{key}", "/api-keys/{apiKey}"])
+def test_things_that_are_called_so_in_a_path_stay_arguments(path: str) -> None:
+    paths = {f"{path}{end}": {"get": operation(operationId=f"o{n}")} for n, end in enumerate(("", "/uses"))}
+    for api in imported(document(paths), provider="zoo").apis:
+        assert (len(api.parameters), api.security) == (1, ())

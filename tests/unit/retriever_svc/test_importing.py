@@ -81,9 +81,12 @@ async def test_what_is_asked_otherwise_is_read_again(service: CatalogueService) 
     await send(service, document(PATHS))
     assert await parsed(service, document(PATHS), provider="copy")
     assert not await parsed(service, document(PATHS), provider="copy")
-    assert await parsed(service, document(PATHS), server="https://staging.example")
-    assert not await parsed(service, document(PATHS), server="https://staging.example")
-    assert await parsed(service, document(PATHS))  # the document's own server again
+    staging = {"server": "https://staging.example"}
+    held, _ = await send(service, document(PATHS), **staging)
+    assert await parsed(service, document(PATHS), **staging, confirm=held.change_hash)
+    assert not await parsed(service, document(PATHS), **staging)
+    held, _ = await send(service, document(PATHS))  # the document's own server again
+    assert await parsed(service, document(PATHS), confirm=held.change_hash)
     assert (await service.get("the-zoo.getAnimal")).server == "https://zoo.example/v1"
 
 

@@ -63,7 +63,18 @@ async def test_there_and_back_again(engine: AsyncEngine) -> None:
     assert await rows(engine, "id, stamp") == [("zoo.feed", HASH[:32])]
     await at(engine, "0004")
     assert await rows(engine, "id, tags, tenants") == [("zoo.feed", "[]", "[]")]
+    imported = "INSERT INTO documents (provider, document_hash, format, imported_at, tenants) VALUES "
+    values = "('{}', '', '', '2026-01-01 00:00:00', '{}')"
+    async with engine.begin() as connection:
+        for name, tenants in (("one", '["red"]'), ("two", '["blue", "red"]'), ("all", "[]")):
+            await connection.execute(text(imported + values.format(name, tenants)))
+    await at(engine, "0005")
+    async with engine.begin() as connection:
+        found = await connection.execute(text("SELECT provider, owner FROM documents"))
+        owners = {row.provider: row.owner for row in found}
+    assert owners == {"one": "red", "two": None, "all": None}
     assert await differences(engine) == []
+    await at(engine, "-0004")
     await at(engine, "-0003")
     await at(engine, "-0002")
     await at(engine, "-0001")

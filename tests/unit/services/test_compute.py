@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import numpy  # noqa: F401 - brings the linear algebra that is limited
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from services.compute import ComputePool
-from services.errors import Overloaded
+from services.compute import ComputePool, checkpoint, for_tenant
+from services.errors import DeadlineExceeded, Overloaded
 
+T = TypeVar("T")
 TIMEOUT_S = 10
 
 
@@ -142,3 +147,118 @@ async def test_linear_algebra_takes_one_thread() -> None:
         threads = {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
         await pool.close()
     assert threads == {1}
+
+
+def _burn(seconds: float) -> None:
+    """Use that much processor time."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+async def _for(tenant: str, pool: ComputePool, work: Callable[[], T]) -> T:
+    for_tenant.set(tenant)
+    return await pool.run(work)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_long_call_gives_way_to_another_tenants(workers: int) -> None:
+    pool, over, begun = ComputePool(workers, 10), threading.Event(), threading.Semaphore(0)
+
+    def long() -> None:
+        _burn(0.1)
+        begun.release()
+        while not over.is_set():
+            checkpoint()
+
+    tasks = [asyncio.create_task(_for("a", pool, long)) for _ in range(3)]
+    for _ in range(workers):
+        await asyncio.to_thread(begun.acquire)
+    async with asyncio.timeout(TIMEOUT_S):
+        assert [await _for("b", pool, lambda: 1) for _ in range(3)] == [1, 1, 1]
+    assert not any(task.done() for task in tasks)
+    over.set()
+    await asyncio.gather(*tasks)
+    await _until(pool, 0)
+    await pool.close()
+
+
+async def test_of_those_that_wait_the_tenant_goes_first_that_used_least() -> None:
+    gate, pool, order = threading.Event(), ComputePool(1, 10), list[str]()
+
+    def work(tenant: str, seconds: float) -> None:
+        _burn(seconds)
+        order.append(tenant)
+
+    await _for("a", pool, lambda: _burn(0.1))
+    first = asyncio.create_task(_for("c", pool, lambda: gate.wait(TIMEOUT_S)))
+    await _until(pool, 1)
+    tasks = [asyncio.create_task(_for(t, pool, partial(work, t, 0.1))) for t in "aaabb"]
+    await _until(pool, 6)
+    gate.set()
+    await asyncio.gather(first, *tasks)
+    assert "".join(order) in ("babaa", "bbaaa")
+    await pool.close()
+
+
+async def test_a_call_ends_when_its_processor_time_is_used_up() -> None:
+    pool = ComputePool(1, 1, budget_s=0.05)
+
+    def long() -> None:
+        while True:
+            checkpoint()
+
+    async with asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(DeadlineExceeded, match=r"0\.05 s of processor time"):
+            await pool.run(long)
+    assert await pool.run(abs, -1) == 1
+    await pool.close()
+
+
+async def test_a_call_that_nobody_waits_for_ends_at_its_next_checkpoint() -> None:
+    pool = ComputePool(1, 1)
+    begun = threading.Event()
+
+    def long() -> None:
+        begun.set()
+        while True:
+            checkpoint()
+
+    task = asyncio.create_task(pool.run(long))
+    await asyncio.to_thread(begun.wait, TIMEOUT_S)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await _until(pool, 0)
+    await pool.close()
+
+
+async def test_closing_ends_a_call_that_has_paused() -> None:
+    pool, gate, begun = ComputePool(1, 10), threading.Event(), threading.Event()
+
+    def long() -> None:
+        _burn(0.1)
+        begun.set()
+        while True:
+            checkpoint()
+
+    paused = asyncio.create_task(_for("a", pool, long))
+    await asyncio.to_thread(begun.wait, TIMEOUT_S)
+    entered = threading.Event()
+
+    def short() -> None:
+        entered.set()
+        gate.wait(TIMEOUT_S)
+
+    running = asyncio.create_task(_for("b", pool, short))
+    await asyncio.to_thread(entered.wait, TIMEOUT_S)
+    closing = asyncio.create_task(pool.close())
+    async with asyncio.timeout(TIMEOUT_S):
+        with pytest.raises(Overloaded, match="shutting down"):
+            await paused
+    gate.set()
+    await asyncio.gather(running, closing)
+
+
+def test_a_checkpoint_outside_of_a_pool_is_nothing() -> None:
+    checkpoint()

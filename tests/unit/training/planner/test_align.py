@@ -121,6 +121,32 @@ def test_each_item_of_a_list_has_its_own_place() -> None:
     ]
 
 
+def test_the_values_inside_an_object_have_their_own_places() -> None:
+    query = "Ship two lamps to Rome for Ann, gift wrapped."
+    schema = {
+        "type": "object",
+        "properties": {
+            "to": {"type": "object", "properties": {"city": TEXT, "name": TEXT}},
+            "items": {"type": "array", "items": {"type": "object", "properties": {"title": TEXT, "count": WHOLE}}},
+            "carrier": TEXT,
+        },
+    }
+    one = api("ship", "Ship things.", param("parcel", schema))
+    order: JsonValue = {
+        "to": {"city": "Rome", "name": "Ann"},
+        "items": [{"title": "lamp", "count": 2}, {"title": "chair"}],
+        "carrier": "DHL",
+    }
+    found = aligned(query, Call("shop.ship", {"parcel": order}), apis=(one,)).calls[0].arguments
+    assert {name: said(query, label) for name, label in found.items() if isinstance(label, Span)} == {
+        "parcel.to.city": "Rome",
+        "parcel.to.name": "Ann",
+        "parcel.items[0].title": "lamps",
+        "parcel.items[0].count": "two",
+    }
+    assert found["parcel.carrier"] == Unsaid("DHL")
+
+
 def test_a_value_said_twice_is_taken_where_its_call_and_its_argument_are_spoken_of() -> None:
     query = "Cancel order 7 for the reason 7. Then get the price of product 12 in EUR, and cancel order 12."
     example = aligned(

@@ -12,7 +12,7 @@ from services.contracts.demo import (
     demo_id,
 )
 from services.errors import NotFound, ValidationFailed
-from services.testing.base import Fake, words
+from tests.fakes.base import Fake, words
 
 _THRESHOLD = 0.8
 _ALIKE = 0.3
@@ -26,12 +26,14 @@ class FakeDemos(Fake):
     def __init__(self, *demos: Demo) -> None:
         super().__init__()
         self.demos = {demo.id: demo for demo in map(_checked, demos)}
+        self.private = dict[tuple[str, str], Demo]()
+        """What is one tenant's, by the tenant and its id."""
 
     async def select(self, request: SelectDemosRequest, timeout_s: float = DEFAULT_TIMEOUT_S) -> SelectDemosResponse:
         """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
         await self._arrive("select", timeout_s)
         threshold = _THRESHOLD if request.threshold is None else request.threshold
-        scored = [(_similarity(request.query, demo.query), demo) for demo in self.demos.values()]
+        scored = [(_similarity(request.query, demo.query), demo) for demo in self._seen(request.tenant).values()]
         offered = [api.id for api in request.apis]
         tasks = [
             SelectedDemo(demo=demo, similarity=score, level="task")
@@ -54,44 +56,59 @@ class FakeDemos(Fake):
         alike = sorted((one for one in alike if one[0] >= _ALIKE), key=lambda one: (-one[0], -one[1].similarity))
         return SelectDemosResponse(demos=(*chosen, *(one for _, one in alike[: request.alike])))
 
-    async def add(self, demo: Demo) -> Demo:
+    async def add(self, demo: Demo, *, tenant: str | None = None) -> Demo:
         """Add a demo; adding it again changes nothing."""
         await self._arrive("add")
-        return self._keep((demo,))[0]
+        return self._keep((demo,), tenant)[0]
 
-    async def import_demos(self, request: ImportDemosRequest) -> ImportDemosReport:
+    async def import_demos(self, request: ImportDemosRequest, *, tenant: str | None = None) -> ImportDemosReport:
         """Add many demos."""
         await self._arrive("import_demos")
-        before = len(self.demos)
-        self._keep(request.demos)
-        added = len(self.demos) - before
+        before = len(self.demos) + len(self.private)
+        self._keep(request.demos, tenant)
+        added = len(self.demos) + len(self.private) - before
         return ImportDemosReport(added=added, unchanged=len(request.demos) - added)
 
-    async def list(self, *, api: str | None = None, limit: int = 20, offset: int = 0) -> DemoPage:
+    async def list(
+        self, *, api: str | None = None, tenant: str | None = None, limit: int = 20, offset: int = 0
+    ) -> DemoPage:
         """A page of demos, oldest first."""
         await self._arrive("list")
-        found = [demo for demo in self.demos.values() if api is None or api in demo.apis]
+        found = [demo for demo in self._seen(tenant).values() if api is None or api in demo.apis]
         return DemoPage(demos=tuple(found[offset : offset + limit]), total=len(found))
 
-    async def get(self, demo_id: str) -> Demo:
+    async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:
         """One demo. Raises NotFound."""
         await self._arrive("get")
-        return self._known(demo_id)
+        return self._known(demo_id, self._seen(tenant))
 
-    async def delete(self, demo_id: str) -> None:
+    async def delete(self, demo_id: str, *, tenant: str | None = None) -> None:
         """Remove a demo. Raises NotFound."""
         await self._arrive("delete")
-        del self.demos[self._known(demo_id).id]
+        self._known(demo_id, self.demos if tenant is None else self._own(tenant))
+        if tenant is None:
+            del self.demos[demo_id]
+        else:
+            del self.private[tenant, demo_id]
 
-    def _known(self, demo_id: str) -> Demo:
-        if demo_id not in self.demos:
+    def _own(self, tenant: str | None) -> dict[str, Demo]:
+        return {demo.id: demo for (owner, _), demo in self.private.items() if owner == tenant}
+
+    def _seen(self, tenant: str | None) -> dict[str, Demo]:
+        return self.demos | self._own(tenant)
+
+    def _known(self, demo_id: str, demos: dict[str, Demo]) -> Demo:
+        if demo_id not in demos:
             raise NotFound(f"There is no demo {demo_id}.")
-        return self.demos[demo_id]
+        return demos[demo_id]
 
-    def _keep(self, demos: tuple[Demo, ...]) -> tuple[Demo, ...]:
+    def _keep(self, demos: tuple[Demo, ...], tenant: str | None) -> tuple[Demo, ...]:
         checked = tuple(_checked(demo, number) for number, demo in enumerate(demos))
         for demo in checked:
-            self.demos.setdefault(demo.id, demo)
+            if tenant is None:
+                self.demos.setdefault(demo.id, demo)
+            elif demo.id not in self.demos:
+                self.private.setdefault((tenant, demo.id), demo)
         return checked
 
 

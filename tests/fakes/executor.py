@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from pydantic import JsonValue
 
 from services.clients.executor import CREDENTIALS_TIMEOUT_S
-from services.contracts.plan import LiteralValue, Step, dependencies
+from services.contracts.plan import LiteralValue, Step, content_hash, dependencies
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
     AnswerValue,
@@ -18,6 +18,7 @@ from services.contracts.run import (
     ExecutionState,
     Failed,
     InDoubt,
+    PreviewRequest,
     PreviewResponse,
     RequestPreview,
     RequestRecord,
@@ -33,7 +34,7 @@ from services.contracts.run import (
     doubts_of,
 )
 from services.errors import Conflict, NotFound, ServiceUnavailable
-from services.testing.base import Fake
+from tests.fakes.base import Fake
 
 _CANCELLED = "cancelled"
 
@@ -47,6 +48,9 @@ class FakeExecutor(Fake):
 
     Of a plan that may change something it keeps, by run id, what the steps did, as the real one's ledger does: asked
     again, it goes on where it was. ``sent`` lists such calls as they are made.
+
+    ``found`` stands for what reads give: a plan that was approved when it was something else fails as ``changed``. With
+    ``unreadable``, that is what becomes of the reads before an approval.
     """
 
     service = "executor_svc"
@@ -57,7 +61,11 @@ class FakeExecutor(Fake):
         self.secrets = secrets
         self.gate: asyncio.Event | None = None
         self.breaks = False
+        self.found = ""
+        self.unreadable: ExecutionFinished | None = None
         self.requests: list[ExecuteRequest] = []
+        self.asked_for: list[str] = []
+        """The tenants whose credentials were asked for."""
         self.values: dict[str, JsonValue] = {}
         self.sent: list[tuple[str, str]] = []
         self.cancelled: list[str] = []
@@ -94,7 +102,9 @@ class FakeExecutor(Fake):
         for step in compiled.plan.steps:
             if step.id in records:
                 continue
-            blocked = self._blocked(step, records, request.run_id)
+            blocked: Skipped | Failed | None = self._blocked(step, records, request.run_id)
+            if request.bound.get(step.id, self._digest(step)) != self._digest(step):
+                blocked = Failed(reason="changed", message="not what was approved")
             if blocked is None:
                 yield StepStarted(step=step.id, api=step.api, at_ms=0)
                 await self._interrupted()
@@ -107,9 +117,10 @@ class FakeExecutor(Fake):
             yield StepFinished(record=records[step.id])
         yield _finished(request, records)
 
-    async def credentials(self, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
+    async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets."""
         await self._arrive("credentials", timeout_s)
+        self.asked_for.append(tenant)
         return Credentials(secrets=self.secrets)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
@@ -118,11 +129,18 @@ class FakeExecutor(Fake):
         there = all(r.secret in self.secrets for alternative in request.api.security[:1] for r in alternative)
         return SecretTest(outcome="ready" if there else "unavailable", message="as told")
 
-    async def preview(self, compiled: CompiledPlan) -> PreviewResponse:
+    async def preview(self, request: PreviewRequest) -> PreviewResponse:
         """A request for every mutating or unapproved step, with its literal arguments as body."""
         await self._arrive("preview", CREDENTIALS_TIMEOUT_S)
-        shown = frozenset(compiled.proof.mutating) | frozenset(compiled.proof.approvals)
-        return PreviewResponse(requests=tuple(_preview(compiled, s) for s in compiled.plan.steps if s.id in shown))
+        compiled = request.compiled
+        if self.unreadable is not None and request.reads:
+            return PreviewResponse(failed=self.unreadable)
+        held = frozenset(compiled.proof.mutating) | frozenset(compiled.proof.approvals)
+        shown = [_preview(compiled, step, self._digest(step)) for step in compiled.plan.steps if step.id in held]
+        return PreviewResponse(requests=tuple(shown), settled=request.reads or not self.found)
+
+    def _digest(self, step: Step) -> str:
+        return content_hash([step.model_dump(mode="json"), self.found])
 
     async def cancel(self, run_id: str) -> ExecutionState:
         """Have no further step of a durable run started. Raises NotFound."""
@@ -155,6 +173,11 @@ class FakeExecutor(Fake):
                 del records[waiting]
         status = "in_doubt" if doubts else "running"
         return ExecutionState.model_validate({"run_id": run_id, "status": status, "doubts": doubts})
+
+    async def forget(self, run_id: str) -> None:
+        """Forget a durable run."""
+        await self._arrive("forget", CREDENTIALS_TIMEOUT_S)
+        self._ledger.pop(run_id, None)
 
     async def value(self, value_id: str) -> JsonValue:
         """One of ``values``. Raises NotFound."""
@@ -215,11 +238,12 @@ def _finished(request: ExecuteRequest, records: dict[str, StepRecord]) -> Execut
     )
 
 
-def _preview(compiled: CompiledPlan, step: Step) -> RequestPreview:
+def _preview(compiled: CompiledPlan, step: Step, digest: str) -> RequestPreview:
     api = compiled.apis[step.api]
     body: dict[str, JsonValue] = {n: v.value for n, v in step.arguments.items() if isinstance(v, LiteralValue)}
     record = RequestRecord(method=api.method, url=api.server + api.path, body=body)
-    return RequestPreview(step=step.id, api=api.id, request=record, complete=len(body) == len(step.arguments))
+    complete = len(body) == len(step.arguments)
+    return RequestPreview(step=step.id, api=api.id, request=record, complete=complete, digest=digest)
 
 
 def _walk(value: JsonValue, path: tuple[str | int, ...]) -> JsonValue:

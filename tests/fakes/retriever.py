@@ -35,8 +35,9 @@ from services.contracts.api import (
     Style,
 )
 from services.contracts.plan import content_hash
-from services.errors import Conflict, InvalidDocument, NotFound
-from services.testing.base import Fake, overlap
+from services.contracts.review import SensitiveChange
+from services.errors import Conflict, Forbidden, InvalidDocument, NotFound
+from tests.fakes.base import Fake, overlap
 
 _METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 
@@ -53,6 +54,7 @@ class FakeRetriever(Fake):
         super().__init__()
         self.apis = {api.id: _sealed(api) for api in apis}
         self.pins = dict[str, ImportedDocument]()
+        self.owners = dict[str, str | None]()
         self.version = 0
         self.asked: list[RetrieveRequest] = []
 
@@ -144,14 +146,16 @@ class FakeRetriever(Fake):
         self.version += 1
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
-        """Remove a provider with all its APIs. Raises NotFound, and Conflict where some are other tenants'."""
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
         await self._arrive("delete_provider")
         if not any(_is_seen(api.tenants, tenant) for api in self._of(provider)):
             raise NotFound(f"There is no provider {provider!r}.")
-        self._refuse_unseen(provider, tenant)
+        if tenant is not None:
+            self._refuse_others(provider, tenant)
         for api in self._of(provider):
             del self.apis[api.id]
         self.pins.pop(provider, None)
+        self.owners.pop(provider, None)
         self.version += 1
 
     async def import_document(
@@ -161,9 +165,12 @@ class FakeRetriever(Fake):
         await self._arrive("import_document")
         document = _read(request.document)
         provider = request.provider or str(document["info"]["title"]).lower().replace(" ", "-")
+        if tenant is not None and request.tenants not in (None, (tenant,)):
+            raise Forbidden(f"Only the operator's administrators import for others. Yours are for {tenant!r}.")
         tenants = self.pins[provider].tenants if request.tenants is None and provider in self.pins else ()
-        tenants = tuple(sorted(set(request.tenants or tenants)))
-        self._refuse_unseen(provider, tenant)
+        tenants = tuple(sorted(set(request.tenants or tenants))) if tenant is None else (tenant,)
+        if provider in self.owners or self._of(provider):
+            self._refuse_others(provider, tenant)
         read = (api.model_copy(update={"tenants": tenants}) for api in _operations(document, provider, request.server))
         apis = {api.id: _sealed(api) for api in read}
         for known in self.apis.values():
@@ -183,7 +190,8 @@ class FakeRetriever(Fake):
         report = _report(pin, before, apis)
         news = provider not in self.pins or self.pins[provider].document_hash != pin.document_hash
         held = request.hold_changes and news and bool(report.updated or report.removed)
-        if request.expected_change not in (None, report.change_hash):
+        held = held or (report.sensitive_total > 0 and request.confirm is None)
+        if (request.confirm or request.expected_change) not in (None, report.change_hash):
             raise Conflict("The document or the catalogue is not what was looked at: look at the change again.")
         yield ImportProgress(phase="reading", done=len(apis), total=len(apis))
         if request.dry_run or held:
@@ -191,7 +199,7 @@ class FakeRetriever(Fake):
                 yield change
         else:
             self.apis = {key: api for key, api in self.apis.items() if key not in before} | apis
-            self.pins[provider] = pin
+            self.pins[provider], self.owners[provider] = pin, tenant
             self.version += bool(report.added or report.updated or report.removed)
         applied = not (request.dry_run or held)
         yield report.model_copy(update={"applied": applied, "catalogue_version": self.version})
@@ -221,9 +229,9 @@ class FakeRetriever(Fake):
     def _of(self, provider: str) -> list[Api]:
         return [api for api in self.apis.values() if api.provider == provider]
 
-    def _refuse_unseen(self, provider: str, tenant: str | None) -> None:
-        if not all(_is_seen(api.tenants, tenant) for api in self._of(provider)):
-            raise Conflict(f"The provider {provider!r} belongs to other tenants.")
+    def _refuse_others(self, provider: str, tenant: str | None) -> None:
+        if self.owners.get(provider) != tenant:
+            raise Conflict(f"The provider {provider!r} belongs to another tenant.")
 
     def _known(self, api_id: str) -> Api:
         if api_id not in self.apis:
@@ -239,6 +247,11 @@ class FakeRetriever(Fake):
 def _report(pin: ImportedDocument, before: dict[str, Api], after: dict[str, Api]) -> ImportReport:
     """What replacing these APIs by those does."""
     changed = [key for key in after if key in before and after[key] != before[key]]
+    sensitive = tuple(
+        SensitiveChange(api=key, what="host", before=before[key].server, after=after[key].server)
+        for key in changed
+        if before[key].server != after[key].server
+    )
     hashes = "\n".join(f"{api.id} {api.content_hash}" for apis in (before, after) for api in apis.values())
     return ImportReport(
         provider=pin.provider,
@@ -248,6 +261,8 @@ def _report(pin: ImportedDocument, before: dict[str, Api], after: dict[str, Api]
         updated=len(changed),
         unchanged=len(after.keys() & before.keys()) - len(changed),
         removed=len(before.keys() - after.keys()),
+        sensitive=sensitive,
+        sensitive_total=len(sensitive),
         change_hash=hashlib.sha256(f"{pin.document_hash}\n{hashes}".encode()).hexdigest(),
         catalogue_version=0,
     )

@@ -23,7 +23,7 @@ from services.contracts.planning import (
 from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerTrace
 from services.errors import ValidationFailed
-from services.testing.base import Fake
+from tests.fakes.base import Fake
 
 _BACKEND = "scripted"
 

@@ -6,9 +6,9 @@ no HTTP. What it finds, plans or answers is given to it: it never claims quality
 :class:`~services.errors.DeadlineExceeded`. ``tests/congruence`` holds fakes and real services against each other.
 """
 
-from services.testing.demos import FakeDemos
-from services.testing.executor import FakeExecutor
-from services.testing.planner import FakePlanner, prove
-from services.testing.retriever import FakeRetriever
+from tests.fakes.demos import FakeDemos
+from tests.fakes.executor import FakeExecutor
+from tests.fakes.planner import FakePlanner, prove
+from tests.fakes.retriever import FakeRetriever
 
 __all__ = ["FakeDemos", "FakeExecutor", "FakePlanner", "FakeRetriever", "prove"]

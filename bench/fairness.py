@@ -1,0 +1,115 @@
+"""Whether one tenant's flood keeps another tenant waiting: the other one's times, alone and meanwhile."""
+
+import asyncio
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+
+from bench.figures import Figure
+from bench.processes import service
+from bench.solve import TEMPLATES, queries, sandbox_env
+from deploy.onebox import sandbox_access
+from deploy.sockets import free_port
+from services.clients import GatewayClient, open_http
+from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.run import SolveRequest
+
+LONG = ("convert 5 miles to km and " * 100)[:2_400].strip()
+SLOW = {"query": "Answer slowly, after 29 seconds.", "wait": False}
+SLOW_OPTIONS = {"pinned": ["sandbox.answerSlowly"], "top_k": 1, "demos": 0, "deadline_ms": 60_000}
+PRINCIPALS = [
+    {"name": "desk", "tenant": "office", "token": "desk-token"},
+    {"name": "kiosk", "tenant": "guests", "token": "kiosk-token"},
+]
+ASKED = 30
+PLANNING = 4
+RUNNING = 4
+PAUSE_S = 0.05
+"""Between two runs that a flooder starts, or tries to."""
+FACTOR = 2.0
+
+
+def measure() -> list[Figure]:
+    """Everything in one process, the sandbox in another; one tenant floods with long sentences and slow runs."""
+    host, port = f"127.0.0.1:{free_port()}", free_port()
+    access, url = sandbox_access(host), f"http://127.0.0.1:{port}"
+    nestor = {
+        "NESTOR_EXECUTOR_SECRETS": access.secrets,
+        "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS": json.dumps([host]),
+        "NESTOR_GATEWAY_LOG_LEVEL": "WARNING",
+        "NESTOR_GATEWAY_PRINCIPALS": json.dumps(PRINCIPALS),
+    }
+    sandbox = ("sandbox", "--port", host.split(":")[1])
+    serve = ("deploy.cli", "serve", "--port", str(port))
+    with (
+        tempfile.TemporaryDirectory() as data,
+        service(*sandbox, env=sandbox_env(access), url=f"http://{host}", ready="/openapi.json"),
+        service(*serve, "--data", data, env=nestor, url=url, ready="/readyz"),
+    ):
+        return asyncio.run(_measured(url, httpx2.get(f"http://{host}/openapi.json").text))
+
+
+async def _measured(url: str, document: str) -> list[Figure]:
+    victim = GatewayClient(open_http(url), "desk-token")
+    events = [event async for event in victim.import_apis(ImportRequest(document=document, provider="sandbox"))]
+    assert isinstance(events[-1], ImportReport)
+    await _times(victim, len(TEMPLATES))  # every API is met once
+    idle = await _times(victim)
+    async with _flood(url) as answers:
+        flooded = await _times(victim)
+    await victim.aclose()
+    refused = answers[429]
+    return [
+        Figure("a tenant's POST /solve, p95, alone", _p95(idle), "ms"),
+        Figure("  while another tenant floods, p95", _p95(flooded), "ms"),
+        Figure("  over the first", _p95(flooded) / _p95(idle), "", FACTOR),
+        Figure("  p50 over p50", statistics.median(flooded) / statistics.median(idle), ""),
+        Figure("  the flood's requests", answers.total(), ""),
+        Figure("  of them refused with 429", refused, ""),
+    ]
+
+
+async def _times(client: GatewayClient, number: int = ASKED) -> list[float]:
+    """Milliseconds of requests, one after the other; their order is the same each time."""
+    found = []
+    for query in itertools.islice(itertools.cycle(queries()), number):
+        began = time.perf_counter()
+        await client.solve(SolveRequest(query=query))
+        found.append((time.perf_counter() - began) * 1000)
+    return found
+
+
+@asynccontextmanager
+async def _flood(url: str) -> AsyncIterator[Counter[int]]:
+    """Another tenant sends long sentences and slow runs, as many as it can; counts the answers by status."""
+    answers: Counter[int] = Counter()
+    headers = {"Authorization": "Bearer kiosk-token"}
+    async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=120) as http:
+
+        async def send(path: str, body: object, pause_s: float) -> None:
+            while True:
+                answers[(await http.post(path, json=body)).status_code] += 1
+                await asyncio.sleep(pause_s)
+
+        long = {"query": LONG, "options": {"deadline_ms": 25_000}}
+        slow = SLOW | {"options": SLOW_OPTIONS}
+        tasks = [asyncio.create_task(send("/plan", long, 0.0)) for _ in range(PLANNING)]
+        tasks += [asyncio.create_task(send("/solve", slow, PAUSE_S)) for _ in range(RUNNING)]
+        await asyncio.sleep(2)
+        try:
+            yield answers
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _p95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20)[-1]

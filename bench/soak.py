@@ -1,0 +1,197 @@
+"""Hours of solving: durable plans of five steps at a steady rate, what fails, and whether memory grows.
+
+``python -m bench --only soak --minutes M [--rate R]``. The plan is a demonstration's, so that each request is the whole
+road with the same work: retrieval, planning by the demonstration, five POSTs in the ledger, the answer.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+import httpx2
+
+from bench.figures import Figure
+from bench.processes import rss_mb, service, upstream
+from bench.workload import Workload, chain, value_of
+from deploy.sockets import free_port
+from services.clients import GatewayClient, open_http
+from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.demo import Demo
+from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
+from services.contracts.run import Run, RunStatus
+
+LENGTH = 5
+SALT = 1
+FIRST = 0
+"""What the first station is given."""
+QUERY = "Pass the soak parcel through all five stations."
+WARM_S = 30.0
+SAMPLE_S = 5.0
+LONG_H = 8.0
+GROWTH = 5.0
+
+
+@dataclass
+class Seen:
+    """What became of the requests, and the process's memory in the course of time."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    times_ms: list[float] = field(default_factory=list)
+    memory: list[tuple[float, float]] = field(default_factory=list)
+
+
+def measure() -> list[Figure]:
+    """Solve for as many minutes as are wanted, and say how it went."""
+    minutes = float(os.environ.get("NESTOR_BENCH_MINUTES", "1"))
+    rate = float(os.environ.get("NESTOR_BENCH_RATE", "30"))
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    env = {
+        "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS": '["127.0.0.1"]',
+        "NESTOR_GATEWAY_LOG_LEVEL": "WARNING",
+        "NESTOR_GATEWAY_POLICY_ALLOW": '["soak.*"]',
+    }
+    serve = ("deploy.cli", "serve", "--port", str(port))
+    with (
+        tempfile.TemporaryDirectory() as data,
+        upstream() as origin,
+        service(*serve, "--data", data, env=env, url=url, ready="/readyz") as (child, _),
+    ):
+        seen = asyncio.run(_soaked(url, origin, child.pid, minutes * 60, rate))
+    return _figures(seen, minutes, rate)
+
+
+def _figures(seen: Seen, minutes: float, rate: float) -> list[Figure]:
+    answers, failed = sum(seen.statuses.values()), sum(n for s, n in seen.statuses.items() if s.startswith("5"))
+    start, end = seen.memory[0][1], seen.memory[-1][1]
+    per_hour = statistics.linear_regression(*zip(*seen.memory, strict=True)).slope * 3_600
+    print("answers:", ", ".join(f"{status} {number:,}" for status, number in sorted(seen.statuses.items())))
+    return [
+        Figure(
+            f"durable solves of {LENGTH} steps a second, for {minutes:g} min",
+            answers / minutes / 60,
+            "/s",
+            rate * 0.98,
+            True,
+        ),
+        Figure("  answered with 5xx, or not at all", failed, "", 0),
+        Figure("  not succeeded", answers - seen.statuses["200 succeeded"], "", 0),
+        Figure("  p50", statistics.median(seen.times_ms), "ms"),
+        Figure("  p95", statistics.quantiles(seen.times_ms, n=20)[-1], "ms"),
+        Figure("  memory at the start, after half a minute of it", start, "MB"),
+        Figure("  memory at the end", end, "MB"),
+        Figure("  growth", 100 * (end / start - 1), "%", GROWTH),
+        Figure(
+            f"  growth in {LONG_H:g} h, extrapolated from a line through all samples",
+            100 * per_hour * LONG_H / start,
+            "%",
+        ),
+    ]
+
+
+async def _soaked(url: str, origin: str, pid: int, seconds: float, rate: float) -> Seen:
+    gateway = GatewayClient(open_http(url))
+    await _taught(gateway, origin)
+    await gateway.aclose()
+    warm = Seen()
+    await _asked(url, pid, min(WARM_S, seconds), rate, warm)
+    seen = Seen()
+    await _asked(url, pid, seconds, rate, seen)
+    return seen
+
+
+async def _taught(gateway: GatewayClient, origin: str) -> None:
+    """Import the stations, and show how the request is solved."""
+    workload = chain(origin, length=LENGTH, mutating=True, seed=SALT)
+    request = ImportRequest(document=json.dumps(_document(workload)), provider="soak")
+    events = [event async for event in gateway.import_apis(request)]
+    assert isinstance(events[-1], ImportReport)
+    await gateway.add_demo(Demo(query=QUERY, plan=_plan(workload)))
+
+
+def _document(workload: Workload) -> dict[str, object]:
+    """An OpenAPI document of the upstream's stations."""
+    fixed = [{"name": name, "in": "query", "required": True, "schema": {"type": "string"}} for name in ("ms", "salt")]
+    answer = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "value": {"type": "integer"}},
+        "required": ["value"],
+    }
+    paths: dict[str, object] = {}
+    for node in workload.nodes:
+        fed = {"in0": {"type": "integer"}}
+        operation: dict[str, object] = {
+            "operationId": node.name,
+            "summary": f"Pass the soak parcel through station {node.name}",
+            "parameters": fixed,
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/json": {"schema": {"type": "object", "properties": fed, "required": list(fed)}}
+                },
+            },
+            "responses": {"200": {"description": "ok", "content": {"application/json": {"schema": answer}}}},
+        }
+        paths[f"/call/{node.name}"] = {"post": operation}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Soak", "version": "1"},
+        "servers": [{"url": workload.origin}],
+        "paths": paths,
+    }
+
+
+def _plan(workload: Workload) -> Plan:
+    steps = []
+    for node in workload.nodes:
+        arguments: dict[str, Value] = {"ms": LiteralValue(value="0"), "salt": LiteralValue(value=str(SALT))}
+        before = Reference(step=node.needs[0], path=("value",)) if node.needs else LiteralValue(value=FIRST)
+        arguments["in0"] = before
+        steps.append(Step(id=node.name, api=f"soak.{node.name}", arguments=arguments))
+    last = Reference(step=steps[-1].id, path=("value",))
+    return Plan(steps=tuple(steps), answer=(AnswerOutput(name="value", value=last),))
+
+
+async def _asked(url: str, pid: int, seconds: float, rate: float, seen: Seen) -> None:
+    """Ask so many times a second, whether or not the answers keep up."""
+    expected = FIRST
+    for place in range(LENGTH):
+        expected = value_of(f"s{place}", SALT, [expected])
+    options = {"backend": "demonstrated", "pinned": [f"soak.s{n}" for n in range(LENGTH)], "top_k": LENGTH}
+    body = {"query": QUERY, "options": options}
+    tasks: set[asyncio.Task[None]] = set()
+    limits = httpx2.Limits(max_connections=500)
+    async with httpx2.AsyncClient(base_url=url, timeout=60, limits=limits) as http:
+        began, sent, sampled = time.perf_counter(), 0, 0.0
+        while (now := time.perf_counter() - began) < seconds:
+            if now >= sampled:
+                seen.memory.append((now, rss_mb(pid)))
+                sampled = now + SAMPLE_S
+            task = asyncio.create_task(_solve(http, body, expected, seen))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            sent += 1
+            await asyncio.sleep(max(sent / rate - (time.perf_counter() - began), 0))
+        await asyncio.gather(*tasks)
+        seen.memory.append((time.perf_counter() - began, rss_mb(pid)))
+
+
+async def _solve(http: httpx2.AsyncClient, body: object, expected: int, seen: Seen) -> None:
+    began = time.perf_counter()
+    try:
+        response = await http.post("/solve", json=body)
+    except httpx2.HTTPError as error:
+        seen.statuses[f"5xx {type(error).__name__}"] += 1
+        return
+    seen.times_ms.append((time.perf_counter() - began) * 1000)
+    said = ""
+    if response.status_code == 200:
+        run = Run.model_validate_json(response.content)
+        right = run.status is RunStatus.SUCCEEDED and run.answer.values[0].value == expected
+        said = f" {run.status.value}" if right or run.status is not RunStatus.SUCCEEDED else " wrong"
+    seen.statuses[f"{response.status_code}{said}"] += 1

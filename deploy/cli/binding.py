@@ -1,0 +1,145 @@
+"""``nestor secrets bind``: where in a request a credential may stand, and for whom. Its value stays as it is."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import typer
+from pydantic import JsonValue
+
+from deploy.cli.keeping import File, Name, entries_of, keep
+from deploy.drawing import visible
+from executor_svc.secret_file import DEFAULT_FILE
+from executor_svc.secret_store import Secret, Token
+from services.contracts.api import Location, NeededSecret, SecretKind
+
+Entry = dict[str, JsonValue]
+PLACE_FIELDS = ("in", "name", "header", "query", "cookie", "scheme")
+_SAID: Final = {
+    Location.QUERY: "the query parameter",
+    Location.HEADER: "the header",
+    Location.COOKIE: "the cookie",
+    Location.PATH: "the place in the path",
+    Location.BODY: "the body's field",
+}
+Header = Annotated[str | None, typer.Option(help="It travels in this header.")]
+Query = Annotated[str | None, typer.Option(help="It travels in this query parameter.")]
+Cookie = Annotated[str | None, typer.Option(help="It travels in this cookie.")]
+InPath = Annotated[str | None, typer.Option("--path", help="It stands in the path, in the place of this name.")]
+InBody = Annotated[str | None, typer.Option("--body", help="It stands in this field of the body.")]
+Tenants = Annotated[
+    list[str] | None, typer.Option("--tenant", help="Only calls of this tenant present it; default: of all. Repeat.")
+]
+
+
+def bind_secret(
+    name: Name,
+    header: Header = None,
+    query: Query = None,
+    cookie: Cookie = None,
+    path: InPath = None,
+    body: InBody = None,
+    scheme: Annotated[SecretKind | None, typer.Option(help="It is presented as this kind, in its usual place.")] = None,
+    tenant: Tenants = None,
+    every_tenant: Annotated[bool, typer.Option("--every-tenant", help="Calls of all tenants present it.")] = False,
+    file: File = DEFAULT_FILE,
+) -> None:
+    """Say where in a request a credential may stand, or for whom, without setting its value again.
+
+    A key is presented there and nowhere else, whatever a document says that is imported later.
+    """
+    entry = entries_of(file).get(name)
+    if not isinstance(entry, dict):
+        raise typer.BadParameter(visible(f"{name} is not in {file}"))
+    place = given_place(in_places(header, query, cookie, path, body), scheme)
+    if not (place or tenant or every_tenant) or (tenant and every_tenant):
+        raise typer.BadParameter(
+            "say one place (--header, --query, --cookie, --path, --body or --scheme), or --tenant or --every-tenant"
+        )
+    kept = {field: value for field, value in entry.items() if not (place and field in PLACE_FIELDS)} | place
+    if tenant or every_tenant:
+        kept = {field: value for field, value in kept.items() if field != "tenants"} | for_tenants(tenant)
+    keep(name, kept, file)
+
+
+def in_places(
+    header: str | None, query: str | None, cookie: str | None, path: str | None, body: str | None
+) -> dict[Location, str | None]:
+    """The places that options may name."""
+    names = (header, query, cookie, path, body)
+    places = (Location.HEADER, Location.QUERY, Location.COOKIE, Location.PATH, Location.BODY)
+    return dict(zip(places, names, strict=True))
+
+
+def given_place(places: Mapping[Location, str | None], scheme: SecretKind | None = None) -> Entry:
+    """What an entry says of the place that was given; nothing where none was. Exits where several were."""
+    given = [(place.value, at) for place, at in places.items() if at]
+    if len(given) + (scheme is not None) > 1:
+        raise typer.BadParameter("say one place: --header, --query, --cookie, --path, --body or --scheme")
+    if given:
+        return {"in": given[0][0], "name": given[0][1], "scheme": SecretKind.API_KEY.value}
+    return {"scheme": scheme.value} if scheme is not None else {}
+
+
+def declared_place(needed: NeededSecret | None) -> Entry:
+    """What an entry says of the place where the imported operations want a pasted value."""
+    if needed is None or needed.kind is SecretKind.OTHER:
+        return {}
+    if needed.kind is not SecretKind.API_KEY:
+        return {"scheme": needed.kind.value}
+    if not needed.parameter:
+        return {}
+    location = needed.location or Location.HEADER
+    return {"in": location.value, "name": needed.parameter, "scheme": needed.kind.value}
+
+
+def chosen_place(name: str, given: Entry, there: Secret | None, needed: NeededSecret | None) -> Entry:
+    """The place of an entry that is set: as said, as the entry that is replaced says, or as the operations want it.
+
+    A document that is imported later moves no credential: where it wants another place than the entry has, this exits.
+    """
+    wanted = given or declared_place(needed)
+    before: Entry = {}
+    if isinstance(there, Token):
+        before = {"in": there.place[0].value, "name": there.place[1]} if there.place else {}
+        before |= {"scheme": there.scheme.value} if there.scheme else {}
+    if given or not before:
+        return wanted
+    if wanted and any(not _equal(field, before[field], wanted.get(field)) for field in before):
+        message = (
+            f"{name} is set for {said_place(before)}, and the imported document wants it for {said_place(wanted)}. "
+            f"If the document is right: nestor secrets bind {shlex.quote(name)} {_options(wanted)}"
+        )
+        raise typer.BadParameter(visible(message))
+    return wanted | before
+
+
+def for_tenants(tenants: list[str] | None) -> Entry:
+    """What an entry says of its tenants."""
+    return {"tenants": list[JsonValue](tenants)} if tenants else {}
+
+
+def said_place(entry: Entry) -> str:
+    """Where a credential stands, for people."""
+    if "in" in entry:
+        return f"{_SAID[Location(str(entry['in']))]} {entry['name']}"
+    return str(entry.get("scheme", "no place"))
+
+
+def place_of_secret(secret: Secret) -> str:
+    """The same of a secret in the file; a login and the like have only one place."""
+    if not isinstance(secret, Token):
+        return "as its kind"
+    if secret.place is not None:
+        return f"{secret.place[0]} {secret.place[1]}"
+    return str(secret.scheme) if secret.scheme is not None else "any header or cookie"
+
+
+def _equal(field: str, one: JsonValue, other: JsonValue) -> bool:
+    return one == other or (field == "name" and str(one).lower() == str(other).lower())
+
+
+def _options(place: Entry) -> str:
+    if "in" in place:
+        return f"--{place['in']} {shlex.quote(str(place['name']))}"
+    return f"--scheme {place['scheme']}"

@@ -1,0 +1,77 @@
+"""``nestor runs start`` and ``nestor runs delete``: a plan that is given is run; a run that is over goes."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue, ValidationError
+
+from deploy.cli.gateway import Json, ask, follow, gateway, is_header_text, leave, run
+from deploy.cli.solving import drawn
+from services.codecs.text import CodecError, read_json
+from services.contracts.planning import Decision
+from services.contracts.run import Run, StartOptions, StartRequest
+
+
+def start_run(
+    file: Annotated[Path, typer.Argument(help="The plan as JSON; `-` reads it from standard input.", metavar="FILE")],
+    query: Annotated[str | None, typer.Option(help="What it is for; the run is listed with it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove, send nothing.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and leave.")] = False,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key with the same plan gives the same run.")
+    ] = None,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
+    mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
+    json: Json = False,
+) -> None:
+    """Run a plan that is given, as it is: it is proved, approved and executed like one that was planned.
+
+    FILE holds NESTful's list of calls, the last of which answers:
+    `[{"name": "sandbox.getOrder", "arguments": {"order_id": "ord_1"}, "label": "var1"},
+    {"name": "var_result", "arguments": {"status": "$var1.status$"}}]`. Exits as `solve` does.
+    """
+    options = StartOptions(dry_run=dry_run, deadline_ms=int(deadline * 1000), mutations=mutations)
+    request = _request(_calls(file), query, options)
+    if idempotency_key is not None and not is_header_text(idempotency_key):
+        raise typer.BadParameter("use printable ASCII", param_hint="--idempotency-key")
+    if no_wait:
+        accepted = ask(lambda g: g.start(request, idempotency_key=idempotency_key))
+        typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
+        return
+    done = run(_start(request, idempotency_key, quiet=json))
+    if json:
+        typer.echo(done.model_dump_json(indent=2))
+    raise leave(done.status)
+
+
+def _calls(file: Path) -> JsonValue:
+    try:
+        return read_json(sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes())
+    except (OSError, CodecError) as error:
+        raise typer.BadParameter(str(error), param_hint="FILE") from None
+
+
+def _request(calls: JsonValue, query: str | None, options: StartOptions) -> StartRequest:
+    given = {"calls": calls, "options": options, "wait": False} | ({} if query is None else {"query": query})
+    try:
+        return StartRequest.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise typer.BadParameter(f"{where}: {first['msg']}", param_hint="FILE") from None
+
+
+async def _start(request: StartRequest, key: str | None, *, quiet: bool) -> Run:
+    async with gateway() as client:
+        accepted = await client.start(request, idempotency_key=key)
+        return await follow(client, accepted.id, lambda _: None) if quiet else await drawn(client, accepted.id)
+
+
+def delete_run(
+    run_id: Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")],
+) -> None:
+    """Delete a run that is over, with its events, its idempotency key and the record of its calls."""
+    ask(lambda g: g.delete_run(run_id))
+    typer.echo(f"{run_id} is deleted")

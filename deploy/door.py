@@ -1,0 +1,69 @@
+"""A way in to one address for those who share no network with it: bytes are passed on, connection for connection.
+
+Two containers on one network reach each other both ways. Through a door between two networks only one side can open a
+connection. ``python -m deploy.door 0.0.0.0:8000 sandbox_inside:8000``.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator
+from typing import Final
+
+_BITE: Final = 65_536
+
+
+@contextlib.asynccontextmanager
+async def door(host: str, port: int, to_host: str, to_port: int) -> AsyncIterator[int]:
+    """Pass connections on until the end of the context; gives the port, of which 0 takes a free one.
+
+    A connection is closed at once where nobody answers at the other address.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    async def through(reader: StreamReader, writer: StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(OSError):
+            to_reader, to_writer = await asyncio.open_connection(to_host, to_port)
+            with contextlib.closing(to_writer), contextlib.suppress(ExceptionGroup):  # a side that breaks off ends both
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(_pass_on(reader, to_writer))
+                    both.create_task(_pass_on(to_reader, writer))
+
+    server = await asyncio.start_server(through, host, port)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def _pass_on(reader: StreamReader, writer: StreamWriter) -> None:
+    """One direction, its end included: the other may have something left to say."""
+    while data := await reader.read(_BITE):
+        writer.write(data)
+        await writer.drain()
+    writer.write_eof()
+
+
+async def _serve(listen: str, to: str) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    (host, _, port), (to_host, _, to_port) = listen.rpartition(":"), to.rpartition(":")
+    async with door(host, int(port), to_host, int(to_port)):
+        await stop.wait()
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Parse the command line and pass on until a signal."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.door", description="Pass connections on to one address.")
+    parser.add_argument("listen", metavar="HOST:PORT", help="where to listen")
+    parser.add_argument("to", metavar="HOST:PORT", help="whom to pass on to")
+    options = parser.parse_args(argv)
+    asyncio.run(_serve(options.listen, options.to))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What watches a running Nestor: rules for Prometheus, boards for Grafana."""

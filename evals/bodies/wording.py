@@ -1,0 +1,230 @@
+"""Requests that say plainly what a body must hold: ``title "Spring sale", price 12.5, address city "Oslo"``."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from pydantic import JsonValue
+
+from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.reading.text import split_name
+from services.contracts.api import Api, Location, Parameter
+from services.contracts.base import JsonPath
+from services.media_types import is_json
+from twin.values import example_of
+
+MAX_SAID: Final = 20
+"""A person says no more in one sentence; operations that need more are counted apart."""
+_MAX_DEPTH: Final = 6
+_FEW: Final = 3
+"""Of a body that needs nothing, so many fields are said."""
+_TEXTS: Final = ("Spring sale", "Blue door", "Harbour 12", "north-4711", "Anna Berg", "weekly report", "plan B")
+_DATES: Final = {"date": "2024-05-17", "date-time": "2024-05-17T10:30:00Z"}
+_NUMBERS: Final = (12.5, 7, 40, 3, 250, 1, 2, 10, 60, 100, 0, 1_000, 10_000, 100_000)
+
+
+class Unsayable(Exception):
+    """The operation's body cannot be said in a sentence. The message names the class of reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A value that a request says, and where it belongs: the parameter, then the way into it."""
+
+    path: JsonPath
+    value: JsonValue
+
+    @property
+    def text(self) -> str:
+        """Its name and its value."""
+        parts = [part for part in self.path if isinstance(part, str)]
+        named = parts[1:] if parts[0] == "body" and len(parts) > 1 else parts  # nobody says "body"
+        name = " ".join(word for part in named for word in split_name(part))
+        return f"{name} {_written(self.value)}"
+
+
+def _written(value: JsonValue) -> str:
+    if isinstance(value, list):
+        return " and ".join(map(_written, value))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def told_of(api: Api, chance: random.Random) -> tuple[Told, ...]:
+    """Every required value of the operation, those of its body last; some of a body that needs none.
+
+    Of an object that is required, its own required members are said; of a list of objects one item; of alternatives
+    the first.
+
+    Raises:
+        Unsayable: the body cannot be said in a sentence.
+    """
+    maker = _Maker(api, chance)
+    elsewhere = [one for one in api.parameters if one.location is not Location.BODY and one.required]
+    found = (*(told for one in elsewhere for told in maker.told(one)), *maker.body())
+    if len(found) > MAX_SAID:
+        raise Unsayable(f"needs more than {MAX_SAID} values")
+    maker.check(found)
+    return found
+
+
+def arguments_of(told: Sequence[Told]) -> dict[str, JsonValue]:
+    """The arguments that hold these values and nothing else."""
+    tree: dict[str, JsonValue] = {}
+    for one in told:
+        place: Any = tree
+        for part, following in pairwise([*one.path, None]):
+            if isinstance(part, int):
+                place += [None] * (part + 1 - len(place))
+                held = place[part]
+            else:
+                held = place.get(part)
+            if following is None:
+                held = one.value
+            elif held is None:
+                held = [] if isinstance(following, int) else {}
+            place[part] = held
+            place = held
+    return tree
+
+
+def request_of(api: Api, told: Sequence[Told]) -> str:
+    """The operation in its own words, and then what it is told."""
+    does = (api.summary or " ".join(split_name(api.name))).strip().rstrip(".")[:150]
+    return f"{does}: {', '.join(one.text for one in told)}."
+
+
+class _Maker:
+    def __init__(self, api: Api, chance: random.Random) -> None:
+        self._api, self._chance, self._schemas = api, chance, Schemas()
+        self._texts = chance.sample(_TEXTS, len(_TEXTS))
+
+    def told(self, parameter: Parameter) -> list[Told]:
+        node = Node(parameter.json_schema, self._api.definitions)
+        return list(self._required((parameter.name,), node))
+
+    def check(self, found: Sequence[Told]) -> None:
+        """Raises Unsayable where these values are not what the schemas take as a whole."""
+        made = arguments_of(found)
+        for parameter in self._api.parameters:
+            node = Node(parameter.json_schema, self._api.definitions)
+            if parameter.name in made and self._schemas.problem(node, made[parameter.name]) is not None:
+                raise Unsayable("is not valid with what it needs alone")
+
+    def body(self) -> list[Told]:
+        api = self._api
+        body = [one for one in api.parameters if one.location is Location.BODY]
+        if api.body is not None and api.body.whole and not is_json(api.body.media_type):
+            raise Unsayable("is a file or text as a whole")
+        needed = [one for one in body if one.required]
+        found = [told for one in needed for told in self.told(one)]
+        if found:
+            return found
+        for parameter in body:
+            for told in self._some((parameter.name,), Node(parameter.json_schema, api.definitions)):
+                found.append(told)
+                if len(found) == _FEW:
+                    return found
+        if not found:
+            raise Unsayable("declares no fields")
+        return found
+
+    def _required(self, path: JsonPath, node: Node) -> Iterator[Told]:
+        """The values that are needed here; the value itself where it is no object and no list of objects."""
+        holder = self._holder(path, node)
+        if holder is None:
+            yield Told(path, self._value(path, node))
+            return
+        inside, item = holder
+        if len(inside) > _MAX_DEPTH:
+            raise Unsayable("is nested too deeply")
+        needed = self._needed(item)
+        members = [(name, child) for name, child in self._schemas.properties(item).items() if name in needed]
+        for name, child in members:
+            if not _read_only(child):
+                yield from self._required((*inside, name), child)
+        if not members and len(path) > 1:
+            yield from list(self._some(path, node))[:1]
+
+    def _needed(self, node: Node) -> frozenset[str]:
+        """What the first alternative of an object needs."""
+        branches = self._schemas.branches(node)
+        listed = (schema.get("required") for schema in (branches[0] if branches else ()))
+        return frozenset(name for names in listed if isinstance(names, list) for name in names if isinstance(name, str))
+
+    def _some(self, path: JsonPath, node: Node) -> Iterator[Told]:
+        """Values that could be said here, the plain ones at most two objects deep."""
+        holder = self._holder(path, node)
+        if holder is None:
+            try:
+                yield Told(path, self._value(path, node))
+            except Unsayable:
+                return
+            return
+        inside, item = holder
+        for name, child in self._schemas.properties(item).items():
+            if not _read_only(child) and sum(isinstance(part, str) for part in inside) < _FEW:
+                yield from self._some((*inside, name), child)
+
+    def _holder(self, path: JsonPath, node: Node) -> tuple[JsonPath, Node] | None:
+        """The object that is here, or the first of a list of them; None for anything else."""
+        kinds = self._schemas.kinds(node) - {"null"}
+        if kinds == {"array"}:
+            item = self._schemas.child(node, 0, strict=False)
+            if not isinstance(item, Node) or self._schemas.kinds(item) - {"null"} != {"object"}:
+                return None
+            path, node, kinds = (*path, 0), item, frozenset({"object"})
+        if kinds != {"object"}:
+            return None
+        if not self._schemas.properties(node):
+            raise Unsayable("has an object of which nothing is declared")
+        return path, node
+
+    def _value(self, path: JsonPath, node: Node) -> JsonValue:
+        """A value that the schema takes, of a kind that can be said."""
+        schemas, kinds = self._schemas, self._schemas.kinds(node) - {"null"}
+        if schemas.is_anything(node):
+            raise Unsayable("has a field of which nothing is declared")
+        listed = kinds == {"array"}
+        item = schemas.child(node, 0, strict=False) if listed else node
+        if not isinstance(item, Node):
+            raise Unsayable("has a list of which nothing is declared")
+        inside = schemas.kinds(item) - {"null"}
+        if not inside & {"string", "integer", "number", "boolean"} or len(inside) > 4 or schemas.is_anything(item):
+            raise Unsayable("has lists in lists, or a list of which nothing is declared")
+        for value in self._offered(path, item, inside):
+            made = [value] if listed else value
+            if not isinstance(value, list | dict | None) and schemas.problem(node, made) is None:
+                return made
+        raise Unsayable("has a value that could not be made")
+
+    def _offered(self, path: JsonPath, node: Node, kinds: frozenset[str]) -> Iterator[JsonValue]:
+        schemas = self._schemas
+        choices = schemas.enumeration(node)
+        if choices:
+            yield from self._chance.sample(choices, len(choices))
+            return
+        formats = schemas.formats(node) or frozenset()
+        if "string" in kinds:
+            yield from (text for form, text in _DATES.items() if form in formats)
+            if not formats:
+                text = self._texts.pop() if self._texts else self._chance.choice(_TEXTS)
+                yield text
+        if kinds & {"number"}:
+            yield from _NUMBERS
+        if "integer" in kinds:
+            yield from (number for number in self._chance.sample(_NUMBERS, len(_NUMBERS)) if isinstance(number, int))
+        if "boolean" in kinds:
+            yield self._chance.random() < 0.5
+        for number in (1, 2):
+            schema = node.schema if isinstance(node.schema, dict) else {}
+            yield example_of(schema, str(path[-1]), node.definitions, number=number)
+
+
+def _read_only(node: Node) -> bool:
+    return isinstance(node.schema, dict) and node.schema.get("readOnly") is True

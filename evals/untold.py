@@ -1,0 +1,153 @@
+"""How often a planner says that no API tells what is asked for: wrongly of solutions, rightly where nothing fits.
+
+``python -m evals.untold FOLDER [--split NAME] [--predictions FILE]`` prints the counts. A solution's candidates are all
+APIs of the vendors that it calls, as far as a planner is offered so many; of a request that nothing fits they are the
+tools that it names. ``FILE`` is what ``nestor eval plan --planner judged --predictions`` wrote: the plans that only
+read, of requests that nothing fits, are taken from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from evals.data import Call, DataError, Instance, read_dataset, read_lines
+from evals.planning.demonstrations import plan_of
+from planner_svc.untold import untold
+from services.contracts.api import Api
+
+_OFFERED = 24
+"""Candidates that a planner reads."""
+_RESULT = "var_result"
+
+
+class _Drafted(BaseModel):
+    """A call in NESTFUL's notation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    arguments: dict[str, JsonValue] = {}
+    label: str | None = None
+
+
+class _Word(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    outcome: str
+    calls: tuple[_Drafted, ...] = ()
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: str
+    words: dict[str, _Word] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Plans that only read, and of which of them something was said to be missing.
+
+    Attributes:
+        reads: plans.
+        sentences: what was said, with the request.
+    """
+
+    reads: int
+    sentences: tuple[tuple[str, str], ...]
+
+
+def of_solutions(instances: Sequence[Instance], apis: Mapping[str, Api], *, alone: bool) -> Said:
+    """What is said of the reference solutions: all of it wrongly.
+
+    Args:
+        instances: requests with their solutions.
+        apis: all of the folder by id.
+        alone: whether the called APIs are the only candidates.
+    """
+    vendors: dict[str, list[Api]] = {}
+    for api in apis.values():
+        vendors.setdefault(api.provider, []).append(api)
+    offered = {name: tuple(found[:_OFFERED]) for name, found in vendors.items()}
+    rows = (
+        (one, () if alone else tuple(api for name in _vendors(one, apis) for api in offered[name])) for one in instances
+    )
+    return _said(rows, apis)
+
+
+def of_drafts(instances: Sequence[Instance], apis: Mapping[str, Api], lines: Mapping[str, _Line]) -> Said:
+    """What is said of the plans that were drafted for requests that nothing fits.
+
+    Args:
+        instances: requests; those that something fits are passed over.
+        apis: all of the folder by id.
+        lines: predictions by request.
+    """
+    drafts = (
+        (one.model_copy(update={"calls": calls}), tuple(apis[name] for name in one.tools or () if name in apis))
+        for one in instances
+        if not one.calls and one.id in lines
+        for calls in _calls(lines[one.id])
+    )
+    return _said(drafts, apis)
+
+
+def _said(rows: Iterable[tuple[Instance, tuple[Api, ...]]], apis: Mapping[str, Api]) -> Said:
+    reads, sentences = 0, []
+    for one, offered in rows:
+        plan = plan_of(one)
+        if plan is None or any(step.api not in apis or apis[step.api].mutating for step in plan.steps):
+            continue
+        reads += 1
+        sentence = untold(one.query, plan, {step.api: apis[step.api] for step in plan.steps}, offered)
+        if sentence:
+            sentences.append((one.query, sentence))
+    return Said(reads, tuple(sentences))
+
+
+def _vendors(instance: Instance, apis: Mapping[str, Api]) -> list[str]:
+    return list(dict.fromkeys(apis[call.api].provider for call in instance.calls if call.api in apis))
+
+
+def _calls(line: _Line) -> Iterator[tuple[Call, ...]]:
+    for word in line.words.values():
+        if word.outcome == "planned":
+            made = [call for call in word.calls if call.name != _RESULT]
+            yield tuple(Call(api=call.name, args=call.arguments, label=call.label) for call in made)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the counts and every sentence."""
+    parser = argparse.ArgumentParser(prog="python -m evals.untold", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--split")
+    parser.add_argument("--predictions", type=Path)
+    options = parser.parse_args(arguments)
+    try:
+        dataset = read_dataset(options.folder, options.split)
+        file = options.predictions
+        lines = {line.id: line for _, line in read_lines(file, _Line)} if file is not None else {}
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 1
+    apis = {api.id: api for api in dataset.apis}
+    told = {
+        "solutions, a vendor's APIs as candidates (wrongly)": of_solutions(dataset.instances, apis, alone=False),
+        "solutions, no other candidates (wrongly)": of_solutions(dataset.instances, apis, alone=True),
+        "plans for what nothing fits": of_drafts(dataset.instances, apis, lines),
+    }
+    for name, said in told.items():
+        print(f"{name}: {len(said.sentences)} of {said.reads} plans that only read")
+        for query, sentence in said.sentences:
+            print(f"  {' '.join(query.split())[:120]}\n    {sentence}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""What an approval binds: the calls that were shown, with the values that reads had given for them.
+
+Before somebody is asked, the reads that feed the *held* steps are made: those of them that need no approval themselves
+and come after nothing held. When the approved plan is run they are made again, and every held step waits for them. If
+one would then send something else than what was approved, no held step sends anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from pydantic import JsonValue
+
+from executor_svc.graph import Graph
+from executor_svc.references import Incomparable, Item, Several, Unresolved, chosen, holds, resolve, walk
+from executor_svc.steps import Ambiguous
+from services.contracts.plan import (
+    ItemReference,
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Plan,
+    Reference,
+    Step,
+    Value,
+    content_hash,
+    dependencies,
+    step_references,
+)
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import ExecuteRequest, Failed, Skipped
+
+APPROVAL = "approval"
+"""What a step is skipped because of while the requests of its plan are only shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which steps of a plan are ``held`` until it is approved, and which ``reads`` feed them and can be made before."""
+
+    held: frozenset[str]
+    reads: frozenset[str]
+
+    @classmethod
+    def of(cls, compiled: CompiledPlan, graph: Graph) -> Self:
+        """The scope of an approval of this plan."""
+        held = frozenset(compiled.proof.mutating) | frozenset(compiled.proof.approvals)
+        needs = {step.id: dependencies(step) for step in compiled.plan.steps}
+        free: set[str] = set()
+        for step_id in graph.order:
+            if step_id not in held and needs[step_id] <= free:
+                free.add(step_id)
+        wanted = [ref.step for step in compiled.plan.steps if step.id in held for ref in step_references(step)]
+        reads: set[str] = set()
+        while wanted:
+            if (step_id := wanted.pop()) in free and step_id not in reads:
+                reads.add(step_id)
+                wanted += needs[step_id]
+        return cls(held, frozenset(reads))
+
+    def of_reads(self, outputs: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Those of the outputs that the reads gave."""
+        return {step: output for step, output in outputs.items() if step in self.reads}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a held step's calls before it is begun.
+
+    Attributes:
+        calls: the arguments of each call, with what is not known yet as in the plan; of a `foreach` whose list is not
+            known, those of all its calls as one.
+        mapped: whether a `foreach` makes the calls, and its list is known.
+        step: the step, where its list or its condition is not known.
+    """
+
+    calls: tuple[dict[str, Value], ...]
+    mapped: bool = False
+    step: Step | None = None
+
+    @property
+    def digest(self) -> str:
+        """A hash of all this: equal where the same calls would be made."""
+        calls: list[JsonValue] = [{n: v.model_dump(mode="json") for n, v in call.items()} for call in self.calls]
+        rest = None if self.step is None else self.step.model_dump(mode="json", include={"foreach", "when"})
+        return content_hash({"calls": calls, "mapped": self.mapped, "rest": rest})
+
+
+def known_calls(step: Step, outputs: Mapping[str, JsonValue], reads: frozenset[str], limit: int) -> Known | Failed:
+    """A step's calls as far as the outputs of the ``reads`` tell them; at most ``limit`` for a `foreach`."""
+    if any(ref.step in reads and ref.step not in outputs for ref in step_references(step)):
+        return Known(())  # what feeds it was skipped, and so is it
+    try:
+        return _known_calls(step, outputs, limit)
+    except Ambiguous as error:
+        return error.failed(step.id)
+    except Unresolved as error:
+        return Failed(reason="reference", message=f"{step.id}: {error}")
+    except Incomparable as error:
+        return Failed(reason="bad_request", message=f"{step.id}: {error}")
+
+
+def _known_calls(step: Step, outputs: Mapping[str, JsonValue], limit: int) -> Known | Failed:
+    when = step.when
+    if when is not None:
+        when = when.model_copy(update={"left": filled(when.left, outputs), "right": filled(when.right, outputs)})
+    rest = step.model_copy(update={"when": when})
+    condition = when is not None and _is_literal(when.left) and _is_literal(when.right)
+    if when is not None and condition:
+        if not holds(when, outputs):
+            return Known(())
+        when, rest = None, step.model_copy(update={"when": None})
+    if step.foreach is None:
+        return Known((_arguments(step, outputs, None),), step=rest if when is not None else None)
+    items = filled(step.foreach.items, outputs)
+    if not isinstance(items, LiteralValue):
+        rest = rest.model_copy(update={"foreach": step.foreach.model_copy(update={"items": items})})
+        return Known((_arguments(step, outputs, None),), step=rest)
+    if not isinstance(items.value, list):
+        return Failed(reason="reference", message=f"{step.id}: foreach needs a list")
+    elements = [Item(element) for element in items.value]
+    if when is not None and _decidable(when.left) and _decidable(when.right):
+        elements = [item for item in elements if holds(when, outputs, item)]
+        when = None
+    if len(elements) > limit:
+        return Failed(reason="refused", message=f"foreach over {len(elements)} items; the limit is {limit}")
+    calls = tuple(_arguments(step, outputs, item) for item in elements)
+    return Known(calls, mapped=True, step=None if when is None else rest.model_copy(update={"foreach": None}))
+
+
+def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None) -> dict[str, Value]:
+    arguments: dict[str, Value] = {}
+    for name, value in step.arguments.items():
+        try:
+            arguments[name] = filled(value, outputs, item)
+        except Several as error:
+            raise Ambiguous(name, error) from None
+    return arguments
+
+
+def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None) -> Value:
+    """The value with all that is known as literals; what is not stays as it is. Raises as ``resolve``."""
+    match value:
+        case Reference():
+            return LiteralValue(value=resolve(value, outputs)) if value.step in outputs else value
+        case ItemReference():
+            return value if item is None else LiteralValue(value=resolve(value, outputs, item))
+        case ListValue():
+            items = tuple(filled(element, outputs, item) for element in value.items)
+            if all(isinstance(element, LiteralValue) for element in items):
+                return LiteralValue(value=[e.value for e in items if isinstance(e, LiteralValue)])
+            return ListValue(items=items)
+        case ObjectValue():
+            fields = {name: filled(member, outputs, item) for name, member in value.fields.items()}
+            if all(isinstance(member, LiteralValue) for member in fields.values()):
+                return LiteralValue(value={n: m.value for n, m in fields.items() if isinstance(m, LiteralValue)})
+            return ObjectValue(fields=fields)
+        case LiteralValue():
+            return value
+
+
+def _is_literal(value: Value) -> bool:
+    return isinstance(value, LiteralValue)
+
+
+def _decidable(value: Value) -> bool:
+    """Whether nothing but the current item is missing."""
+    if isinstance(value, ListValue):
+        return all(map(_decidable, value.items))
+    if isinstance(value, ObjectValue):
+        return all(map(_decidable, value.fields.values()))
+    return not isinstance(value, Reference)
+
+
+def source(reference: Reference, outputs: Mapping[str, JsonValue]) -> tuple[tuple[str | int, ...], JsonValue]:
+    """Where a reference leads, with the item that its match means, and the value there. Raises Unresolved."""
+    output = outputs[reference.step]
+    path = reference.path if reference.match is None else tuple(chosen(output, reference, sure=False))
+    return path, walk(output, path, f"the output of {reference.step}")
+
+
+class Hold(Protocol):
+    """What keeps steps of a run from being called. Its held steps wait until the reads that feed them are in."""
+
+    @property
+    def scope(self) -> Scope:
+        """Which steps are held, and by which reads."""
+        ...
+
+    def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | Skipped | None:
+        """Why a step whose turn it is makes no call; None: it may."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Showing:
+    """Lets a run make the reads that feed held steps, and nothing else."""
+
+    scope: Scope
+
+    def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Skipped | None:
+        """Why a step makes no call; None: it is such a read."""
+        return None if step.id in self.scope.reads else Skipped(because=APPROVAL)
+
+
+@dataclass(slots=True)
+class Approved:
+    """Lets a run make the calls that were approved: ``digests`` of :class:`Known` by step."""
+
+    plan: Plan
+    scope: Scope
+    digests: Mapping[str, str]
+    limit: int
+    _changed: list[str] | None = None
+
+    def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
+        """Why a held step is not called: for one of them the reads now give something else than was approved."""
+        if step.id not in self.scope.held:
+            return None
+        if self._changed is None:
+            read = self.scope.of_reads(outputs)
+            self._changed = [one.id for one in self.plan.steps if self._differs(one, read)]
+        if not self._changed:
+            return None
+        listed = ", ".join(self._changed[:5])
+        return Failed(reason="changed", message=f"nothing was sent: other requests than were approved, in {listed}")
+
+    def _differs(self, step: Step, read: Mapping[str, JsonValue]) -> bool:
+        if step.id not in self.digests:
+            return False
+        found = known_calls(step, read, self.scope.reads, self.limit)
+        return isinstance(found, Failed) or found.digest != self.digests[step.id]
+
+
+def hold_of(request: ExecuteRequest, graph: Graph, limit: int) -> Approved | None:
+    """What an approved run is held to; None where its approval binds nothing that a run could change."""
+    if not request.bound:
+        return None
+    return Approved(request.compiled.plan, Scope.of(request.compiled, graph), request.bound, limit)

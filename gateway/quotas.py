@@ -1,0 +1,148 @@
+"""What one tenant may use of this gateway: requests a second, runs under way, streams and imports.
+
+A tenant that is at one of its limits is refused with 429, whatever the others do. Below it, a run that finds all slots
+taken waits, and tenants take turns. All is counted in this process: several gateways allow several times as much.
+
+How much is left is said in the fields of draft-ietf-httpapi-ratelimit-headers-11. The partition is the caller's tenant.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Literal, NoReturn
+
+from gateway.metrics import GatewayMetrics
+from gateway.settings import GatewaySettings, Limits
+from services.errors import Overloaded, QuotaExceeded
+from services.turns import Turns
+
+WINDOW_S: Final = 10
+"""Seconds of requests that a tenant may send at once, if it has sent none before."""
+_ONE_SECOND: Final = 1
+_MOST_BUCKETS: Final = 10_000
+Held = Literal["streams", "imports"]
+
+
+class Quotas:
+    """Counts what each tenant uses.
+
+    Args:
+        settings: the limits.
+        metrics: where refusals are counted.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, settings: GatewaySettings, metrics: GatewayMetrics, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings, self._metrics, self._clock = settings, metrics, clock
+        self._named = frozenset({"default", *settings.tenant_limits, *(p.tenant for p in settings.principals)})
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._held: Counter[tuple[Held, str]] = Counter()
+        self._runs = Turns(settings.max_concurrent_runs, settings.max_waiting_runs, what="runs")
+
+    def limits(self, tenant: str) -> Limits:
+        """What a tenant may: its own settings, and everybody's where it has none."""
+        own = self._settings.tenant_limits.get(tenant)
+        everybody = self._settings.limits
+        return everybody if own is None else everybody.model_copy(update=own.model_dump(exclude_unset=True))
+
+    def request(self, tenant: str) -> None:
+        """A tenant sends a request. Raises QuotaExceeded where that is one too many."""
+        rate = self.limits(tenant).requests_per_s
+        if rate is None:
+            return
+        left = self._left(tenant, rate)
+        if left < 1:
+            self._refuse(tenant, "requests", f"More than {rate:g} requests a second.", (1 - left) / rate)
+        self._buckets.pop(tenant, None)  # so that the first of them is the one that was used least recently
+        self._buckets[tenant] = (left - 1, self._clock())
+        if len(self._buckets) > _MOST_BUCKETS:
+            del self._buckets[next(iter(self._buckets))]
+
+    @property
+    def room(self) -> int:
+        """How many more runs may be under way at once."""
+        return self._runs.free
+
+    @property
+    def waiting_runs(self) -> int:
+        """How many runs wait to begin."""
+        return self._runs.waiting
+
+    async def begin_run(self, tenant: str, wait_s: float) -> None:
+        """Take a slot for a run, in turn where all are taken. :meth:`end_run` gives it back.
+
+        Raises:
+            QuotaExceeded: the tenant has as many runs under way as it may.
+            Overloaded: too many runs are under way, and none ended in time.
+        """
+        most = self.limits(tenant).runs
+        if most is not None and self._runs.held(tenant) >= most:
+            self._refuse(tenant, "runs", f"{most} runs of this tenant are under way.", _ONE_SECOND)
+        try:
+            with self._metrics.waiting_runs.track_inprogress():
+                await self._runs.enter(tenant, min(wait_s, self._settings.run_wait_s))
+        except Overloaded:
+            self._metrics.refused.labels("all_runs", self._label(tenant)).inc()
+            raise
+
+    def take_run(self, tenant: str) -> None:
+        """Take a slot for a run that is there already and goes on in this process."""
+        self._runs.take(tenant)
+
+    def end_run(self, tenant: str) -> None:
+        """Give a run's slot back."""
+        self._runs.leave(tenant)
+
+    def check(self, what: Held, tenant: str) -> None:
+        """Raise QuotaExceeded where the tenant has as many streams or imports as it may."""
+        most = getattr(self.limits(tenant), what)
+        if most is not None and self._held[what, tenant] >= most:
+            self._refuse(tenant, what, f"{most} {what} of this tenant are under way.", _ONE_SECOND)
+
+    @contextmanager
+    def holding(self, what: Held, tenant: str) -> Iterator[None]:
+        """A stream is open, or an import at work."""
+        self._held[what, tenant] += 1
+        try:
+            yield
+        finally:
+            self._held[what, tenant] -= 1
+            if not self._held[what, tenant]:
+                del self._held[what, tenant]
+
+    def fields(self, tenant: str) -> dict[str, str]:
+        """The fields that say a tenant's limits on requests and runs, and what is left of them."""
+        limits, policies, left = self.limits(tenant), list[str](), list[str]()
+        if (rate := limits.requests_per_s) is not None:
+            tokens = self._left(tenant, rate)
+            policies.append(f'"requests";q={math.floor(_burst(rate))};w={WINDOW_S}')
+            window_s = WINDOW_S if tokens >= 1 else math.ceil((1 - tokens) / rate)
+            left.append(f'"requests";r={math.floor(tokens)};t={window_s}')
+        if limits.runs is not None:
+            policies.append(f'"runs";q={limits.runs};qu="concurrent-requests"')
+            left.append(f'"runs";r={max(limits.runs - self._runs.held(tenant), 0)}')
+        return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)} if policies else {}
+
+    def _left(self, tenant: str, rate: float) -> float:
+        """The tokens in a tenant's bucket."""
+        now = self._clock()
+        tokens, at = self._buckets.get(tenant, (_burst(rate), now))
+        return min(tokens + (now - at) * rate, _burst(rate))
+
+    def _refuse(self, tenant: str, limit: str, detail: str, retry_after_s: float) -> NoReturn:
+        self._metrics.refused.labels(limit, self._label(tenant)).inc()
+        error = QuotaExceeded(detail, limit=limit, retry_after_s=round(retry_after_s, 3))
+        error.headers = self.fields(tenant)
+        raise error
+
+    def _label(self, tenant: str) -> str:
+        """The tenant's name where an operator has written it down: others could be any number."""
+        return tenant if tenant in self._named else "other"
+
+
+def _burst(rate: float) -> float:
+    return max(rate * WINDOW_S, 1.0)

@@ -1,0 +1,291 @@
+"""Arguments that a request states: their names, and right behind each its value: ``title "Spring sale", price 12.50``.
+
+Whoever says so leaves nothing to guess, so what is stated stands, whatever a planner made of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from pydantic import JsonValue
+
+from planner_svc.reading.leaves import flat, put
+from planner_svc.reading.profile import Profile, Slot, read_profile
+from planner_svc.reading.readings import NO_CLOCK, moment_of, number_in, readings
+from planner_svc.reading.text import STOP, Word, name_parts, split_name, stem, stem_set
+from services.contracts.api import Api
+from services.contracts.base import JsonPath
+from services.contracts.plan import Plan, Reference, Step, Value
+
+MAX_CHARS: Final = 4_000
+"""Of a request, as far as it is read."""
+_MAX_LEAVES: Final = 120
+_MAX_ITEMS: Final = 50
+_QUOTED: Final = re.compile(
+    r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
+)
+_IS: Final = re.compile(
+    r"\s*(?:[:=]\s*|(?:is|are|as|to|of|equals|set\s+to|should\s+be|named|called)\s+)?(?=\S)", re.IGNORECASE
+)
+_JOINED: Final = re.compile(r"\s*(?:\[\d{1,3}\])?[\s_./-]*(?:['\u2019]s\s+)?")
+"""What stands between the words of one name."""
+_BREAK: Final = re.compile(r"[,;:.!?()\[\]{}\n]\s*$")
+_END: Final = re.compile(r"\s*(?:$|[,;.!?)\]}\n](?!\d)|(?:and|or|with|for|in|on|to|at|by|from|as|using|then|plus)\b)")
+"""What follows a bare value: a word behind a number is its unit, and what that means others know."""
+_BARE: Final = re.compile(r"[^\s,;!?()\"]+")
+_AND: Final = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+|&\s*)(?=[\"'`“«\d])")
+_TRUTHS: Final = {"true": True, "yes": True, "on": True, "enabled": True, "false": False, "no": False, "off": False}
+_TRUTHS["disabled"] = False
+_VALUED: Final = re.compile(r"[\"'`“«\d@]|\b(?:true|false|yes|no|on|off|enabled|disabled)\b", re.IGNORECASE)
+_ISO: Final = re.compile(r"\d{4}-\d\d(?:-\d\d(?:[T ][\d:.,+Z-]+)?)?")
+_BEFORE: Final = STOP | {"set", "given", "change", "add", "update", "put", "new"}
+_VAGUE: Final = stem_set("body value data item object")
+"""Names that say nothing by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """A name that an argument goes by: the end of its path, or all of it."""
+
+    words: tuple[str, ...]
+    slot: Slot
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A value that is stated for an argument: where it belongs, and the characters that say it."""
+
+    path: JsonPath
+    value: JsonValue
+    start: int
+    end: int
+
+
+def stated(query: str, profile: Profile) -> list[Stated]:
+    """What a request states of an API's arguments, in order; each value is one that the schema allows.
+
+    Where a name may mean several arguments it means none. The members of objects in a list are those of the next
+    object from where one of them is stated again.
+    """
+    query = query[:MAX_CHARS]
+    slots = flat(profile, _MAX_LEAVES).slots
+    parts = _unquoted(query)
+    labels = _labels(slots)
+    found: list[Stated] = []
+    items: dict[JsonPath, set[JsonPath]] = {}
+    counts: dict[JsonPath, int] = {}
+    given: set[str] = set()
+    taken = 0
+    for index in range(len(parts)):
+        if parts[index].start < taken or (opening := _IS.match(query, parts[index].end)) is None:
+            continue
+        named = [label.slot for label in _label_at(query, parts, index, labels, profile)]
+        named.sort(key=lambda slot: slot.name in given)  # said again it is meant for the next one
+        for slot in named:
+            value = _value(query, opening.end(), profile, slot)
+            if value is not None:
+                found.append(Stated(_place(slot, items, counts), value[0], opening.end(), value[1]))
+                given.add(slot.name)
+                taken = value[1]
+                break
+    return _unambiguous(found)
+
+
+def may_state(query: str) -> bool:
+    """Whether there is anything in a request that could be stated: most say no value at all."""
+    return _VALUED.search(query[:MAX_CHARS]) is not None
+
+
+def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
+    """The plan with the stated values of its arguments, and without calls that only looked those up.
+
+    An API that is called several times is left alone: nothing tells which of the calls is meant.
+    """
+    called = [step.api for step in plan.steps]
+    steps, changed = [], False
+    for step in plan.steps:
+        api = apis.get(step.api)
+        single = called.count(step.api) == 1 and step.foreach is None
+        given = _given(step, query, api) if api is not None and single else step
+        changed |= given is not step
+        steps.append(given)
+    if not changed:
+        return plan
+    return _needed(Plan(steps=tuple(steps), answer=plan.answer), apis)
+
+
+def _given(step: Step, query: str, api: Api) -> Step:
+    arguments: dict[str, Value] = dict(step.arguments)
+    for one in stated(query, read_profile(api)):
+        arguments = put(arguments, one.path, one.value)
+    return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
+
+
+def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
+    """The plan without reading calls that nothing needs any more."""
+    steps = list(plan.steps)
+    while True:
+        used = {name for step in steps for name in _sources(step)} | {one.value.step for one in plan.answer}
+        kept = [one for one in steps if one.id in used or one.api not in apis or apis[one.api].mutating]
+        if len(kept) == len(steps) or not kept:
+            return Plan(steps=tuple(steps), answer=plan.answer)
+        steps = kept
+
+
+def _sources(step: Step) -> Iterator[str]:
+    yield from step.after
+    waiting: list[object] = [*step.arguments.values(), step.foreach and step.foreach.items]
+    waiting += [step.when.left, step.when.right] if step.when is not None else []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Reference):
+            yield value.step
+        waiting += getattr(value, "items", ()) if getattr(value, "kind", "") == "list" else ()
+        waiting += getattr(value, "fields", {}).values() if getattr(value, "kind", "") == "object" else ()
+
+
+def _unquoted(query: str) -> list[Word]:
+    """The words of names outside quotation marks."""
+    quoted = [match.span() for match in _QUOTED.finditer(query)]
+    return [part for part in name_parts(query) if not any(a <= part.start < b for a, b in quoted)]
+
+
+def _labels(slots: Sequence[Slot]) -> dict[str, list[_Label]]:
+    """Every name of every argument, by its last word, the longest first."""
+    found: dict[str, list[_Label]] = {}
+    for slot in slots:
+        names = [part for part in (slot.path or (slot.name,)) if isinstance(part, str)]
+        named = names[1:] if names[0] == "body" and len(names) > 1 else names  # nobody says "body"
+        words = [tuple(stem(word) for word in split_name(name)) for name in named]
+        for first in range(len(words)):
+            label = _Label(tuple(word for name in words[first:] for word in name), slot, first == 0)
+            if label.words and not (first and _VAGUE.issuperset(label.words)):
+                found.setdefault(label.words[-1], []).append(label)
+    for labels in found.values():
+        labels.sort(key=lambda one: (-len(one.words), not one.whole, bool(one.slot.path), not one.slot.required))
+    return found
+
+
+def _label_at(
+    query: str, parts: Sequence[Word], index: int, labels: Mapping[str, Sequence[_Label]], profile: Profile
+) -> list[_Label]:
+    """Whose name ends with this word, the longest that is said; none where it is part of other words.
+
+    Several arguments may have it as their whole name: in the path, in the query and in the body.
+    """
+    best: list[_Label] = []
+    for label in labels.get(parts[index].stem, ()):
+        first = index + 1 - len(label.words)
+        if best and (len(label.words) < len(best[0].words) or (best[0].whole and not label.whole)):
+            break
+        if first >= 0 and _says(query, parts[first : index + 1], label) and _begins(query, parts, first, profile):
+            best.append(label)
+    if len(best) > 1 and not best[0].whole:
+        best = [label for label in best if label.slot.required]
+        return best if len(best) == 1 else []
+    return best
+
+
+def _says(query: str, parts: Sequence[Word], label: _Label) -> bool:
+    if any(part.stem != word for part, word in zip(parts, label.words, strict=True)):
+        return False
+    gaps = ((one.end, other.start) for one, other in pairwise(parts))
+    return all(_JOINED.fullmatch(query, start, end) for start, end in gaps)
+
+
+def _begins(query: str, parts: Sequence[Word], first: int, profile: Profile) -> bool:
+    """Whether a name begins here: "billing city" is no "city", "the task's title" is the title of a task."""
+    start = parts[first].start
+    if not first or _BREAK.search(query[max(start - 4, 0) : start]) or query[max(start - 1, 0)] in "\"'”»`":
+        return True
+    before = parts[first - 1]
+    return (
+        before.text.lower() in _BEFORE
+        or before.stem in profile.title
+        or _QUOTED.search(query, before.end, start) is not None
+    )
+
+
+def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
+    """The value that begins here and the end of the characters that say it."""
+    listed = slot.kinds == {"array"}
+    one = _single(query, start, profile, slot)
+    if one is None or not listed:
+        return one
+    values, end = [one[0]], one[1]
+    while len(values) < _MAX_ITEMS and (joint := _AND.match(query, end)) is not None:
+        further = _single(query, joint.end(), profile, slot)
+        if further is None:
+            break
+        values.append(further[0])
+        end = further[1]
+    if profile.schemas.problem(slot.node, list(values)) is not None:
+        return None
+    return list(values), end
+
+
+def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
+    quoted = _QUOTED.match(query, start)
+    if quoted is not None:
+        text = next(group for group in quoted.groups() if group is not None)
+        return _said(text, quoted.end(), profile, slot, quoted=True)
+    for choice in sorted((str(one) for one in slot.choices), key=len, reverse=True):
+        if (
+            choice
+            and query[start : start + len(choice)].lower() == choice.lower()
+            and _END.match(query, start + len(choice))
+        ):
+            return _said(query[start : start + len(choice)], start + len(choice), profile, slot, quoted=False)
+    bare = _BARE.match(query, start)
+    if bare is None:
+        return None
+    text = bare[0].rstrip(".:'")
+    end = start + len(text)
+    is_value = text.lower() in _TRUTHS or any(char.isdigit() for char in text) or "@" in text
+    return _said(text, end, profile, slot, quoted=False) if is_value and _END.match(query, end) else None
+
+
+def _said(text: str, end: int, profile: Profile, slot: Slot, *, quoted: bool) -> tuple[JsonValue, int] | None:
+    """The words as a value; texts in quotation marks are taken letter by letter, but for dates."""
+    listed = slot.kinds == {"array"}
+
+    def allowed(value: JsonValue) -> bool:
+        return profile.schemas.problem(slot.node, [value] if listed else value) is None
+
+    if "boolean" in slot.kinds and text.lower() in _TRUTHS:
+        return _TRUTHS[text.lower()], end
+    is_number = not quoted and number_in(text) is not None and bool(slot.kinds & {"integer", "number"})
+    if slot.temporal and not is_number and not _ISO.fullmatch(text) and moment_of(text, NO_CLOCK) is not None:
+        return None  # a day in words is read by the request's clock
+    if not is_number and text.lower() not in _TRUTHS and allowed(text):
+        return text, end
+    meant = readings(profile, slot, text)
+    return (meant[0], end) if meant else None
+
+
+def _place(slot: Slot, items: dict[JsonPath, set[JsonPath]], counts: dict[JsonPath, int]) -> JsonPath:
+    """Where a value goes: of objects in a list, in the first that does not have it yet."""
+    path: JsonPath = slot.path or (slot.name,)
+    at = next((index for index, part in enumerate(path) if isinstance(part, int)), None)
+    if at is None:
+        return path
+    holder = path[:at]
+    said = items.setdefault(holder, set())
+    if path in said:
+        said.clear()
+        counts[holder] = counts.get(holder, 0) + 1
+    said.add(path)
+    return (*holder, counts.get(holder, 0), *path[at + 1 :])
+
+
+def _unambiguous(found: Sequence[Stated]) -> list[Stated]:
+    """Without places for which different values are stated."""
+    values: dict[JsonPath, list[JsonValue]] = {}
+    for one in found:
+        values.setdefault(one.path, []).append(one.value)
+    return [one for one in found if all(value == one.value for value in values[one.path])]

@@ -1,0 +1,88 @@
+"""Signatures of proved plans: the planner signs what it has proved, the executor runs nothing else.
+
+The key is theirs alone. A service that may ask the executor cannot make a plan of its own that the executor runs.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock
+from pydantic import JsonValue, SecretStr
+
+from services.contracts.plan import content_hash
+from services.contracts.planning import CompiledPlan, Signature
+from services.errors import Conflict
+
+MIN_KEY_CHARS: Final = 32
+_HOLDS_S: Final = 86_400
+"""Longer than any deadline of a run; runs that wait for somebody are proved again before they go on."""
+_WRITE_S: Final = 10.0
+
+
+class PlanSigner:
+    """Signs proved plans and checks signatures.
+
+    Args:
+        key: what planner and executor share.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, key: SecretStr, clock: Callable[[], float] = time.time) -> None:
+        self._key, self._clock = key.get_secret_value().encode(), clock
+
+    def signed(self, compiled: CompiledPlan, tenant: str) -> CompiledPlan:
+        """The same plan with a signature that holds for a day."""
+        expires_at = int(self._clock()) + _HOLDS_S
+        signature = Signature(tenant=tenant, expires_at=expires_at, mac=self._mac(compiled, tenant, expires_at))
+        return compiled.model_copy(update={"signature": signature})
+
+    def check(self, compiled: CompiledPlan, tenant: str) -> None:
+        """Raise Conflict unless the plan was signed as it is, for this tenant, and the signature still holds."""
+        given = compiled.signature
+        if given is None:
+            raise Conflict("The plan is not signed by the planner; planner and executor need the same proof key.")
+        if not hmac.compare_digest(given.mac, self._mac(compiled, given.tenant, given.expires_at)):
+            raise Conflict("The plan is not the one that the planner signed, or it was signed with another proof key.")
+        if given.tenant != tenant:
+            raise Conflict("The plan was proved for another tenant.")
+        if self._clock() >= given.expires_at:
+            raise Conflict("The plan was proved too long ago.")
+
+    def _mac(self, compiled: CompiledPlan, tenant: str, expires_at: int) -> str:
+        """Over the APIs as they are: the hashes that they state themselves could be those of others.
+
+        The plan is in by its id, which its contract has compared with its content.
+        """
+        content: JsonValue = {
+            "plan": compiled.plan.id,
+            "apis": {api_id: api.model_dump(mode="json") for api_id, api in compiled.apis.items()},
+            "proof": compiled.proof.model_dump(mode="json"),
+            "tenant": tenant,
+            "expires_at": expires_at,
+        }
+        return hmac.new(self._key, content_hash(content).encode(), hashlib.sha256).hexdigest()
+
+
+def kept_key(file: Path) -> SecretStr:
+    """The key in this file, drawn where there is none: plans that were proved before a restart can still be run.
+
+    Raises:
+        OSError: the file can be neither read nor written.
+        ValueError: what is in it is too short for a key.
+    """
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with FileLock(file.with_name(f".{file.name}.lock"), timeout=_WRITE_S):
+        if not file.exists():
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="ascii") as opened:
+                opened.write(secrets.token_urlsafe(32))
+    key = file.read_text(encoding="ascii").strip()
+    if len(key) < MIN_KEY_CHARS:
+        raise ValueError(f"{file} holds no key of {MIN_KEY_CHARS} characters or more; remove it to have one drawn")
+    return SecretStr(key)

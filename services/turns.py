@@ -1,0 +1,111 @@
+"""Slots that tenants share. Those who wait are served in turn, tenant by tenant, not first come first served.
+
+For one event loop. Work that holds a processor has a scheduler of its own (:mod:`services.compute`).
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from services.errors import Overloaded
+
+
+class Turns:
+    """Slots, and a bounded queue in front of them with one line for each tenant.
+
+    A slot that is free goes to the next tenant in a circle that has somebody waiting and holds fewer than ``each``.
+
+    Args:
+        slots: how many may be held at once.
+        waiting: how many may wait, all tenants together; one more is refused.
+        each: how many one tenant may hold; None: all.
+        what: what they are for, in the words of the refusal.
+    """
+
+    def __init__(self, slots: int, waiting: int, each: int | None = None, what: str = "requests") -> None:
+        self._slots, self._max_waiting, self._each, self._what = slots, waiting, each or slots, what
+        self._held: Counter[str] = Counter()
+        self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @property
+    def free(self) -> int:
+        """Slots that nobody holds; below 0 where some were taken beyond their number."""
+        return self._slots - self._held.total()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._lines.values()))
+
+    def held(self, tenant: str) -> int:
+        """How many slots a tenant holds or waits for."""
+        return self._held[tenant] + len(self._lines.get(tenant, ()))
+
+    def take(self, tenant: str) -> None:
+        """Take a slot at once, be there one or not: for work that may not be refused."""
+        self._held[tenant] += 1
+
+    def leave(self, tenant: str) -> None:
+        """Give a slot back; whoever's turn it is has it."""
+        self._held[tenant] -= 1
+        if not self._held[tenant]:
+            del self._held[tenant]
+        self._grant()
+
+    async def enter(self, tenant: str, wait_s: float) -> None:
+        """Take a slot, after a wait where there is none.
+
+        Raises:
+            Overloaded: too many wait already, or it did not get its turn within ``wait_s`` seconds.
+        """
+        if tenant not in self._lines and self.free > 0 and self._held[tenant] < self._each:
+            self.take(tenant)
+            return
+        if self.waiting >= self._max_waiting:
+            raise Overloaded(f"Too many {self._what} are under way.", retry_after_s=1)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lines.setdefault(tenant, deque()).append(turn)
+        self._grant()  # another tenant may wait for its own share only
+        try:
+            async with asyncio.timeout(wait_s):
+                await turn
+        except BaseException as error:
+            self._give_up(tenant, turn)
+            if isinstance(error, TimeoutError):
+                raise Overloaded(f"Too many {self._what} are under way.", retry_after_s=1) from None
+            raise
+
+    @asynccontextmanager
+    async def slot(self, tenant: str, wait_s: float) -> AsyncGenerator[None, None]:
+        """Hold a slot. Raises Overloaded as :meth:`enter` does."""
+        await self.enter(tenant, wait_s)
+        try:
+            yield
+        finally:
+            self.leave(tenant)
+
+    def _give_up(self, tenant: str, turn: "asyncio.Future[None]") -> None:
+        """Leave the queue; a slot that was granted at the last moment is given back."""
+        line = self._lines.get(tenant)
+        if line is not None and turn in line:
+            line.remove(turn)
+            if not line:
+                del self._lines[tenant]
+        elif not turn.cancelled():
+            self.leave(tenant)
+
+    def _grant(self) -> None:
+        while self.free > 0:
+            tenant = next((one for one in self._lines if self._held[one] < self._each), None)
+            if tenant is None:
+                return
+            line = self._lines[tenant]
+            turn = line.popleft()
+            if line:
+                self._lines.move_to_end(tenant)
+            else:
+                del self._lines[tenant]
+            if not turn.done():
+                self.take(tenant)
+                turn.set_result(None)

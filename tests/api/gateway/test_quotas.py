@@ -1,0 +1,170 @@
+"""What one tenant may use, and that it leaves room for the others."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.contracts.api import ImportRequest
+from services.contracts.run import RunStatus
+from services.errors import Overloaded, QuotaExceeded
+from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOKING, Gateway, ask, ended, open_gateway, until
+
+PRINCIPALS = (
+    {"name": "kiosk", "tenant": "guests", "token": "kiosk-token"},
+    {"name": "desk", "tenant": "office", "token": "desk-token"},
+)
+DOCUMENT = '{"openapi": "3.1.0", "info": {"title": "Zoo", "version": "1"}, "paths": {}}'
+LATER = ask(ASK_HOLIDAYS).model_copy(update={"wait": False})
+
+
+def two_tenants(folder: Path, **settings: Any) -> Any:
+    return open_gateway(folder, principals=PRINCIPALS, **settings)
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with two_tenants(tmp_path) as running:
+        running.fakes.executor.gate = asyncio.Event()
+        yield running
+        running.fakes.executor.gate.set()
+
+
+async def asked(gateway: Gateway, token: str, path: str, **body: Any) -> Any:
+    return await gateway.http.post(
+        path, json={"query": ASK_HOLIDAYS} | body, headers={"Authorization": f"Bearer {token}"}
+    )
+
+
+async def test_one_tenants_slow_runs_leave_room_for_others(shared: Gateway) -> None:
+    answers = [await asked(shared, "kiosk-token", "/solve", wait=False) for _ in range(260)]
+    assert Counter(answer.status_code for answer in answers) == {202: 100, 429: 160}
+    for path in ("/solve", "/solve:stream", "/plan"):
+        refused = await asked(shared, "kiosk-token", path)
+        assert (refused.status_code, refused.json()["limit"], refused.headers["retry-after"]) == (429, "runs", "1")
+    planned = await asked(shared, "desk-token", "/plan")
+    assert (planned.status_code, planned.json()["status"]) == (200, "planned")
+
+
+async def test_an_approval_counts_as_a_run(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, limits={"runs": 1}) as gateway:
+        kiosk = gateway.as_principal("kiosk-token")
+        waiting = await kiosk.solve(ask(ASK_ROOM))
+        gateway.fakes.executor.gate = asyncio.Event()
+        run = await kiosk.solve(LATER)
+        with pytest.raises(QuotaExceeded, match="1 runs"):
+            await kiosk.approve(waiting.id, BOOKING.id)
+        gateway.fakes.executor.gate.set()
+        await ended(kiosk, run.id)
+        assert (await kiosk.approve(waiting.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_one_tenants_streams_leave_room_for_others(shared: Gateway) -> None:
+    kiosk, desk = shared.as_principal("kiosk-token"), shared.as_principal("desk-token")
+    mine, theirs = await kiosk.solve(LATER), await desk.solve(LATER)
+    streams = [kiosk.events(mine.id) for _ in range(250)]
+    for stream in streams:
+        assert (await anext(stream)).event.kind == "planned"
+    with pytest.raises(QuotaExceeded, match="250 streams"):
+        await anext(kiosk.events(mine.id))
+    with pytest.raises(QuotaExceeded, match="250 streams"):
+        await anext(kiosk.solve_events(ask(ASK_HOLIDAYS)))
+    followed = desk.events(theirs.id)
+    assert (await anext(followed)).event.kind == "planned"
+    for stream in (*streams, followed):
+        await stream.aclose()
+    again = kiosk.events(mine.id)
+    assert (await anext(again)).event.kind == "planned"
+    await again.aclose()
+
+
+async def test_imports_are_bounded(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, limits={"imports": 1}) as gateway:
+        gateway.fakes.retriever.delay_s = 0.2
+        kiosk, desk = gateway.as_principal("kiosk-token"), gateway.as_principal("desk-token")
+        first = asyncio.create_task(_imported(kiosk))
+        await until(lambda: "import_document" in gateway.fakes.retriever.calls)
+        with pytest.raises(QuotaExceeded, match="1 imports"):
+            await _imported(kiosk)
+        await asyncio.gather(first, _imported(desk))
+        await _imported(kiosk)
+
+
+async def _imported(client: Any) -> None:
+    async for _ in client.import_apis(ImportRequest(document=DOCUMENT, provider="zoo")):
+        pass
+
+
+async def test_requests_a_second_are_bounded(tmp_path: Path) -> None:
+    own = {"guests": {"requests_per_s": 0.3, "runs": 7}}
+    async with two_tenants(tmp_path, tenant_limits=own) as gateway:
+        answers = [await asked(gateway, "kiosk-token", "/plan") for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert answers[0].headers["ratelimit-policy"] == '"requests";q=3;w=10, "runs";q=7;qu="concurrent-requests"'
+        assert answers[0].headers["ratelimit"] == '"requests";r=2;t=10, "runs";r=7'
+        refused = answers[-1]
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.headers["ratelimit"].startswith('"requests";r=0;t=')
+        assert int(refused.headers["ratelimit"].partition("t=")[2].partition(",")[0]) <= 4
+        assert 1 <= int(refused.headers["retry-after"]) <= 4
+        assert refused.json()["type"] == "urn:nestor:problem:quota-exceeded"
+        other = await asked(gateway, "desk-token", "/plan")
+        assert other.status_code == 200
+        assert other.headers["ratelimit-policy"].startswith('"requests";q=1000;w=10, "runs";q=100;')
+        metrics = (await gateway.http.get("/metrics")).text
+        assert 'nestor_quota_refused_total{limit="requests",tenant="guests"} 1.0' in metrics
+
+
+@pytest.mark.parametrize("path", ["/solve", "/plan", "/solve:stream"])
+async def test_answers_say_what_is_left(tmp_path: Path, path: str) -> None:
+    async with two_tenants(tmp_path) as gateway:
+        answer = await asked(gateway, "desk-token", path)
+        assert answer.status_code == 200
+        assert answer.headers["ratelimit"].startswith('"requests";r=')
+    none = dict.fromkeys(("requests_per_s", "runs", "streams", "imports"))
+    async with two_tenants(tmp_path, limits=none) as gateway:
+        answer = await asked(gateway, "desk-token", path)
+        assert answer.status_code == 200
+        assert "ratelimit" not in answer.headers
+
+
+async def test_runs_wait_for_a_slot_and_tenants_take_turns(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, max_concurrent_runs=1, max_waiting_runs=4, run_wait_s=60) as gateway:
+        kiosk, desk = gateway.as_principal("kiosk-token"), gateway.as_principal("desk-token")
+        gateway.fakes.executor.gate = asyncio.Event()
+        first = await kiosk.solve(LATER)
+        order: list[str] = []
+
+        async def solve(client: Any, name: str) -> None:
+            await client.solve(ask(ASK_HOLIDAYS))
+            order.append(name)
+
+        quotas = gateway.app.state.service.quotas
+        tasks = []
+        for number, (client, name) in enumerate([(kiosk, "kiosk")] * 3 + [(desk, "desk")], start=1):
+            tasks.append(asyncio.create_task(solve(client, name)))
+            await until(lambda n=number: quotas.waiting_runs == n)  # type: ignore[misc]
+        with pytest.raises(Overloaded):
+            await kiosk.solve(ask(ASK_HOLIDAYS))
+        gateway.fakes.executor.gate.set()
+        await asyncio.gather(*tasks)
+        assert order == ["kiosk", "desk", "kiosk", "kiosk"]
+        assert (await ended(kiosk, first.id)).status is RunStatus.SUCCEEDED
+        assert quotas.room == 1
+
+
+async def test_who_leaves_the_queue_leaves_no_trace(tmp_path: Path) -> None:
+    async with two_tenants(tmp_path, max_concurrent_runs=1, run_wait_s=0) as gateway:
+        gateway.fakes.executor.gate = asyncio.Event()
+        kiosk, desk = gateway.as_principal("kiosk-token"), gateway.as_principal("desk-token")
+        first = await kiosk.solve(LATER)
+        with pytest.raises(Overloaded):
+            await desk.solve(ask(ASK_HOLIDAYS))
+        assert len((await desk.runs()).runs) == 0
+        gateway.fakes.executor.gate.set()
+        await ended(kiosk, first.id)
+        await until(lambda: gateway.app.state.service.quotas.room == 1)
+        assert (await desk.solve(ask(ASK_HOLIDAYS))).status is RunStatus.SUCCEEDED

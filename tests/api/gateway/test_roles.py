@@ -1,0 +1,143 @@
+"""Who may do what: every route, every role."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from fastapi.routing import APIRoute
+
+from gateway.handlers import ProtectedRoute, routers
+from gateway.main import create_app
+from gateway.roles import ROLES_KEY, Role
+from gateway.settings import GatewaySettings
+from services.app import service_router
+from services.contracts.planning import Decision
+from services.contracts.run import RunStatus
+from services.errors import Forbidden
+from tests.support.gateways import ASK_ROOM, BOOKING, Gateway, ask, open_gateway
+
+OPEN = {"/healthz", "/readyz", "/docs", "/metrics", "/openapi.json"}
+ALL, WORK = {"ask", "approve", "administer"}, {"ask", "approve"}
+TABLE = {
+    "POST /solve": {"ask"},
+    "POST /solve:stream": {"ask"},
+    "POST /plan": {"ask"},
+    "GET /runs": WORK,
+    "POST /runs": {"ask"},
+    "DELETE /runs/{run_id}": {"administer"},
+    "GET /runs/{run_id}": WORK,
+    "GET /runs/{run_id}/events": WORK,
+    "GET /runs/{run_id}/values/{value_id}": WORK,
+    "POST /runs/{run_id}:cancel": WORK,
+    "POST /runs/{run_id}/feedback": WORK,
+    "POST /runs/{run_id}:approve": {"approve"},
+    "POST /runs/{run_id}/steps/{step}:resolve": {"approve"},
+    "POST /runs/{run_id}:demo": {"administer"},
+    "GET /apis": ALL,
+    "GET /apis/{api_id:path}": ALL,
+    "GET /documents": ALL,
+    "GET /providers/{provider}/credentials": ALL,
+    "POST /apis:import": {"administer"},
+    "DELETE /providers/{provider}": {"administer"},
+    "POST /credentials:test": {"administer"},
+    "GET /demos": ALL,
+    "POST /demos": {"administer"},
+    "POST /demos:import": {"administer"},
+    "DELETE /demos/{demo_id}": {"administer"},
+}
+PRINCIPALS = (
+    *({"name": role, "tenant": "red", "token": f"{role}-token", "roles": [role]} for role in Role),
+    {"name": "all", "tenant": "red", "token": "all-token"},
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    async with open_gateway(tmp_path_factory.mktemp("roles"), principals=PRINCIPALS) as running:
+        yield running
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with open_gateway(tmp_path, principals=PRINCIPALS) as running:
+        yield running
+
+
+def test_the_table_names_every_route() -> None:
+    app = create_app(GatewaySettings(database_url="sqlite+aiosqlite://"))
+    document = app.openapi()
+    found = {
+        f"{method.upper()} {path}" for path, item in document["paths"].items() for method in item if path not in OPEN
+    }
+    assert found == {line.replace(":path", "") for line in TABLE}
+    own = [route for router in routers()[:-1] for route in router.routes if isinstance(route, APIRoute)]
+    assert {f"{method} {route.path}" for route in own for method in route.methods or ()} == set(TABLE)
+    assert all(isinstance(route, ProtectedRoute) for route in own)
+    for line, roles in TABLE.items():
+        method, path = line.replace(":path", "").split()
+        assert set(document["paths"][path][method.lower()][ROLES_KEY]) == roles, line
+
+
+def test_a_route_that_says_no_role_is_none() -> None:
+    router = service_router(route_class=ProtectedRoute)
+    with pytest.raises(ValueError, match="which roles"):
+        router.get("/new")(lambda: None)
+    with pytest.raises(ValueError, match="everybody"):
+        router.get("/new", openapi_extra={ROLES_KEY: ["everybody"]})(lambda: None)
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+@pytest.mark.parametrize("role", [*Role, "all"])
+@pytest.mark.parametrize("line", sorted(TABLE))
+@pytest.mark.asyncio(loop_scope="module")
+async def test_every_route_for_every_role(standing: Gateway, line: str, role: str, prefix: str) -> None:
+    method, path = line.split()
+    for name in ("{run_id}", "{value_id}", "{step}", "{api_id:path}", "{provider}", "{demo_id}"):
+        path = path.replace(name, "0" * 64)
+    headers = {"Authorization": f"Bearer {role}-token", "Content-Type": "application/json"}
+    # What is no JSON is refused, too, by whoever reads it: who may not, is told so before that.
+    content = b"{" if method == "POST" else None
+    answer = await standing.http.request(method, prefix + path, headers=headers, content=content)
+    if role == "all" or role in TABLE[line]:
+        assert answer.status_code != 403
+    else:
+        assert answer.status_code == 403
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["title"] == "Forbidden"
+    answer = await standing.http.request(method, prefix + path, content=content)
+    assert answer.status_code == 401
+
+
+async def test_who_asks_may_not_approve_and_who_approves_may_not_ask(gateway: Gateway) -> None:
+    asker, approver = gateway.as_principal("ask-token"), gateway.as_principal("approve-token")
+    run = await asker.solve(ask(ASK_ROOM))
+    assert (run.status, run.asked_by) == (RunStatus.NEEDS_APPROVAL, "ask")
+    with pytest.raises(Forbidden, match="`approve`"):
+        await asker.approve(run.id, BOOKING.id)
+    with pytest.raises(Forbidden, match="`ask`"):
+        await approver.solve(ask(ASK_ROOM))
+    assert not gateway.fakes.executor.calls.count("execute")
+    assert (await approver.approve(run.id, BOOKING.id)).status is RunStatus.SUCCEEDED
+
+
+async def test_who_may_not_approve_does_not_approve_in_advance(gateway: Gateway) -> None:
+    asker, everything = gateway.as_principal("ask-token"), gateway.as_principal("all-token")
+    with pytest.raises(Forbidden, match="`approve`"):
+        await asker.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
+    with pytest.raises(Forbidden, match="`approve`"):
+        await anext(asker.solve_events(ask(ASK_ROOM, mutations=Decision.ALLOW)))
+    assert (await asker.runs()).runs == ()
+    assert (await asker.plan(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.PLANNED
+    assert (await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))).status is RunStatus.SUCCEEDED
+
+
+async def test_four_eyes(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, principals=PRINCIPALS, four_eyes=True) as gateway:
+        everything, approver = gateway.as_principal("all-token"), gateway.as_principal("approve-token")
+        run = await everything.solve(ask(ASK_ROOM))
+        with pytest.raises(Forbidden, match="asked for a run"):
+            await everything.approve(run.id, BOOKING.id)
+        with pytest.raises(Forbidden, match="approve it himself"):
+            await everything.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
+        assert (await approver.approve(run.id, BOOKING.id)).status is RunStatus.SUCCEEDED

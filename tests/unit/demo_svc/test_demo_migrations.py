@@ -1,0 +1,55 @@
+"""The knowledge base's migrations, with a demo of before in the tables, on both databases."""
+
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, insert
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+import demo_svc
+from demo_svc.storage import DEMO_APIS, DEMOS, METADATA, DemoStorage
+from services.contracts.demo import demo_id
+from services.storage.engine import create_engine
+from tests.unit.demo_svc.support import demo
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.usefixtures("real_migrations")
+async def test_what_is_there_stays_everyones(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    sqlite = f"sqlite+aiosqlite:///{tmp_path}/demos.db"
+    engine = create_engine(sqlite if kind == "sqlite" else request.getfixturevalue("postgres_url"))
+    storage = DemoStorage(engine)
+    old = demo("how was it before?", "p.a")
+    old = old.model_copy(update={"id": demo_id(old)})
+    row = {"id": old.id, "level": "task", "text_hash": "0" * 64, "document": old.model_dump_json()}
+    await at(engine, "0001")
+    async with engine.begin() as connection:
+        await connection.execute(insert(DEMOS).values(row))
+        await connection.execute(insert(DEMO_APIS).values(demo=old.id, api="p.a"))
+    await at(engine, "head")
+    own = demo("how is it now?", "p.a")
+    own = own.model_copy(update={"id": demo_id(own)})
+    await storage.add([own], "red")
+    assert [(await storage.page(10, 0, None, tenant)).demos for tenant in (None, "red")] == [(old,), (old, own)]
+    async with engine.begin() as connection:
+        assert await connection.run_sync(lambda it: compare_metadata(MigrationContext.configure(it), METADATA)) == []
+    await at(engine, "-0001")
+    await at(engine, "head")
+    assert (await storage.page(10, 0, None, "red")).demos == (old,)
+    await engine.dispose()
+
+
+async def at(engine: AsyncEngine, revision: str) -> None:
+    """Upgrade or, with a leading "-", downgrade."""
+
+    def run(connection: Connection) -> None:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(Path(demo_svc.__file__).parent / "migrations"))
+        (command.downgrade if revision.startswith("-") else command.upgrade)(config, revision.removeprefix("-"))
+
+    async with engine.begin() as connection:
+        await connection.run_sync(run)

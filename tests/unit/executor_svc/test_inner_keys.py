@@ -1,0 +1,119 @@
+"""Keys that travel in the path or in the body: presented there, and shown nowhere."""
+
+import json
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+import pytest
+from aiohttp import web
+
+from deploy.sockets import serving
+from services.contracts.api import Api, Location, Parameter, RequestBody, SecretKind, SecurityRequirement
+from services.contracts.run import Failed, Succeeded
+from tests.support.executing import api, parameter
+from tests.support.upstream import Seen, Upstream
+from tests.unit.executor_svc.conftest import Opener
+from twin.main import create_app
+from twin.service import Twin
+
+KEY = "canary+/ü s3cret{x}"
+TITLE = Parameter(name="title", wire_name="title", location=Location.BODY, json_schema={"type": "string"})
+
+
+def key_in(location: str, name: str = "token") -> SecurityRequirement:
+    where = Location(location)
+    return SecurityRequirement(
+        scheme=name, kind=SecretKind.API_KEY, secret=f"test.{name}", location=where, parameter=name
+    )
+
+
+def entry(host: str) -> dict[str, Any]:
+    return {"test.token": {"value": KEY, "hosts": [host]}}
+
+
+def sending(server: str, media_type: str = "application/json", *parameters: Parameter, required: bool = True) -> Api:
+    return api(
+        server, "/send", *(parameters or (TITLE,)), method="POST",
+        body=RequestBody(media_type=media_type, required=required), security=((key_in("body"),),),
+    )  # fmt: skip
+
+
+def assert_hidden(shown: str) -> None:
+    for form in (KEY, quote(KEY, safe=""), json.dumps(KEY)[1:-1]):
+        assert form not in shown
+    assert "***" in shown
+
+
+async def test_a_key_in_the_path(upstream: Upstream, opened: Opener) -> None:
+    call = await opened(entry(upstream.host))
+    subject = api(upstream.origin, "/bot{token}/{chat}/send", parameter("chat", "path"), security=((key_in("path"),),))
+    result = await call(subject, chat="{token}")
+    assert isinstance(result.outcome, Succeeded), result.outcome
+    assert upstream.seen[0].target == f"/bot{quote(KEY, safe='')}/%7Btoken%7D/send"
+    assert_hidden(f"{result!r}")
+
+
+@pytest.mark.parametrize("arguments", [{"title": "a&b=ü"}, {}])
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_a_key_in_the_body(
+    upstream: Upstream, opened: Opener, media_type: str, arguments: dict[str, Any]
+) -> None:
+    call = await opened(entry(upstream.host))
+    result = await call(sending(upstream.origin, media_type, required=False), **arguments)
+    assert isinstance(result.outcome, Succeeded), result.outcome
+    seen = upstream.seen[0]
+    if media_type == "application/json":
+        assert json.loads(seen.body) == {**arguments, "token": KEY}
+    elif media_type.endswith("urlencoded"):
+        assert parse_qs(seen.body.decode()) == {name: [value] for name, value in {**arguments, "token": KEY}.items()}
+    else:
+        boundary = seen.headers["Content-Type"].partition("boundary=")[2]
+        assert seen.body.count(f"--{boundary}\r\n".encode()) == len(arguments) + 1
+        assert f'name="token"\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{KEY}\r\n--'.encode() in seen.body
+    assert_hidden(f"{result!r}")
+    assert result.request is not None
+    assert result.request.body == {**arguments, "token": "***"}
+
+
+async def test_an_echo_is_masked(upstream: Upstream, opened: Opener) -> None:
+    @upstream.on("/send")
+    async def answer(seen: Seen) -> web.StreamResponse:
+        return web.json_response({"echo": seen.body.decode(), "form": KEY}, status=422)
+
+    call = await opened(entry(upstream.host))
+    result = await call(sending(upstream.origin), title="x")
+    assert isinstance(result.outcome, Failed)
+    assert result.outcome.status == 422
+    assert_hidden(f"{result!r}")
+
+
+async def test_nothing_is_sent_without_it_or_where_it_cannot_travel(upstream: Upstream, opened: Opener) -> None:
+    elsewhere = await opened(entry("elsewhere.example"))
+    result = await elsewhere(sending(upstream.origin), title="x")
+    assert isinstance(result.outcome, Failed)
+    assert result.outcome.reason == "credential"
+    call = await opened(entry(upstream.host))
+    whole = Parameter(name="body", wire_name="body", location=Location.BODY)
+    subject = sending(upstream.origin).model_copy(
+        update={"parameters": (whole,), "body": RequestBody(whole=True, required=True)}
+    )
+    result = await call(subject, body=[1])
+    assert isinstance(result.outcome, Failed)
+    assert result.outcome.reason == "bad_request"
+    assert upstream.seen == []
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"])
+async def test_a_twin_asks_for_them(opened: Opener, media_type: str) -> None:
+    in_body = sending("http://127.0.0.1:1", media_type)
+    in_path = api("http://127.0.0.1:1", "/bot{token}/me", name="me", security=((key_in("path"),),))
+    twin = Twin([in_body, in_path], KEY)
+    with serving(create_app(twin)) as url:
+        right = await opened(entry(url.removeprefix("http://")))
+        wrong = await opened({"test.token": {"value": "another-key", "hosts": [url.removeprefix("http://")]}})
+        for subject, arguments in ((in_body, {"title": "x"}), (in_path, {})):
+            moved = subject.model_copy(update={"server": url})
+            accepted, refused = await right(moved, **arguments), await wrong(moved, **arguments)
+            assert isinstance(accepted.outcome, Succeeded), accepted.outcome
+            assert isinstance(refused.outcome, Failed)
+            assert refused.outcome.status == 401

@@ -1,0 +1,123 @@
+"""Large answers stall nobody: they take turns, are bounded before they are parsed, and are read beside the loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from executor_svc.adapters.http import adapter as adapter_module
+from executor_svc.adapters.http.budget import AnswerBudget, OutOfRoom
+from executor_svc.adapters.http.response import decode
+from executor_svc.masking import Masker
+from services.contracts.api import SecretKind, SecurityRequirement
+from services.contracts.run import Failed, Succeeded
+from tests.support.executing import api
+from tests.support.upstream import Upstream, serve_raw
+from tests.unit.executor_svc.conftest import Opener
+
+WAIT_S = 20.0
+
+
+async def test_more_values_than_the_limit_are_refused(upstream: Upstream, opened: Opener) -> None:
+    """Nine megabytes of them took seconds of the loop and a hundred times their size."""
+    upstream.replies("/wide", web.Response(body=b"[" + b"[]," * 1_000_000 + b"[]]", content_type="application/json"))
+    upstream.replies("/text", web.json_response([",[{" * 400_000]))
+    call = await opened()
+    wide = (await call(api(upstream.origin, "/wide"))).outcome
+    assert isinstance(wide, Failed)
+    assert (wide.reason, wide.message) == ("bad_response", "the answer holds more than 1000000 values")
+    assert isinstance((await call(api(upstream.origin, "/text"))).outcome, Succeeded)  # in a string they are none
+
+
+@pytest.mark.parametrize("part", ["decode", "mask"])
+async def test_the_loop_turns_while_a_large_answer_is_read(
+    upstream: Upstream, opened: Opener, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Reading waits for what only the loop can do."""
+    loop, turned = asyncio.get_running_loop(), threading.Event()
+
+    def waiting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*arguments: Any) -> Any:
+            loop.call_soon_threadsafe(turned.set)
+            assert turned.wait(WAIT_S), "the loop was held up"
+            return work(*arguments)
+
+        return read
+
+    if part == "decode":
+        monkeypatch.setattr(adapter_module, "decode", waiting(decode))
+    else:
+        monkeypatch.setattr(Masker, "json", waiting(Masker.json))
+    upstream.replies("/large", {"said": ["x" * 70_000, "a-long-s3cret"]})
+    call = await opened({"test.it": {"value": "a-long-s3cret", "hosts": [upstream.host]}})
+    needed = SecurityRequirement(scheme="it", kind=SecretKind.BEARER, secret="test.it")
+    result = await call(api(upstream.origin, "/large", security=((needed,),)))
+    assert result.outcome == Succeeded(value={"said": ["x" * 70_000, "***"]}, status=200)
+    assert turned.is_set()
+
+
+async def test_an_answer_that_finds_no_room_fails_as_one_to_ask_again(opened: Opener) -> None:
+    """An upstream that stops in the middle of its first answer."""
+    half_sent, go_on = asyncio.Event(), asyncio.Event()
+    body = b'"' + b"x" * 300_000 + b'"'
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "
+        writer.write(head + b"%d\r\n\r\n" % len(body) + body[:200_000])
+        await writer.drain()
+        if not half_sent.is_set():
+            half_sent.set()
+            await go_on.wait()
+        writer.write(body[200_000:])
+        await writer.drain()
+
+    async with serve_raw(script) as host:
+        call = await opened(max_answers_bytes=300_000, answers_wait_s=0.2)
+        operation = api(f"http://{host}")
+        first = asyncio.create_task(call(operation))
+        await half_sent.wait()
+        refused = (await call(operation)).outcome
+        go_on.set()
+        assert isinstance((await first).outcome, Succeeded)
+        assert isinstance((await call(operation)).outcome, Succeeded)
+    assert isinstance(refused, Failed)
+    assert (refused.reason, refused.status) == ("overloaded", 200)
+    assert "ask again" in refused.message
+
+
+async def test_answers_wait_for_room_and_then_fail_as_what_can_be_asked_again() -> None:
+    budget = AnswerBudget(1_000, patience_s=1)
+    clock = asyncio.get_running_loop().time
+    with budget.share("a") as first, budget.share("a") as second, budget.share("b") as other:
+        await first.take(400, clock())
+        await second.take(100, clock())  # half of all for one upstream
+        with pytest.raises(OutOfRoom):
+            await second.take(1, clock())
+        await other.take(500, clock() + WAIT_S)
+        with pytest.raises(OutOfRoom):
+            await other.take(1, clock())
+        await first.take(10_000, clock())  # who came first goes on, or nobody would
+        waiting = asyncio.create_task(second.take(300, clock() + WAIT_S))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        first.give_back(first.held)
+        await waiting
+        assert (first.held, second.held, other.held) == (0, 400, 500)
+
+
+async def test_who_gives_up_waiting_holds_up_nobody() -> None:
+    budget = AnswerBudget(1_000, patience_s=1)
+    clock = asyncio.get_running_loop().time
+    with budget.share("a") as first, budget.share("b") as second:
+        await first.take(1_000, clock())
+        waiting = asyncio.create_task(second.take(600, clock() + WAIT_S))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        first.give_back(1_000)
+        with budget.share("c") as third:
+            await third.take(2_000, clock())  # nobody is before it

@@ -1,0 +1,158 @@
+"""Rules over hosts and paths: no spelling of a document evades them, and none makes more of what they allow."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.contracts.api import Api
+from services.contracts.planning import Decision, Policy, PolicyRule
+from tests.unit.planner_svc.building import api
+
+ALLOW, ASK, DENY = Decision.ALLOW, Decision.ASK, Decision.DENY
+SHOP = "https://shop.example.com"
+DENY_ORDERS = PolicyRule(decision=DENY, host="shop.example.com", path="/orders*", method="POST")
+ALLOW_PUBLIC = PolicyRule(decision=ALLOW, host="shop.example.com", path="/public/*")
+
+
+def at(server: str, path: str, method: str = "POST") -> Api:
+    return api("anything", method=method).model_copy(update={"server": server, "path": path})
+
+
+def decided(rule: PolicyRule, called: Api) -> Decision:
+    return Policy(rules=(rule,)).decide(called)
+
+
+@pytest.mark.parametrize(
+    ("server", "path"),
+    [
+        (SHOP, "/orders"),
+        (SHOP, "/orders/{id}/cancel"),
+        ("https://SHOP.Example.COM", "/orders"),
+        ("https://shop.example.com.", "/orders"),
+        ("https://shop.example.com:443", "/orders"),
+        ("http://shop.example.com:80", "/orders"),
+        ("https://shop.example.com:8443", "/orders"),
+        (SHOP, "/ORDERS"),
+        (SHOP, "/%6frders"),
+        (SHOP, "/%256frders"),
+        (SHOP, "//orders"),
+        (SHOP + "//", "/orders"),
+        (SHOP, "/./orders"),
+        (SHOP, "/public/../orders"),
+        (SHOP, "/public/%2e%2E/orders"),
+        (SHOP, "/public/..%2forders"),
+        (SHOP, "/public/..;/orders"),
+        (SHOP, "/public\\..\\orders"),
+        (SHOP, "/orders;x=1"),
+        (SHOP, "/orders/?a=b"),
+        (SHOP, "/orders#public"),
+        (SHOP + "/public/..", "/orders"),
+        (SHOP + "/orders", "/"),
+        (SHOP + "/orders", "/{x}"),
+        (SHOP, "/{x}"),
+        (SHOP, "/{x}/{y}"),
+        (SHOP, "/or{x}"),
+        (SHOP, "/{x}rders"),
+        (SHOP, "/public/{x}/../../orders"),
+        ("https://shop.example.com@shop.example.com", "/orders"),
+        ("https://sh\u00f6p.example.com", "/orders"),
+        ("https://shop.example.com:bad", "/orders"),
+        (SHOP, "/" + "x" * 5_000),
+    ],
+)
+def test_no_spelling_evades_a_rule_that_forbids(server: str, path: str) -> None:
+    assert decided(DENY_ORDERS, at(server, path)) is DENY
+    assert decided(PolicyRule(decision=ALLOW, host="shop.example.com", path="/private/*"), at(server, path)) is ASK
+
+
+@pytest.mark.parametrize(
+    ("server", "path"),
+    [
+        (SHOP, "/order"),
+        (SHOP, "/v1/orders"),
+        (SHOP + "/v1", "/orders"),
+        (SHOP, "/customers/{x}"),
+        ("https://other.example.com", "/orders"),
+        ("https://shop.example.com.evil.example", "/orders"),
+        ("https://xshop.example.com", "/orders"),
+    ],
+)
+def test_what_is_elsewhere_is_not_forbidden(server: str, path: str) -> None:
+    assert decided(DENY_ORDERS, at(server, path)) is ASK
+    assert decided(DENY_ORDERS, at(SHOP, "/orders", "PUT")) is ASK
+
+
+@pytest.mark.parametrize(
+    ("server", "path", "decision"),
+    [
+        (SHOP, "/public/x", ALLOW),
+        (SHOP + "/public", "/x", ALLOW),
+        (SHOP, "/public/{x}", ALLOW),
+        ("https://SHOP.example.com.:443/", "/public/%78", ALLOW),
+        (SHOP, "/{x}/y", ASK),
+        (SHOP, "/public{x}", ASK),
+        (SHOP, "/public/../x", ASK),
+        (SHOP, "/public/%2e%2e/x", ASK),
+        (SHOP, "/public/%252e%252e/x", ASK),
+        (SHOP, "/PUBLIC/x", ASK),
+        ("https://shop.example.com:8443", "/public/x", ASK),
+        ("https://shop.example.com@evil.example", "/public/x", ASK),
+        ("https://evil.example\\@shop.example.com", "/public/x", ASK),
+        (SHOP, "/public/" + "x" * 5_000, ASK),
+        ("", "/public/x", ASK),
+    ],
+)
+def test_only_what_surely_matches_is_allowed(server: str, path: str, decision: Decision) -> None:
+    assert decided(ALLOW_PUBLIC, at(server, path)) is decision
+
+
+@pytest.mark.parametrize(
+    ("pattern", "server", "decision"),
+    [
+        ("127.0.0.1", "http://127.1", DENY),
+        ("127.0.0.1", "http://2130706433:8090", DENY),
+        ("127.0.0.1", "http://0x7f.0.0.1", DENY),
+        ("127.0.0.1", "http://[::ffff:127.0.0.1]", DENY),
+        ("127.0.0.1:8090", "http://127.0.0.1:8090", DENY),
+        ("127.0.0.1:8090", "http://127.0.0.1:8091", ASK),
+        ("127.0.0.1:80", "http://127.0.0.1", DENY),
+        ("[[]::1]", "http://[0:0::1]", DENY),
+        ("*.example.com", SHOP, DENY),
+        ("*.Example.com.", SHOP, DENY),
+        ("*.example.com", "https://example.com", ASK),
+        ("shop.example.com:*", SHOP + ":8443", DENY),
+    ],
+)
+def test_hosts(pattern: str, server: str, decision: Decision) -> None:
+    assert decided(PolicyRule(decision=DENY, host=pattern), at(server, "/x")) is decision
+
+
+def test_a_parameter_gets_the_strictest_of_what_it_could_become() -> None:
+    rules = (
+        PolicyRule(decision=ALLOW, path="/public/*"),
+        PolicyRule(decision=ASK, path="/orders/*"),
+        PolicyRule(decision=DENY, path="/secret*"),
+    )
+    policy = Policy(rules=rules, mutating=ALLOW)
+    found = [policy.decide(at(SHOP, path)) for path in ("/public/{x}", "/orders/{x}", "/{x}/1", "/other/{x}")]
+    assert found == [ALLOW, ASK, DENY, ALLOW]
+    assert Policy(rules=rules[:2], mutating=ALLOW).decide(at(SHOP, "/{x}/1")) is ASK
+
+
+PIECES = st.lists(st.sampled_from(["a", "b", "ab", "/", "c"]), min_size=1, max_size=4).map("".join)
+
+
+@given(
+    before=PIECES,
+    value=PIECES,
+    after=PIECES,
+    pattern=st.lists(st.sampled_from(["a", "b", "*", "?", "/", "[ab]", "[!a]"])),
+)
+def test_a_parameter_stands_for_each_of_its_values(before: str, value: str, after: str, pattern: list[str]) -> None:
+    """What a rule says of a path with a parameter in it agrees with what it says of each path that this can become."""
+    rule = PolicyRule(decision=DENY, path="/" + "".join(pattern))
+    template, real = at(SHOP, f"/{before}{{x}}{after}"), at(SHOP, f"/{before}{value}{after}")
+    if rule.matches(real, "t", certain=True):
+        assert rule.matches(template, "t", certain=False)
+    if rule.matches(template, "t", certain=True) and "//" not in real.path and real.path[-1] != "/":
+        assert rule.matches(real, "t", certain=True)

@@ -1,0 +1,131 @@
+"""What a request states by name goes where the name says, whatever a planner made of it."""
+
+import time
+from typing import Any
+
+import pytest
+
+from planner_svc.reading.profile import read_profile
+from planner_svc.reading.stated import MAX_CHARS, stated, with_stated
+from services.contracts.api import Api, Location
+from services.contracts.plan import Plan
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
+
+BODY = Location.BODY
+LINE = {"type": "object", "required": ["sku"], "properties": {"sku": TEXT, "quantity": WHOLE, "note": TEXT}}
+ORDER = api(
+    "create_order",
+    param("shop_id", required=True, at=Location.PATH),
+    param("title", at=BODY),
+    param("price", {"type": "number"}, at=BODY),
+    param("gift", {"type": "boolean"}, at=BODY),
+    param("priority", {"type": "string", "enum": ["low", "very high"]}, at=BODY),
+    param("due", {"type": "string", "format": "date"}, at=BODY),
+    param("tags", {"type": "array", "items": TEXT}, at=BODY),
+    param("lines", {"type": "array", "items": LINE}, at=BODY),
+    param("billing", record(city=TEXT, contact=record(fullName=TEXT)), at=BODY),
+    param("shipping", record(city=TEXT), at=BODY),
+    method="POST",
+    path="/shops/{shop_id}/orders",
+    summary="Create an order",
+)
+FIND = api("find_shop", param("query"), returns=record(id=TEXT), path="/shops")
+APIS = {one.id: one for one in (ORDER, FIND)}
+
+
+def said(query: str, subject: Api = ORDER) -> dict[str, Any]:
+    return {".".join(map(str, one.path)): one.value for one in stated(query, read_profile(subject))}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('Create an order with title "Spring sale", price 12.50.', {"title": "Spring sale", "price": 12.5}),
+        ('title: "A, and B"; price = 3', {"title": "A, and B", "price": 3}),
+        ('set the title to "x" and the price to 7', {"title": "x", "price": 7}),
+        ("Create an order: gift true, shop id S-9", {"gift": True, "shop_id": "S-9"}),
+        ("priority very high, gift no", {"priority": "very high", "gift": False}),
+        ('due "2024-05-17"', {"due": "2024-05-17"}),
+        ('tags "a" and "b", title "c"', {"tags": ["a", "b"], "title": "c"}),
+        ('billing city "Oslo", shipping city "Rome"', {"billing.city": "Oslo", "shipping.city": "Rome"}),
+        ('billing.contact.fullName "Eva"', {"billing.contact.fullName": "Eva"}),
+        ("contact full name “Eva”", {"billing.contact.fullName": "Eva"}),
+        (
+            'lines sku "a", lines quantity 2, lines sku "b", lines quantity 3',
+            {"lines.0.sku": "a", "lines.0.quantity": 2, "lines.1.sku": "b", "lines.1.quantity": 3},
+        ),
+        ('lines[0].sku "a"', {"lines.0.sku": "a"}),
+    ],
+)
+def test_a_named_value_is_found_where_it_belongs(query: str, expected: dict[str, Any]) -> None:
+    assert said(query) == expected
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'city "Oslo"',  # of whom?
+        'working title "x"',  # another title
+        "price 12 euros",  # a unit is converted elsewhere
+        "a price that is fair",
+        "price twelve-ish",
+        'due "next Friday"',  # needs a clock
+        'gift "maybe"',
+        'title "a", title "b"',
+        "price 1.2.3",
+        "version 3",
+        '"title" "x"',
+    ],
+)
+def test_what_leaves_something_to_guess_is_not_taken(query: str) -> None:
+    assert said(query) == {}
+
+
+def test_a_name_that_is_said_again_is_the_next_arguments() -> None:
+    both = api(
+        "rename", param("id", required=True, at=Location.PATH), param("item", record(id=TEXT), at=BODY), method="PUT"
+    )
+    assert said('rename: id "1", item id "2"', both) == {"id": "1", "item.id": "2"}
+    whole = api(
+        "rename", param("id", required=True, at=Location.PATH), param("body", record(id=TEXT), at=BODY), method="PUT"
+    )
+    assert said('rename: id "1", id "2"', whole) == {"id": "1", "body.id": "2"}
+
+
+def mended(query: str, subject: Plan) -> list[tuple[str, dict[str, Any]]]:
+    result = with_stated(subject, query, APIS)
+    return [
+        (one.api.removeprefix("t."), {name: value.model_dump() for name, value in one.arguments.items()})
+        for one in result.steps
+    ]
+
+
+def test_what_is_stated_replaces_what_was_drafted() -> None:
+    drafted = plan(step("a", "create_order", shop_id="S-1", title="Spring", lines=[{"sku": "z"}]))
+    ((_, arguments),) = mended('Create an order: title "Spring sale", lines quantity 2', drafted)
+    assert arguments["title"]["value"] == "Spring sale"
+    assert arguments["lines"]["value"] == [{"sku": "z", "quantity": 2}]
+    assert arguments["shop_id"]["value"] == "S-1"
+
+
+def test_a_call_that_only_looked_it_up_is_left_out() -> None:
+    drafted = plan(step("a", "find_shop", query="S-9"), step("b", "create_order", shop_id="$a.id$", title="x"))
+    assert [name for name, _ in mended('Create an order: shop id "S-9", title "x"', drafted)] == ["create_order"]
+    assert [name for name, _ in mended('Create an order: title "x"', drafted)] == ["find_shop", "create_order"]
+
+
+def test_calls_that_nothing_tells_apart_are_left_alone() -> None:
+    twice = plan(step("a", "create_order", shop_id="S", title="x"), step("b", "create_order", shop_id="S", title="y"))
+    assert with_stated(twice, 'orders with title "z"', APIS) is twice
+
+
+def test_hostile_requests_and_schemas_end() -> None:
+    loop = {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/L"} for n in range(40)}}
+    deep = ORDER.model_copy(
+        update={"parameters": (param("p0", {"$ref": "#/$defs/L"}, at=BODY),), "definitions": {"L": loop}}
+    )
+    began = time.perf_counter()
+    for query in ("p0 " * 20_000, '"' * 20_000, "title " * 5_000 + '"x"', "p0 p1 \ud800 5", "tags " + '"a", ' * 9_000):
+        for subject in (ORDER, deep):
+            assert len(stated(query, read_profile(subject))) <= MAX_CHARS
+    assert time.perf_counter() - began < 60

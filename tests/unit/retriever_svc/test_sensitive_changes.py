@@ -1,0 +1,114 @@
+"""Imports by which calls would go elsewhere, do something else or present other credentials: held until confirmed."""
+
+from typing import Any
+
+import pytest
+
+from retriever_svc.service import CatalogueService
+from services.contracts.api import ImportChange
+from services.errors import Conflict
+from tests.unit.retriever_svc.documents import document, operation
+from tests.unit.retriever_svc.test_importing import counts, encoder, send, service, url
+
+__all__ = ["encoder", "service", "url"]
+ANIMAL = "the-zoo.getAnimal"
+KEY = {"type": "apiKey", "in": "header", "name": "X-Key"}
+
+
+def zoo(**more: Any) -> dict[str, Any]:
+    """A document of three operations, secured by a key in a header."""
+    found = document(
+        {
+            "/animals/{id}": {"get": operation(operationId="getAnimal", summary="One animal by its id")},
+            "/tickets": {"get": operation(operationId="listTickets", summary="Entrance tickets and what they cost")},
+            "/orders": {"post": operation(operationId="orderTicket", summary="Order a ticket")},
+        }
+    )
+    found |= {"security": [{"key": []}], "components": {"securitySchemes": {"key": KEY}}}
+    return found | more
+
+
+def other_host() -> dict[str, Any]:
+    return zoo(servers=[{"url": "https://evil.example/v1"}])
+
+
+def other_port() -> dict[str, Any]:
+    return zoo(servers=[{"url": "https://zoo.example:8443/v1"}])
+
+
+def plain_http() -> dict[str, Any]:
+    return zoo(servers=[{"url": "http://zoo.example/v1"}])
+
+
+def other_place_of_the_key() -> dict[str, Any]:
+    return zoo(components={"securitySchemes": {"key": KEY | {"in": "query"}}})
+
+
+def no_key() -> dict[str, Any]:
+    return zoo(security=[])
+
+
+def read_that_changes() -> dict[str, Any]:
+    found = zoo()
+    found["paths"]["/animals/{id}"] = {"delete": operation(operationId="getAnimal", summary="One animal by its id")}
+    return found
+
+
+def renamed_and_moved() -> dict[str, Any]:
+    found = other_host()
+    found["paths"]["/orders"]["post"]["operationId"] = "order0ther"
+    found["paths"]["/tickets"]["get"]["operationId"] = "listOthers"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (other_host, "host"),
+        (other_port, "host"),
+        (plain_http, "host"),
+        (other_place_of_the_key, "credentials"),
+        (no_key, "credentials"),
+        (read_that_changes, "effect"),
+        (renamed_and_moved, "host"),
+    ],
+)
+async def test_nothing_is_changed_until_it_is_confirmed(service: CatalogueService, change: Any, what: str) -> None:
+    await send(service, zoo())
+    before = await service.get(ANIMAL)
+    for options in ({}, {"provider": "the-zoo"}, {"hold_changes": True}, {"dry_run": True}):
+        held, shown = await send(service, change(), **options)
+        assert not held.applied
+        assert {one.what for one in held.sensitive} == {what}
+        assert held.sensitive_total == len(held.sensitive) >= 1
+        assert {one.id for one in shown if isinstance(one, ImportChange)} >= {one.api for one in held.sensitive}
+        assert await service.get(ANIMAL) == before
+    # That somebody looked at the change as a whole says nothing of these; and it is this one that he has to name.
+    held, _ = await send(service, change(), expected_change=held.change_hash)
+    assert not held.applied
+    with pytest.raises(Conflict, match="looked at"):
+        await send(service, change(), confirm="0" * 64)
+    done, _ = await send(service, change(), confirm=held.change_hash)
+    assert done.applied
+    assert counts(done) == counts(held)
+    assert await service.get(ANIMAL) != before
+
+
+async def test_what_changes_nothing_of_the_kind_is_applied(service: CatalogueService) -> None:
+    first, _ = await send(service, zoo())
+    assert (first.applied, first.sensitive) == (True, ())
+    other_words = zoo(servers=[{"url": "https://ZOO.example/v1"}])
+    other_words["paths"]["/tickets"]["get"]["summary"] = "What tickets cost"
+    other_words["paths"]["/new"] = {"delete": operation(operationId="closeZoo", summary="Close the zoo")}
+    del other_words["paths"]["/orders"]
+    report, _ = await send(service, other_words)
+    assert (report.applied, report.sensitive, report.added, report.removed) == (True, (), 1, 1)
+
+
+async def test_a_confirmation_holds_for_what_was_shown_alone(service: CatalogueService) -> None:
+    await send(service, zoo())
+    held, _ = await send(service, other_host())
+    await send(service, zoo(info={"title": "The Zoo", "version": "1.1"}))
+    moved = zoo(servers=[{"url": "https://worse.example/v1"}])
+    with pytest.raises(Conflict, match="looked at"):
+        await send(service, moved, confirm=held.change_hash)

@@ -1,0 +1,86 @@
+"""Who counts as alive, whatever the database's clock was set to meanwhile."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from services.storage.engine import create_engine, write
+from services.storage.members import Membership, members_table
+
+LEASE_S = 10.0
+METADATA = sa.MetaData()
+MEMBERS = members_table(METADATA)
+
+
+@dataclass
+class Stopwatch:
+    """A clock that is never set, and goes only when told."""
+
+    now_s: float = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AsyncEngine]:
+    url = f"sqlite+aiosqlite:///{tmp_path}/members.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    opened = create_engine(url)
+    async with opened.begin() as connection:
+        await connection.run_sync(METADATA.create_all)
+    yield opened
+    await opened.dispose()
+
+
+async def set_clock_back(engine: AsyncEngine, by_s: float) -> None:
+    """What was written before it lies in the future from now on."""
+    async with write(engine) as connection:
+        await connection.execute(MEMBERS.update().values(seen_at=MEMBERS.c.seen_at + by_s))
+
+
+async def alive(engine: AsyncEngine, looking: Membership) -> set[str]:
+    async with engine.connect() as connection:
+        return set(await connection.scalars(looking.living()))
+
+
+@pytest.mark.parametrize("back_s", [0.0, 60.0, 86_400.0])
+async def test_the_dead_are_found_out_whatever_the_clock_says(engine: AsyncEngine, back_s: float) -> None:
+    watch = Stopwatch()
+    dead, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
+    await dead.beat()
+    await set_clock_back(engine, back_s)
+    await looking.beat()
+    assert await alive(engine, looking) == {dead.id, looking.id}
+    watch.now_s += LEASE_S + 1
+    await looking.beat()
+    assert await alive(engine, looking) == {looking.id}
+
+
+async def test_who_shows_itself_is_alive_although_the_clock_was_set_back(engine: AsyncEngine) -> None:
+    watch = Stopwatch()
+    other, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
+    await other.beat()
+    await looking.beat()
+    for _ in range(3):
+        await set_clock_back(engine, 3_600.0)
+        await other.beat()
+        watch.now_s += LEASE_S - 1
+        await looking.beat()
+        assert await alive(engine, looking) == {other.id, looking.id}
+
+
+async def test_who_has_shown_itself_since_the_last_look_is_alive(engine: AsyncEngine) -> None:
+    watch = Stopwatch()
+    other, looking = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S, watch)
+    await other.beat()
+    await looking.beat()
+    watch.now_s += LEASE_S + 1
+    assert await alive(engine, looking) == {looking.id}
+    await other.beat()
+    assert await alive(engine, looking) == {other.id, looking.id}
