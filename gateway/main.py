@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.console.routes import console_routers
 from gateway.events import Events
 from gateway.handlers import routers
 from gateway.metrics import GatewayMetrics
@@ -67,7 +68,7 @@ def create_app(
         title="Nestor",
         description=DESCRIPTION,
         settings=settings,
-        routers=routers(),
+        routers=[*routers(), *console_routers()],
         lifespan=lifespan,
     )
 

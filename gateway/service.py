@@ -149,6 +149,23 @@ class GatewayService:
         """One run. Raises NotFound, also for another tenant's."""
         return await self._store.get(run_id, principal.tenant)
 
+    async def told(self, run_id: str, principal: Principal) -> list[RunEvent]:
+        """What has happened in a run and is stored by now, in order. Raises NotFound."""
+        await self._store.get(run_id, principal.tenant)
+        found: list[RunEvent] = []
+        while page := await self._store.events(run_id, found[-1].id if found else 0):
+            found += page
+        return found
+
+    async def asked(self, run_id: str, principal: Principal) -> SolveRequest:
+        """What a run was asked with. Raises NotFound."""
+        stored = await self._store.stored(run_id, principal.tenant)
+        return stored.request or SolveRequest(query=stored.run.query)
+
+    async def counts(self, principal: Principal, since: datetime) -> dict[RunStatus, int]:
+        """How many runs of the principal's tenant there are of each status that has any, created since then."""
+        return await self._store.counts(Filter(principal.tenant, after=since))
+
     async def follow(
         self, run_id: str, principal: Principal, after: int
     ) -> AsyncGenerator[RunEvent | None, None] | None:
