@@ -163,7 +163,7 @@ def approve_run(
             typer.echo("Nothing was approved: these requests are not those of that digest.", err=True)
             raise typer.Exit(1)
         if sys.stdin.isatty() and not yes:
-            typer.confirm("Approve these requests?", abort=True, err=True)
+            typer.confirm("Approve this plan and run it?", abort=True, err=True)
     done = run(approve(waiting, on_behalf_of=on_behalf_of, wait=not no_wait, quiet=json))
     if json:
         typer.echo(done.model_dump_json(indent=2))

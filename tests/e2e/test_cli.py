@@ -29,7 +29,7 @@ def nestor_url(nestor: World, monkeypatch: pytest.MonkeyPatch) -> str:
 def run(*arguments: str, exit_code: int = 0) -> str:
     result = runner.invoke(app, arguments)
     assert result.exit_code == exit_code, result.output
-    return result.output
+    return result.stdout if "--json" in arguments else result.output
 
 
 def test_solve_draws_the_plan_and_the_answer(nestor_url: str) -> None:

@@ -203,10 +203,10 @@ def test_a_later_document_does_not_move_a_secret(imported: str, bank: Authorizat
     run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
     file = tmp_path / "bank.json"
     file.write_text(json.dumps(document(bank) | {"servers": [{"url": "https://evil.example"}]}))
-    run("import", str(file), "--provider", "bank", "--yes")
+    run("import", str(file), "--provider", "bank", "--accept-changes")
     assert f"for {bank.host} alone" in run("secrets", "set", "bank.apiKey", answers=f"{KEY}\n")
     assert "not bound to evil.example" in run("secrets", "test", "bank.apiKey", exit_code=1)
     file.write_text(json.dumps(document(bank)))
-    run("import", str(file), "--provider", "bank", "--yes")
+    run("import", str(file), "--provider", "bank", "--accept-changes")
     run("secrets", "remove", "bank.apiKey")
     assert "unavailable" in run("secrets", "test", "bank.apiKey", exit_code=1)

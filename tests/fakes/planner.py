@@ -154,7 +154,7 @@ def prove(
 def _findings(step: Step, known: dict[str, Api], policy: Policy) -> Iterable[Diagnostic]:
     api = known.get(step.api)
     if api is None:
-        yield Diagnostic(code=DiagnosticCode.UNKNOWN_API, step=step.id, message=f"there is no API {step.api}")
+        yield Diagnostic(code=DiagnosticCode.UNKNOWN_API, step=step.id, message=f"there is no API {step.api!r}")
         return
     if policy.decide(api) is Decision.DENY:
         yield Diagnostic(code=DiagnosticCode.DENIED, step=step.id, message=f"{step.api} may not be called")

@@ -19,7 +19,7 @@ from services.compute import ComputePool
 from services.contracts.api import ImportRequest
 from services.encoder import load_encoder
 from tests.chaos.proxy import Fault, FaultProxy, open_proxy
-from tests.congruence.houses import PEERS, Script, _gateway_settings, _peers
+from tests.congruence.houses import PEERS, TOKENS, Script, _gateway_settings, _peers
 from tests.congruence.scenarios import HOLIDAYS_ASKED, ROOM_ASKED, booking, document, nested
 from tests.support.upstream import serve_upstream
 
@@ -69,7 +69,7 @@ async def hops(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hops]:
         urls = {name: f"http://127.0.0.1:{proxies[name].port}" for name in PEERS}
         async with open_http(urls["retriever_svc"]) as http:
             learning = ImportRequest(document=document(f"http://{origin}"), provider="hops")
-            async for _ in RetrieverClient(http).import_document(learning):
+            async for _ in RetrieverClient(http, TOKENS["retriever_svc"]).import_document(learning):
                 pass
         script.plans |= {HOLIDAYS_ASKED: nested("hops"), ROOM_ASKED: booking("hops")}
         gateway = create_gateway(_gateway_settings(folder, "", urls))
