@@ -20,6 +20,7 @@ from services.contracts.run import (
     ApproveRequest,
     FeedbackRequest,
     Judged,
+    RerunRequest,
     ResolveRequest,
     Run,
     RunPage,
@@ -267,6 +268,32 @@ async def approve_run(
 ) -> Run:
     """The approval holds for exactly the plan named in the body, and for the requests that the run shows."""
     return _answered(await service.approve(run_id, body, caller), request, response)
+
+
+@runs.post(
+    "/runs/{run_id}:rerun",
+    summary="Run a plan again, from a step on, with other inputs",
+    responses=UNDER_WAY_ANSWER,
+    openapi_extra=ASKING,
+)
+async def rerun(
+    run_id: Id,
+    body: RerunRequest,
+    service: Service,
+    caller: Caller,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """A new run, proved and approved as a plan that is given is; the run that is named stays as it is.
+
+    `resent` says which steps are made again, `reused` which are not: what they answered stands. `options.dry_run`
+    sends nothing.
+
+    409 where that run is under way, or a step that is not to be made again gave no value or is in doubt; 422 where the
+    plan does not hold with these inputs and the APIs as they are now.
+    """
+    return _answered(await service.rerun(run_id, body, caller, idempotency_key), request, response)
 
 
 @runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER, openapi_extra=WORKING)

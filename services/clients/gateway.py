@@ -12,6 +12,7 @@ from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDem
 from services.contracts.run import (
     ApproveRequest,
     FeedbackRequest,
+    RerunRequest,
     ResolveRequest,
     Run,
     RunEvent,
@@ -63,6 +64,12 @@ class GatewayClient(ServiceClient):
         timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
         headers = _keyed(idempotency_key)
         return await self._call("POST", "/runs", Run, body=request, headers=headers, timeout_s=timeout_s)
+
+    async def rerun(self, run_id: str, request: RerunRequest, *, idempotency_key: str | None = None) -> Run:
+        """Run the plan of a run again; waits as ``start`` does. Raises Conflict, and ValidationFailed, as the route."""
+        timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
+        headers, path = _keyed(idempotency_key), f"/runs/{segment(run_id)}:rerun"
+        return await self._call("POST", path, Run, body=request, headers=headers, timeout_s=timeout_s)
 
     async def approve(
         self, run_id: str, plan_id: str, *, digest: str | None = None, on_behalf_of: str = "", wait: bool = True

@@ -30,6 +30,7 @@ TABLE = {
     "GET /runs/{run_id}/events": WORK,
     "GET /runs/{run_id}/values/{value_id}": WORK,
     "POST /runs/{run_id}:cancel": WORK,
+    "POST /runs/{run_id}:rerun": {"ask"},
     "POST /runs/{run_id}/feedback": WORK,
     "POST /runs/{run_id}:approve": {"approve"},
     "POST /runs/{run_id}/steps/{step}:resolve": {"approve"},
