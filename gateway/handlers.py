@@ -15,6 +15,7 @@ from gateway.service import GatewayService
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method, NeededSecrets
+from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import (
     ApproveRequest,
@@ -207,6 +208,12 @@ async def list_runs(
 async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     """Everything that is known of a run."""
     return await service.run(run_id, caller)
+
+
+@runs.get("/runs/{run_id}/compare/{other}", summary="Where do two runs part?", openapi_extra=WORKING)
+async def compare_runs(run_id: Id, other: Id, service: Service, caller: Caller) -> Comparison:
+    """The first step, in the plan's order, whose plan, request, response or value differs. Headers are left out."""
+    return await service.compare(run_id, other, caller)
 
 
 @runs.delete(

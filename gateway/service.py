@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from gateway.approval import prove_again, shown, stands
+from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
@@ -24,6 +25,7 @@ from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, Sto
 from services.codecs import nestful
 from services.codecs.text import CodecError
 from services.contracts.api import ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, Decision
@@ -168,6 +170,11 @@ class GatewayService:
     async def run(self, run_id: str, principal: Principal) -> Run:
         """One run. Raises NotFound, also for another tenant's."""
         return await self._store.get(run_id, principal.tenant)
+
+    async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
+        """Where two runs part. Raises NotFound, also for another tenant's."""
+        found = [await self._store.get(one, principal.tenant) for one in (run_id, other)]
+        return compare(*found)
 
     async def follow(
         self, run_id: str, principal: Principal, after: int

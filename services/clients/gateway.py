@@ -8,6 +8,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, search_params, segment
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import (
     ApproveRequest,
@@ -132,6 +133,10 @@ class GatewayClient(ServiceClient):
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}", Run)
+
+    async def compare(self, run_id: str, other: str) -> Comparison:
+        """Where two runs part first. Raises NotFound."""
+        return await self._call("GET", f"/runs/{segment(run_id)}/compare/{segment(other)}", Comparison)
 
     async def delete_run(self, run_id: str) -> None:
         """Delete a run that is over. Raises NotFound, and Conflict where it is not over."""
