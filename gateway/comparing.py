@@ -102,9 +102,7 @@ def _difference(ours: Any, theirs: Any, taken: Collection[str] = ()) -> _Differe
     waiting: list[_Difference] = [((), ours, theirs)]
     while waiting:
         path, one, two = waiting.pop()
-        if any(
-            isinstance(side, dict) and side.get("kind") == "reference" and side["step"] in taken for side in (one, two)
-        ):
+        if taken and any(_is_taken(side, taken) for side in (one, two)):
             continue
         if isinstance(one, dict) and isinstance(two, dict):
             names = list(dict.fromkeys((*one, *two)))
