@@ -57,7 +57,7 @@ def _of_step(
     if sent[0] and sent[1] and sent[0] != sent[1]:
         return _told(step.id, "request", _difference(sent[0], sent[1]))
     if kinds[0] != kinds[1]:
-        return _told(step.id, "response", ((), *kinds))
+        return _told(step.id, "response", ((), kinds[0], kinds[1]))
     answered = [one.outcome.model_dump(mode="json", exclude={"value", "stored"}) for one in (record, other)]
     if answered[0] != answered[1]:
         return _told(step.id, "response", _difference(answered[0], answered[1]))
@@ -80,8 +80,8 @@ def _values(record: StepRecord, other: StepRecord) -> _Difference | None:
         return None
     found = _difference(ours.value, theirs.value)
     if found is None and ours.stored != theirs.stored:  # they differ beyond what is shown of them
-        kept = (one.stored.model_dump(mode="json") if one.stored else None for one in (ours, theirs))
-        return ((), *kept)
+        kept = [one.stored.model_dump(mode="json") if one.stored else None for one in (ours, theirs)]
+        return ((), kept[0], kept[1])
     return found
 
 
@@ -114,7 +114,8 @@ def _difference(ours: Any, theirs: Any, taken: Collection[str] = ()) -> _Differe
         elif isinstance(one, list) and isinstance(two, list):
             if len(one) != len(two):
                 at = min(len(one), len(two))
-                waiting.append(((*path, at), *(side[at] if at < len(side) else None for side in (one, two))))
+                ends = [side[at] if at < len(side) else None for side in (one, two)]
+                waiting.append(((*path, at), ends[0], ends[1]))
             both = list(enumerate(zip(one, two, strict=False)))
             waiting += [((*path, at), *pair) for at, pair in reversed(both)]
         elif isinstance(one, bool) is not isinstance(two, bool) or one != two:

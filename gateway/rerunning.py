@@ -249,7 +249,7 @@ def _walk(value: JsonValue, reference: Reference, *, lenient: bool) -> JsonValue
         else:
             there = isinstance(current, list) and isinstance(part, int) and 0 <= part < len(current)
         if there:
-            current = current[part]  # type: ignore[call-overload, index]
+            current = current[part]  # type: ignore[index]
         elif lenient:
             return None
         else:
