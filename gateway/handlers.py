@@ -15,11 +15,13 @@ from gateway.service import GatewayService
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method, NeededSecrets
+from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import (
     ApproveRequest,
     FeedbackRequest,
     Judged,
+    RerunRequest,
     ResolveRequest,
     Run,
     RunPage,
@@ -208,6 +210,12 @@ async def get_run(run_id: Id, service: Service, caller: Caller) -> Run:
     return await service.run(run_id, caller)
 
 
+@runs.get("/runs/{run_id}/compare/{other}", summary="Where do two runs part?", openapi_extra=WORKING)
+async def compare_runs(run_id: Id, other: Id, service: Service, caller: Caller) -> Comparison:
+    """The first step, in the plan's order, whose plan, request, response or value differs. Headers are left out."""
+    return await service.compare(run_id, other, caller)
+
+
 @runs.delete(
     "/runs/{run_id}",
     summary="Delete a run",
@@ -267,6 +275,32 @@ async def approve_run(
 ) -> Run:
     """The approval holds for exactly the plan named in the body, and for the requests that the run shows."""
     return _answered(await service.approve(run_id, body, caller), request, response)
+
+
+@runs.post(
+    "/runs/{run_id}:rerun",
+    summary="Run a plan again, from a step on, with other inputs",
+    responses=UNDER_WAY_ANSWER,
+    openapi_extra=ASKING,
+)
+async def rerun(
+    run_id: Id,
+    body: RerunRequest,
+    service: Service,
+    caller: Caller,
+    request: Request,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> Run:
+    """A new run, proved and approved as a plan that is given is; the run that is named stays as it is.
+
+    `resent` says which steps are made again, `reused` which are not: what they answered stands. `options.dry_run`
+    sends nothing.
+
+    409 where that run is under way, or a step that is not to be made again gave no value or is in doubt; 422 where the
+    plan does not hold with these inputs and the APIs as they are now.
+    """
+    return _answered(await service.rerun(run_id, body, caller, idempotency_key), request, response)
 
 
 @runs.post("/runs/{run_id}:cancel", summary="End a run", responses=UNDER_WAY_ANSWER, openapi_extra=WORKING)

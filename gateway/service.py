@@ -1,7 +1,7 @@
 """The rules of requests: who may ask for what, and when. How runs are worked on is in ``runs``; no HTTP and no SQL."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -9,12 +9,14 @@ from typing import Final
 from pydantic import JsonValue
 
 from gateway.approval import prove_again, shown, stands
+from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.quotas import Quotas
+from gateway.rerunning import rerun_of
 from gateway.roles import Role
 from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
@@ -23,6 +25,7 @@ from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, Sto
 from services.codecs import nestful
 from services.codecs.text import CodecError
 from services.contracts.api import ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, Decision
@@ -33,6 +36,7 @@ from services.contracts.run import (
     Failed,
     Feedback,
     FeedbackRequest,
+    RerunRequest,
     ResolveRequest,
     Run,
     RunEvent,
@@ -43,6 +47,7 @@ from services.contracts.run import (
     SolveEvent,
     SolveOptions,
     SolveRequest,
+    StartOptions,
     StartRequest,
     Succeeded,
     Verdict,
@@ -53,6 +58,7 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
+_NOTHING: Final[Mapping[str, object]] = {}
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -86,7 +92,7 @@ class GatewayService:
             Overloaded: too many runs are under way.
             ServiceError: what kept the run from being planned or executed, with its `run_id`.
         """
-        return await self._solve(request, principal, key, None)
+        return await self._solve(request, principal, key)
 
     async def start(self, request: StartRequest, principal: Principal, key: str | None = None) -> Run:
         """Prove a plan that is given, and run it as it is; without `wait` the run is returned as soon as it is stored.
@@ -101,18 +107,34 @@ class GatewayService:
             plan = nestful.decode([dict(call) for call in request.calls])
         except CodecError as error:
             raise ValidationFailed(f"The calls are no plan: {error}.") from error
-        options = SolveOptions(
-            dry_run=request.options.dry_run,
-            deadline_ms=request.options.deadline_ms,
-            mutations=request.options.mutations,
-            evidence=False,
-            sentence=False,
+        return await self._solve(
+            _as_given(request.query, request.options, request.wait), principal, key, {"plan": plan}
         )
-        asked = SolveRequest(query=request.query, options=options, wait=request.wait)
-        return await self._solve(asked, principal, key, plan)
 
-    async def _solve(self, request: SolveRequest, principal: Principal, key: str | None, plan: Plan | None) -> Run:
-        accepted = await self._accept(request, principal, key, plan)
+    async def rerun(self, run_id: str, request: RerunRequest, principal: Principal, key: str | None = None) -> Run:
+        """Run the plan of an earlier run again, from a step on and with other inputs, as a plan that is given.
+
+        Raises:
+            NotFound: no such run.
+            Conflict: it is under way, or a step that is not made again has no value that can stand.
+            ValidationFailed: the plan does not hold with these inputs and the APIs as they are now.
+            ServiceError: as ``start``.
+        """
+        earlier = await self._store.get(run_id, principal.tenant)
+        again = await rerun_of(earlier, request, self.peers.executor.value, self._settings.max_body_bytes)
+        policy = self._runs.policy(principal.tenant, request.options.mutations)
+        compiled = await prove_again(self.peers, again.plan, policy)
+        asked = _as_given(earlier.query, request.options, request.wait)
+        return await self._solve(asked, principal, key, again.fields(compiled))
+
+    async def _solve(
+        self,
+        request: SolveRequest,
+        principal: Principal,
+        key: str | None,
+        given: Mapping[str, object] = _NOTHING,
+    ) -> Run:
+        accepted = await self._accept(request, principal, key, given)
         run_id = accepted.run.id if isinstance(accepted, Live) else accepted
         if not request.wait:
             return await self._store.get(run_id, principal.tenant)
@@ -165,6 +187,11 @@ class GatewayService:
     async def counts(self, principal: Principal, since: datetime) -> dict[RunStatus, int]:
         """How many runs of the principal's tenant there are of each status that has any, created since then."""
         return await self._store.counts(Filter(principal.tenant, after=since))
+
+    async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
+        """Where two runs part. Raises NotFound, also for another tenant's."""
+        found = [await self._store.get(one, principal.tenant) for one in (run_id, other)]
+        return compare(*found)
 
     async def follow(
         self, run_id: str, principal: Principal, after: int
@@ -347,13 +374,19 @@ class GatewayService:
 
         Raises:
             NotFound: no such run.
-            Conflict: it is not over; or it is to be confirmed and has neither succeeded nor ended as a dry run does.
+            Conflict: it is not over; or it is to be confirmed and has neither succeeded nor ended as a dry run does,
+                or is a rerun that took values over.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.status in NOT_OVER:
             raise Conflict(f"Run {run_id} is {run.status.value}; it can be confirmed or rejected once it is over.")
         if request.verdict is Verdict.CONFIRMED and run.status not in _CONFIRMABLE:
             raise Conflict(f"Run {run_id} is {run.status.value}; it can only be rejected.")
+        if request.verdict is Verdict.CONFIRMED and run.reused:
+            message = (
+                "Values of another run stand in its plan, of which nothing can be learnt; it can only be rejected."
+            )
+            raise Conflict(message)
         said = Feedback(verdict=request.verdict, reason=request.reason, principal=principal.name, at=datetime.now(UTC))
         before = run.feedback
         if before is not None and before == said.model_copy(update={"at": before.at}):
@@ -433,21 +466,23 @@ class GatewayService:
         return await self.peers.executor.value(value_id)
 
     async def _accept(
-        self, request: SolveRequest, principal: Principal, key: str | None, plan: Plan | None = None
+        self, request: SolveRequest, principal: Principal, key: str | None, given: Mapping[str, object] = _NOTHING
     ) -> Live | str:
-        """Begin a run, of this plan or of one to be made; or return the id of the run that the same key made before."""
+        """Begin a run; or return the id of the run that the same key made before.
+
+        ``given`` are fields of the run: its `plan` where none is to be made, and what a rerun says of another run.
+        """
         if request.options.mutations is Decision.ALLOW and not request.options.dry_run:
             self._approve_in_advance(principal)
-        identity = None if key is None else Identity(key, _fingerprint(request, plan))
+        identity = None if key is None else Identity(key, _fingerprint(request, given))
         run = Run(
             id=new_run_id(),
             status=RunStatus.PLANNING,
             query=request.query,
             created_at=datetime.now(UTC),
             tenant=principal.tenant,
-            plan=plan,
             asked_by=principal.name,
-        )
+        ).model_copy(update=given)
         accepted = await self._runs.begin(run, request, identity)
         if isinstance(accepted, str) and identity is not None:
             there = await self._store.stored(accepted, principal.tenant)
@@ -475,10 +510,25 @@ class GatewayService:
         return await self._store.get(run_id, principal.tenant)
 
 
-def _fingerprint(request: SolveRequest, plan: Plan | None) -> str:
+def _fingerprint(request: SolveRequest, given: Mapping[str, object]) -> str:
     """What was asked for; how the answer is to be delivered does not belong to it."""
     asked = request.model_dump(mode="json", exclude={"wait"})
-    return content_hash(asked if plan is None else [asked, plan.id])
+    plan = given.get("plan")
+    if not isinstance(plan, Plan):
+        return content_hash(asked)
+    return content_hash([asked, plan.id, *(str(given[name]) for name in ("rerun_of",) if name in given)])
+
+
+def _as_given(query: str, options: StartOptions, wait: bool) -> SolveRequest:
+    """The request of a run whose plan is given: it is run as it is, and not planned again."""
+    how = SolveOptions(
+        dry_run=options.dry_run,
+        deadline_ms=options.deadline_ms,
+        mutations=options.mutations,
+        evidence=False,
+        sentence=False,
+    )
+    return SolveRequest(query=query, options=how, wait=wait)
 
 
 def _demo(run: Run) -> Demo:

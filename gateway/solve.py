@@ -241,13 +241,14 @@ async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> Execut
 def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: Clock) -> Run:
     """The run with what came of it."""
     status = RunStatus(finished.status)
+    values = (*run.kept, *finished.answer)
     return run.model_copy(
         update={
             "status": status,
             "reason": finished.problem,
             "steps": finished.records,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=finished.answer, text=render(finished.answer, run.untold), sentence=sentence),
+            "answer": Answer(values=values, text=render(values, run.untold), sentence=sentence),
             "timings": clock.timings(),
         }
     )

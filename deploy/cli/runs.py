@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
+from deploy.cli.rerunning import compare_runs, rerun
 from deploy.cli.solving import approve, drawn
 from deploy.cli.starting import delete_run, start_run
 from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run, plain
@@ -33,6 +34,8 @@ runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of
 
 runs.command("start")(start_run)
 runs.command("delete")(delete_run)
+runs.command("rerun")(rerun)
+runs.command("compare")(compare_runs)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
 Reason = Annotated[str, typer.Option(help="Why; kept with the run.")]

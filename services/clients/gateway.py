@@ -8,10 +8,12 @@ from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, search_params, segment
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
 from services.contracts.run import (
     ApproveRequest,
     FeedbackRequest,
+    RerunRequest,
     ResolveRequest,
     Run,
     RunEvent,
@@ -63,6 +65,12 @@ class GatewayClient(ServiceClient):
         timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
         headers = _keyed(idempotency_key)
         return await self._call("POST", "/runs", Run, body=request, headers=headers, timeout_s=timeout_s)
+
+    async def rerun(self, run_id: str, request: RerunRequest, *, idempotency_key: str | None = None) -> Run:
+        """Run the plan of a run again; waits as ``start`` does. Raises Conflict, and ValidationFailed, as the route."""
+        timeout_s = request.options.deadline_ms / 1000 + _GRACE_S
+        headers, path = _keyed(idempotency_key), f"/runs/{segment(run_id)}:rerun"
+        return await self._call("POST", path, Run, body=request, headers=headers, timeout_s=timeout_s)
 
     async def approve(
         self, run_id: str, plan_id: str, *, digest: str | None = None, on_behalf_of: str = "", wait: bool = True
@@ -125,6 +133,10 @@ class GatewayClient(ServiceClient):
     async def run(self, run_id: str) -> Run:
         """One run. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}", Run)
+
+    async def compare(self, run_id: str, other: str) -> Comparison:
+        """Where two runs part first. Raises NotFound."""
+        return await self._call("GET", f"/runs/{segment(run_id)}/compare/{segment(other)}", Comparison)
 
     async def delete_run(self, run_id: str) -> None:
         """Delete a run that is over. Raises NotFound, and Conflict where it is not over."""

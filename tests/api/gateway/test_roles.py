@@ -27,9 +27,11 @@ TABLE = {
     "POST /runs": {"ask"},
     "DELETE /runs/{run_id}": {"administer"},
     "GET /runs/{run_id}": WORK,
+    "GET /runs/{run_id}/compare/{other}": WORK,
     "GET /runs/{run_id}/events": WORK,
     "GET /runs/{run_id}/values/{value_id}": WORK,
     "POST /runs/{run_id}:cancel": WORK,
+    "POST /runs/{run_id}:rerun": {"ask"},
     "POST /runs/{run_id}/feedback": WORK,
     "POST /runs/{run_id}:approve": {"approve"},
     "POST /runs/{run_id}/steps/{step}:resolve": {"approve"},
@@ -93,7 +95,7 @@ def test_a_route_that_says_no_role_is_none() -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_every_route_for_every_role(standing: Gateway, line: str, role: str, prefix: str) -> None:
     method, path = line.split()
-    for name in ("{run_id}", "{value_id}", "{step}", "{api_id:path}", "{provider}", "{demo_id}"):
+    for name in ("{run_id}", "{other}", "{value_id}", "{step}", "{api_id:path}", "{provider}", "{demo_id}"):
         path = path.replace(name, "0" * 64)
     headers = {"Authorization": f"Bearer {role}-token", "Content-Type": "application/json"}
     # What is no JSON is refused, too, by whoever reads it: who may not, is told so before that.

@@ -1,0 +1,123 @@
+"""Compares two runs, step by step, in the plan's order: what was planned, sent and answered."""
+
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import JsonValue
+
+from services.contracts.base import JsonPath
+from services.contracts.comparison import Comparison, Divergence
+from services.contracts.plan import Step
+from services.contracts.run import Run, StepRecord, Succeeded
+
+_Difference = tuple[JsonPath, JsonValue, JsonValue]
+
+
+def compare(run: Run, other: Run) -> Comparison:
+    """Where two runs part first.
+
+    Steps that one of them took over from elsewhere are not looked at, nor are headers, which differ from call to call
+    (keys, dates), and times.
+    """
+    return Comparison(run=run.id, other=other.id, divergence=_first(run, other))
+
+
+def _first(run: Run, other: Run) -> Divergence | None:
+    ours, theirs = _steps(run), _steps(other)
+    taken = {one.step for one in (*run.reused, *other.reused)}
+    records = [{record.step: record for record in one.steps} for one in (run, other)]
+    for name in dict.fromkeys((*ours, *theirs)):
+        step, counterpart = ours.get(name), theirs.get(name)
+        if step is None or counterpart is None:
+            if name in taken:
+                continue
+            here, there = (one.api if one is not None else None for one in (step, counterpart))
+            return Divergence(step=name, what="plan", run=here, other=there)
+        found = _of_step(step, counterpart, records[0].get(name), records[1].get(name), taken)
+        if found is not None:
+            return found
+    return None
+
+
+def _steps(run: Run) -> dict[str, Step]:
+    return {step.id: step for step in run.plan.steps} if run.plan is not None else {}
+
+
+def _of_step(
+    step: Step, counterpart: Step, record: StepRecord | None, other: StepRecord | None, taken: Collection[str]
+) -> Divergence | None:
+    sent = [_requests(one) for one in (record, other)]
+    if step.api != counterpart.api or sent[0] != sent[1] or not sent[0]:
+        planned = _planned(step, counterpart, taken)
+        if planned is not None:
+            return _told(step.id, "plan", planned)
+    kinds = [one.outcome.kind if one is not None else None for one in (record, other)]
+    if record is None or other is None:
+        return _told(step.id, "response", _difference(kinds[0], kinds[1]))
+    if sent[0] and sent[1] and sent[0] != sent[1]:
+        return _told(step.id, "request", _difference(sent[0], sent[1]))
+    if kinds[0] != kinds[1]:
+        return _told(step.id, "response", ((), kinds[0], kinds[1]))
+    answered = [one.outcome.model_dump(mode="json", exclude={"value", "stored"}) for one in (record, other)]
+    if answered[0] != answered[1]:
+        return _told(step.id, "response", _difference(answered[0], answered[1]))
+    return _told(step.id, "value", _values(record, other))
+
+
+def _requests(record: StepRecord | None) -> list[Any]:
+    return [one.model_dump(mode="json", exclude={"headers"}) for one in record.requests] if record is not None else []
+
+
+def _planned(step: Step, counterpart: Step, taken: Collection[str]) -> _Difference | None:
+    """Where two steps differ, but for a literal that stands for what a step gave that was taken over."""
+    ours, theirs = (one.model_dump(mode="json", exclude={"id", "after"}) for one in (step, counterpart))
+    return _difference(ours, theirs, taken)
+
+
+def _values(record: StepRecord, other: StepRecord) -> _Difference | None:
+    ours, theirs = record.outcome, other.outcome
+    if not isinstance(ours, Succeeded) or not isinstance(theirs, Succeeded):
+        return None
+    found = _difference(ours.value, theirs.value)
+    if found is None and ours.stored != theirs.stored:  # they differ beyond what is shown of them
+        kept = [one.stored.model_dump(mode="json") if one.stored else None for one in (ours, theirs)]
+        return ((), kept[0], kept[1])
+    return found
+
+
+def _told(step: str, what: str, found: _Difference | None) -> Divergence | None:
+    if found is None:
+        return None
+    path, ours, theirs = found
+    return Divergence.model_validate({"step": step, "what": what, "path": path, "run": ours, "other": theirs})
+
+
+def _is_taken(side: Any, taken: Collection[str]) -> bool:
+    """Whether this is a reference to a step that was taken over."""
+    return isinstance(side, dict) and side.get("kind") == "reference" and any(side.get("step") == one for one in taken)
+
+
+def _difference(ours: Any, theirs: Any, taken: Collection[str] = ()) -> _Difference | None:
+    """The first place, depth first, where two JSON values differ. They are never deeper than what can be parsed."""
+    waiting: list[_Difference] = [((), ours, theirs)]
+    while waiting:
+        path, one, two = waiting.pop()
+        if taken and any(_is_taken(side, taken) for side in (one, two)):
+            continue
+        if isinstance(one, dict) and isinstance(two, dict):
+            names = list(dict.fromkeys((*one, *two)))
+            missing = [name for name in names if name not in one or name not in two]
+            if missing:
+                name = missing[0]
+                return ((*path, name), one.get(name), two.get(name))
+            waiting += [((*path, name), one[name], two[name]) for name in reversed(names)]
+        elif isinstance(one, list) and isinstance(two, list):
+            if len(one) != len(two):
+                at = min(len(one), len(two))
+                ends = [side[at] if at < len(side) else None for side in (one, two)]
+                waiting.append(((*path, at), ends[0], ends[1]))
+            both = list(enumerate(zip(one, two, strict=False)))
+            waiting += [((*path, at), *pair) for at, pair in reversed(both)]
+        elif isinstance(one, bool) is not isinstance(two, bool) or one != two:
+            return (path, one, two)
+    return None

@@ -1,0 +1,288 @@
+"""What a rerun makes again, and the plan that does so: what other steps answered stands in it as literals.
+
+Nothing but that plan is executed, so a rerun is proved, shown, approved and run like any plan that is given, and a
+change that is not to be made again is not in it.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue, ValidationError
+
+from gateway.storage import UNDER_WAY
+from services.contracts.base import JsonPath
+from services.contracts.plan import (
+    AnswerOutput,
+    ForEach,
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Plan,
+    Reference,
+    Step,
+    Value,
+    When,
+    dependencies,
+    step_references,
+)
+from services.contracts.planning import CompiledPlan
+from services.contracts.run import (
+    AnswerValue,
+    InDoubt,
+    RerunRequest,
+    ResentStep,
+    ReusedStep,
+    Run,
+    Skipped,
+    StepRecord,
+    Succeeded,
+)
+from services.errors import Conflict, NotFound, ValidationFailed
+
+_CONDITION: Final = "when"
+"""What a step is skipped because of whose own condition did not hold."""
+
+FetchValue = Callable[[str], Awaitable[JsonValue]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A plan that makes steps of a run again, and what becomes of the others.
+
+    Attributes:
+        of: the earlier run's id.
+        plan: the steps that are made again.
+        resent: the same, for people.
+        reused: the steps whose values are taken over.
+        kept: what the answer has of them.
+    """
+
+    of: str
+    plan: Plan
+    resent: tuple[ResentStep, ...]
+    reused: tuple[ReusedStep, ...]
+    kept: tuple[AnswerValue, ...]
+
+    def fields(self, compiled: CompiledPlan) -> dict[str, object]:
+        """What a new run has of it, whose plan was proved as this one."""
+        changes = compiled.proof.mutating
+        resent = tuple(one.model_copy(update={"mutating": one.step in changes}) for one in self.resent)
+        return {"plan": self.plan, "rerun_of": self.of, "resent": resent, "reused": self.reused, "kept": self.kept}
+
+
+async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes: int) -> Rerun:
+    """How to run a run's plan again.
+
+    Args:
+        run: the earlier run.
+        request: from where, and with which inputs.
+        fetch: gives a large value by its id; raises NotFound.
+        max_bytes: how large the plan's JSON may become.
+
+    Raises:
+        Conflict: the run is under way or has no plan; or a value is needed that it does not have.
+        ValidationFailed: the request names no step of the plan, or the plan would be too large.
+    """
+    if run.status in UNDER_WAY:
+        raise Conflict(f"Run {run.id} is {run.status.value}; it can be run again once it has ended.")
+    if run.plan is None:
+        raise Conflict(f"Run {run.id} has no plan that could be run again.")
+    for name in [*([request.from_step] if request.from_step else []), *request.inputs]:
+        if run.plan.step(name) is None:
+            raise ValidationFailed(f"The plan of run {run.id} has no step {name}.")
+    records = {record.step: record for record in run.steps}
+    changes = frozenset(run.proof.mutating) if run.proof is not None else frozenset[str]()
+    again = _chosen(run.plan, records, changes, request)
+    edited = [_edited(step, request.inputs.get(step.id, {})) for step in run.plan.steps if step.id in again]
+    taken = {step.id for step in run.plan.steps} - again
+    values = await _values(edited, taken, records, fetch)
+    try:
+        plan = _plan_of(run.plan, [_bound(step, taken, values) for step in edited])
+    except ValidationError as error:
+        raise ValidationFailed("With these inputs it is no plan.") from error
+    if len(plan.model_dump_json()) > max_bytes:
+        message = "The values that would be taken over are too large for a plan; rerun from the steps that gave them."
+        raise ValidationFailed(message)
+    return Rerun(
+        of=run.id,
+        plan=plan,
+        resent=tuple(_resent(step, records.get(step.id), request) for step in plan.steps),
+        reused=(*run.reused, *(_reused(run, s, changes) for s in run.plan.steps if _stands(s, again, records))),
+        kept=_kept(run, again),
+    )
+
+
+def _chosen(
+    plan: Plan, records: Mapping[str, StepRecord], changes: Collection[str], request: RerunRequest
+) -> frozenset[str]:
+    """The steps to be made again. Raises Conflict where one that is not has no outcome that can stand."""
+    steps = {step.id: step for step in plan.steps}
+    if request.from_step is None:
+        return frozenset(steps)
+    order = list(steps)
+    later = order[order.index(request.from_step) :]
+    doubtful = {name for name, record in records.items() if isinstance(record.outcome, InDoubt)}
+    unmade = {name for name in later if name not in doubtful and not _over(name, records)}
+    again = _with_dependants(plan, {request.from_step, *request.inputs} | unmade)
+    if not request.reuse:
+        again |= steps.keys() - set(changes)
+    waiting = list(again)
+    while waiting:
+        more = {
+            one.step
+            for one in step_references(steps[waiting.pop()])
+            if one.step in steps and one.step not in again and _needs_its_step(one, records, changes)
+        }
+        again |= more
+        waiting += more
+    for name in order:
+        if name not in again and not _over(name, records):
+            what = "is in doubt: settle it" if name in doubtful else "gave no value: make it again"
+            raise Conflict(f"Step {name} comes before {request.from_step} and {what}, or rerun from there.")
+    return frozenset(again)
+
+
+def _over(name: str, records: Mapping[str, StepRecord]) -> bool:
+    """Whether what became of a step can stand: it succeeded, or a condition kept it from running."""
+    return name in records and (isinstance(records[name].outcome, Succeeded) or _idle(name, records))
+
+
+def _idle(name: str, records: Mapping[str, StepRecord]) -> bool:
+    """Whether a condition kept a step from running: its own, or that of a step that it needs."""
+    outcome = records[name].outcome if name in records else None
+    if not isinstance(outcome, Skipped):
+        return False
+    root = records.get(outcome.because)
+    by_other = root is not None and isinstance(root.outcome, Skipped) and root.outcome.because == _CONDITION
+    return outcome.because == _CONDITION or by_other
+
+
+def _with_dependants(plan: Plan, names: Iterable[str]) -> set[str]:
+    """These steps and all that depend on them."""
+    dependants: dict[str, list[str]] = {}
+    for step in plan.steps:
+        for needed in dependencies(step):
+            dependants.setdefault(needed, []).append(step.id)
+    found, waiting = set(names), list(names)
+    while waiting:
+        more = set(dependants.get(waiting.pop(), ())) - found
+        found |= more
+        waiting += more
+    return found
+
+
+def _needs_its_step(one: Reference, records: Mapping[str, StepRecord], changes: Collection[str]) -> bool:
+    """Whether no literal can stand for a reference: there is no value, or only the executor finds the item meant."""
+    return _idle(one.step, records) or (one.match is not None and one.step not in changes)
+
+
+def _edited(step: Step, inputs: Mapping[str, JsonValue]) -> Step:
+    given = {name: LiteralValue(value=value) for name, value in inputs.items()}
+    return step.model_copy(update={"arguments": {**step.arguments, **given}})
+
+
+async def _values(
+    steps: Iterable[Step], taken: Collection[str], records: Mapping[str, StepRecord], fetch: FetchValue
+) -> dict[str, JsonValue]:
+    """What the steps need that are made again, by the step that gave it, in full. Raises Conflict."""
+    values: dict[str, JsonValue] = {}
+    for one in (one for step in steps for one in step_references(step) if one.step in taken):
+        if one.match is not None:
+            raise Conflict(f"An item of what {one.step} answered was chosen by words: rerun from {one.step}.")
+        outcome = records[one.step].outcome
+        if one.step in values or not isinstance(outcome, Succeeded):
+            continue
+        values[one.step] = outcome.value
+        if outcome.stored is not None:
+            try:
+                values[one.step] = await fetch(outcome.stored.id)
+            except NotFound:
+                raise Conflict(f"What {one.step} answered is not kept any more; rerun from {one.step}.") from None
+    return values
+
+
+def _plan_of(earlier: Plan, steps: list[Step]) -> Plan:
+    """The plan of these steps. Where all that answered is taken over, the last of them answers."""
+    ids = {step.id for step in steps}
+    answer = tuple(output for output in earlier.answer if output.value.step in ids)
+    last = AnswerOutput(name=steps[-1].id, value=Reference(step=steps[-1].id))
+    return Plan(steps=tuple(steps), answer=answer or (last,))
+
+
+def _bound(step: Step, taken: Collection[str], values: Mapping[str, JsonValue]) -> Step:
+    """The step with literals for what steps gave that are not made again. Raises Conflict."""
+
+    def literal(value: Value, *, lenient: bool = False) -> Value:
+        match value:
+            case Reference() if value.step in taken:
+                return LiteralValue(value=_walk(values[value.step], value, lenient=lenient))
+            case ListValue():
+                return ListValue(items=tuple(literal(item) for item in value.items))
+            case ObjectValue():
+                return ObjectValue(fields={name: literal(field) for name, field in value.fields.items()})
+            case _:
+                return value
+
+    when, foreach = step.when, step.foreach
+    if when is not None:
+        absent = when.op == "exists"  # asks whether there is one, and a null says the same
+        when = When(left=literal(when.left, lenient=absent), op=when.op, right=literal(when.right))
+    if foreach is not None:
+        foreach = ForEach(items=literal(foreach.items), parallel=foreach.parallel)
+    return Step(
+        id=step.id,
+        api=step.api,
+        arguments={name: literal(value) for name, value in step.arguments.items()},
+        foreach=foreach,
+        when=when,
+        after=tuple(name for name in step.after if name not in taken),
+    )
+
+
+def _walk(value: JsonValue, reference: Reference, *, lenient: bool) -> JsonValue:
+    """The value at a reference's path. Raises Conflict where there is none, unless ``lenient``: then it is null."""
+    current = value
+    for part in reference.path:
+        if isinstance(current, dict):
+            there = isinstance(part, str) and part in current
+        else:
+            there = isinstance(current, list) and isinstance(part, int) and 0 <= part < len(current)
+        if there:
+            current = current[part]  # type: ignore[index]
+        elif lenient:
+            return None
+        else:
+            path = _path(reference.path)
+            raise Conflict(f"What {reference.step} answered has no {path}: rerun from {reference.step}.")
+    return current
+
+
+def _path(path: JsonPath) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _resent(step: Step, record: StepRecord | None, request: RerunRequest) -> ResentStep:
+    calls = (item.outcome for item in record.items) if record and record.items else [record.outcome] if record else ()
+    return ResentStep(
+        step=step.id,
+        api=step.api,
+        mutating=False,  # the new proof says
+        outcome=record.outcome.kind if record is not None else None,
+        succeeded=sum(isinstance(outcome, Succeeded) for outcome in calls),
+        edited=tuple(request.inputs.get(step.id, {})),
+    )
+
+
+def _stands(step: Step, again: Collection[str], records: Mapping[str, StepRecord]) -> bool:
+    return step.id not in again and step.id in records and isinstance(records[step.id].outcome, Succeeded)
+
+
+def _reused(run: Run, step: Step, changes: Collection[str]) -> ReusedStep:
+    return ReusedStep(step=step.id, api=step.api, mutating=step.id in changes, run=run.id)
+
+
+def _kept(run: Run, again: Collection[str]) -> tuple[AnswerValue, ...]:
+    known = {value.name: value for value in (*run.kept, *run.answer.values)}
+    return tuple(value for value in known.values() if value.step not in again)

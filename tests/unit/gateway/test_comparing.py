@@ -1,0 +1,104 @@
+"""Where two runs part."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.comparing import compare
+from services.contracts.plan import Plan
+from services.contracts.run import (
+    Failed,
+    RequestRecord,
+    ReusedStep,
+    Run,
+    RunStatus,
+    StepOutcome,
+    StepRecord,
+    StoredValue,
+    Succeeded,
+)
+from tests.support.executing import literal, ref, step
+
+PLAN = Plan(steps=(step("var1", "t.find", {"name": literal("Ada")}), step("var2", "t.get", {"id": ref("var1", "id")})))
+
+
+def record(name: str, url: str, outcome: StepOutcome, **headers: str) -> StepRecord:
+    request = RequestRecord(method="GET", url=url, headers=headers)
+    return StepRecord(
+        step=name, api="t.x", requests=(request,), outcome=outcome, started_ms=0, duration_ms=len(headers)
+    )
+
+
+def run(*records: StepRecord, plan: Plan | None = PLAN, **more: Any) -> Run:
+    moment = datetime.now(UTC)
+    return Run(id="run_1", status=RunStatus.FAILED, query="q", created_at=moment, plan=plan, steps=records, **more)
+
+
+FOUND = record("var1", "http://t/find?name=Ada", Succeeded(value={"id": [1, {"x": True}]}, status=200))
+GOT = record("var2", "http://t/1", Succeeded(value=1, status=200), Date="today")
+BOTH = run(FOUND, GOT)
+LARGE = [Succeeded(value="a...", stored=StoredValue(id=letter * 64, bytes=9)) for letter in "ab"]
+OTHER_NAME = Plan(steps=(step("var1", "t.find", {"name": literal("Grace")}), PLAN.steps[1]))
+BOUND = Plan(steps=(step("var2", "t.get", {"id": literal(1)}),))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        (BOTH, run(FOUND, record("var2", "http://t/1", Succeeded(value=1, status=200))), None),
+        (BOTH, run(FOUND), ("var2", "response", (), "succeeded", None)),
+        (BOTH, run(plan=None), ("var1", "plan", (), "t.find", None)),
+        (BOTH, run(plan=OTHER_NAME), ("var1", "plan", ("arguments", "name", "value"), "Ada", "Grace")),
+        (
+            BOTH,
+            run(record("var1", "http://t/find?name=Ada&x", Succeeded())),
+            ("var1", "request", (0, "url"), "http://t/find?name=Ada", "http://t/find?name=Ada&x"),
+        ),
+        (
+            BOTH,
+            run(record("var1", FOUND.requests[0].url, Failed(reason="timeout", message=""))),
+            ("var1", "response", (), "succeeded", "failed"),
+        ),
+        (
+            BOTH,
+            run(record("var1", FOUND.requests[0].url, Succeeded(status=201))),
+            ("var1", "response", ("status",), 200, 201),
+        ),
+        (
+            BOTH,
+            run(record("var1", FOUND.requests[0].url, Succeeded(value={"id": [1, {"x": 1}]}, status=200)), GOT),
+            ("var1", "value", ("id", 1, "x"), True, 1),
+        ),
+        (
+            BOTH,
+            run(record("var1", FOUND.requests[0].url, Succeeded(value={"id": [1]}, status=200)), GOT),
+            ("var1", "value", ("id", 1), {"x": True}, None),
+        ),
+        (BOTH, run(GOT, plan=BOUND, reused=(ReusedStep(step="var1", api="t.find", mutating=False, run="r"),)), None),
+    ],
+)
+def test_where_two_runs_part(one: Run, two: Run, expected: tuple[Any, ...] | None) -> None:
+    found = compare(one, two).divergence
+    assert (found and (found.step, found.what, found.path, found.run, found.other)) == expected
+    back = compare(two, one).divergence
+    assert (back and (back.step, back.what, back.path, back.other, back.run)) == expected
+
+
+def test_large_values_that_look_alike_differ_by_their_hashes() -> None:
+    found = compare(run(record("var1", "u", LARGE[0])), run(record("var1", "u", LARGE[1]))).divergence
+    assert found is not None
+    assert (found.what, found.run, found.other) == (
+        "value",
+        {"id": "a" * 64, "bytes": 9},
+        {"id": "b" * 64, "bytes": 9},
+    )
+
+
+def test_a_literal_of_a_plan_that_looks_like_a_reference_is_none() -> None:
+    hostile: Any = {"kind": "reference", "step": ["var1"]}
+    plans = [Plan(steps=(step("var2", "t.get", {"id": value}),)) for value in (literal(hostile), literal(1))]
+    taken = (ReusedStep(step="var1", api="t.find", mutating=False, run="r"),)
+    found = compare(run(plan=plans[0], reused=taken), run(plan=plans[1])).divergence
+    assert found is not None
+    assert (found.path, found.run, found.other) == (("arguments", "id", "value"), hostile, 1)
