@@ -31,7 +31,7 @@ Vectors = NDArray[np.float32]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 RETRIEVER_MODEL = "nestor-retriever-v1"
 """The same, trained to bring requests and APIs together (docs/training.md); for other texts the default is better."""
-PLANNER_MODEL = "nestor-planner-v2"
+PLANNER_MODEL = "nestor-planner-v3"
 """The compact planner's network (docs/planning.md)."""
 MAX_TOKENS = 256
 """What all-MiniLM-L6-v2 declares as its maximum sequence length; later tokens are cut off."""
