@@ -21,7 +21,7 @@ from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
 from services.codecs import nestful
-from services.codecs.text import CodecError
+from services.codecs.text import CodecError, has_more_values
 from services.contracts.api import ImportEvent, ImportRequest, NeededSecrets
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
 from services.contracts.plan import Plan, content_hash
@@ -53,6 +53,8 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
+_MAX_GIVEN_VALUES: Final = 50_000
+"""Values of JSON in a plan that is given: as much as the longest plans take."""
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -92,13 +94,16 @@ class GatewayService:
         """Prove a plan that is given, and run it as it is; without `wait` the run is returned as soon as it is stored.
 
         Raises:
-            ValidationFailed: the calls are no plan.
+            ValidationFailed: the calls are no plan, or hold too many values.
             Conflict: the key was sent before with another request.
             Overloaded: too many runs are under way.
             ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
         """
+        calls: list[JsonValue] = [dict(call) for call in request.calls]
+        if has_more_values(calls, _MAX_GIVEN_VALUES):
+            raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
         try:
-            plan = nestful.decode([dict(call) for call in request.calls])
+            plan = await asyncio.to_thread(nestful.decode, calls)  # others are served meanwhile
         except CodecError as error:
             raise ValidationFailed(f"The calls are no plan: {error}.") from error
         options = SolveOptions(
