@@ -53,8 +53,8 @@ from services.telemetry import get_logger
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
-_MAX_GIVEN_VALUES: Final = 50_000
-"""Values of JSON in a plan that is given: as much as the longest plans take."""
+_MAX_GIVEN_VALUES: Final = 20_000
+"""Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -400,6 +400,8 @@ class GatewayService:
     async def try_secret(self, name: str, principal: Principal) -> SecretTest:
         """What comes of presenting a credential: in a call that only reads and needs no arguments, if there is one.
 
+        Where the rules do not allow that call it is not sent, only made ready.
+
         Raises:
             NotFound: no API that this tenant sees asks for it.
         """
@@ -410,7 +412,8 @@ class GatewayService:
         api = await self.peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
         bare = api.model_copy(update={"security": (alone,)})
-        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless)
+        allowed = self._runs.policy(principal.tenant).decide(api) is Decision.ALLOW
+        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless and allowed)
         return await self.peers.executor.test_secret(asked)
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
