@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from pydantic import JsonValue
+
 from services.codecs import nestful
 from services.codecs.calls import Labels
 
@@ -24,7 +26,12 @@ def test_no_label_is_looked_at_twice() -> None:
 
 
 def test_calls_without_a_label_get_a_free_one() -> None:
-    calls = [{"name": "a.b"}, {"name": "a.b", "label": "var1"}, {"name": "a.b"}, {"name": "a.b", "label": "var3"}]
+    calls: JsonValue = [
+        {"name": "a.b"},
+        {"name": "a.b", "label": "var1"},
+        {"name": "a.b"},
+        {"name": "a.b", "label": "var3"},
+    ]
     assert [step.id for step in nestful.decode(calls).steps] == ["var2", "var1", "var4", "var3"]
 
 
