@@ -107,7 +107,7 @@ def decode_value(data: JsonValue, read: Callable[[str], Reference | ItemReferenc
 
 
 def _decoded(data: JsonValue, read: Callable[[str], Reference | ItemReference], looks: Looks) -> Any:
-    """JSON where nothing in it is a reference, else a value; so large literals cost one object, not one for each part."""
+    """JSON where nothing in it is a reference, else a value: a large literal is one object, not one for each part."""
     if isinstance(data, str):
         if looks(data):
             return read(data)
