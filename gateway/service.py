@@ -23,7 +23,7 @@ from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
 from services.codecs import nestful
-from services.codecs.text import CodecError
+from services.codecs.text import CodecError, has_more_values
 from services.contracts.api import ImportEvent, ImportRequest, NeededSecrets
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
@@ -59,6 +59,8 @@ _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
 _NOTHING: Final[Mapping[str, object]] = {}
+_MAX_GIVEN_VALUES: Final = 20_000
+"""Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -98,13 +100,16 @@ class GatewayService:
         """Prove a plan that is given, and run it as it is; without `wait` the run is returned as soon as it is stored.
 
         Raises:
-            ValidationFailed: the calls are no plan.
+            ValidationFailed: the calls are no plan, or hold too many values.
             Conflict: the key was sent before with another request.
             Overloaded: too many runs are under way.
             ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
         """
+        calls: list[JsonValue] = [dict(call) for call in request.calls]
+        if has_more_values(calls, _MAX_GIVEN_VALUES):
+            raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
         try:
-            plan = nestful.decode([dict(call) for call in request.calls])
+            plan = await asyncio.to_thread(nestful.decode, calls)  # others are served meanwhile
         except CodecError as error:
             raise ValidationFailed(f"The calls are no plan: {error}.") from error
         return await self._solve(
@@ -445,6 +450,8 @@ class GatewayService:
     async def try_secret(self, name: str, principal: Principal) -> SecretTest:
         """What comes of presenting a credential: in a call that only reads and needs no arguments, if there is one.
 
+        Where the rules do not allow that call it is not sent, only made ready.
+
         Raises:
             NotFound: no API that this tenant sees asks for it.
         """
@@ -455,7 +462,8 @@ class GatewayService:
         api = await self.peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
         bare = api.model_copy(update={"security": (alone,)})
-        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless)
+        allowed = self._runs.policy(principal.tenant).decide(api) is Decision.ALLOW
+        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless and allowed)
         return await self.peers.executor.test_secret(asked)
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:

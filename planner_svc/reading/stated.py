@@ -25,6 +25,8 @@ MAX_CHARS: Final = 4_000
 """Of a request, as far as it is read."""
 _MAX_LEAVES: Final = 120
 _MAX_ITEMS: Final = 50
+_MAX_COMPARED: Final = 20_000
+"""Values of enumerations that are compared with words of the request, for one API."""
 _QUOTED: Final = re.compile(
     r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
 )
@@ -80,14 +82,17 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     items: dict[JsonPath, set[JsonPath]] = {}
     counts: dict[JsonPath, int] = {}
     given: set[str] = set()
-    taken = 0
+    taken, left = 0, _MAX_COMPARED
     for index in range(len(parts)):
         if parts[index].start < taken or (opening := _IS.match(query, parts[index].end)) is None:
             continue
         named = [label.slot for label in _label_at(query, parts, index, labels, profile)]
         named.sort(key=lambda slot: slot.name in given)  # said again it is meant for the next one
         for slot in named:
+            if left <= 0:
+                return _unambiguous(found)
             value = _value(query, opening.end(), profile, slot)
+            left -= len(slot.choices) * _parts(value)
             if value is not None:
                 found.append(Stated(_place(slot, items, counts), value[0], opening.end(), value[1]))
                 given.add(slot.name)
@@ -209,6 +214,11 @@ def _begins(query: str, parts: Sequence[Word], first: int, profile: Profile) -> 
         or before.stem in profile.title
         or _QUOTED.search(query, before.end, start) is not None
     )
+
+
+def _parts(value: tuple[JsonValue, int] | None) -> int:
+    """How many values were read."""
+    return len(value[0]) + 1 if value is not None and isinstance(value[0], list) else 1
 
 
 def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:

@@ -4,6 +4,7 @@ A step's `foreach`, `when` and `after` have no counterpart there. They are writt
 standard ones, only where a step has them, so plans without them are exactly what other tools expect.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import JsonValue, ValidationError
@@ -144,11 +145,22 @@ def text_member(call: JsonValue, name: str, where: str) -> str:
     return value
 
 
-def free_label(position: int, taken: set[str]) -> str:
-    """``varN`` for the call at this position (from 1), or the next one free: models often forget the label."""
-    while f"var{position}" in taken:
-        position += 1
-    return f"var{position}"
+class Labels:
+    """``varN`` for the call at position N (from 1), or the next one free: models often forget the label.
+
+    Asked in the order of the calls, it looks at no label twice, however many are taken.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken, self._next = set(taken), 1
+
+    def free(self, position: int) -> str:
+        """The label of the call at this position, which is then taken."""
+        self._next = max(self._next, position)
+        while f"var{self._next}" in self._taken:
+            self._next += 1
+        self._taken.add(f"var{self._next}")
+        return f"var{self._next}"
 
 
 def _members(data: JsonValue, where: str, known: set[str], required: set[str]) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from pydantic import JsonValue
 from services.codecs.calls import (
     EXTRAS,
     RESULT,
+    Labels,
     build_answer,
     build_plan,
     build_step,
     encode_answer,
     encode_argument,
     encode_extras,
-    free_label,
     member,
     text_member,
 )
@@ -57,7 +57,7 @@ def decode(data: str | bytes | JsonValue) -> Plan:
     calls = read_json(data)
     if not isinstance(calls, list):
         raise CodecError("a plan is a list of calls")
-    labels = {label for call in calls if (label := _label(call)) is not None}
+    labels = Labels(label for call in calls if (label := _label(call)) is not None)
     steps: list[Step] = []
     answer: tuple[AnswerOutput, ...] = ()
     for position, call in enumerate(calls, start=1):
@@ -73,8 +73,7 @@ def decode(data: str | bytes | JsonValue) -> Plan:
             raise CodecError(f"{where} has an unknown member {unknown[0][:100]!r}")
         label = _label(call)
         if label is None:
-            label = free_label(position, labels)
-            labels.add(label)
+            label = labels.free(position)
         steps.append(build_step(label, name, call.get("arguments", {}), call))
     return build_plan(steps, answer)
 

@@ -18,13 +18,13 @@ from pydantic import JsonValue
 from services.codecs.calls import (
     EXTRAS,
     RESULT,
+    Labels,
     build_answer,
     build_plan,
     build_step,
     encode_answer,
     encode_argument,
     encode_extras,
-    free_label,
     member,
     text_member,
 )
@@ -53,7 +53,7 @@ def encode(plan: Plan, names: Mapping[str, str] | None = None) -> list[JsonValue
         for step in plan.steps
     ]
     if answer:
-        calls.append(_call(free_label(len(calls) + 1, {step.id for step in plan.steps}), RESULT, answer, {}))
+        calls.append(_call(Labels(step.id for step in plan.steps).free(len(calls) + 1), RESULT, answer, {}))
     return calls
 
 
@@ -100,14 +100,8 @@ def _call(step_id: str, name: str, arguments: dict[str, JsonValue], extras: dict
 def _step_ids(calls: list[JsonValue]) -> list[str]:
     given = [call.get("id") if isinstance(call, dict) else None for call in calls]
     usable = [i if isinstance(i, str) and _STEP_ID.fullmatch(i) else None for i in given]
-    taken = {i for i in usable if i is not None}
-    ids = []
-    for position, step_id in enumerate(usable, start=1):
-        if step_id is None:
-            step_id = free_label(position, taken)
-            taken.add(step_id)
-        ids.append(step_id)
-    return ids
+    labels = Labels(i for i in usable if i is not None)
+    return [labels.free(position) if i is None else i for position, i in enumerate(usable, start=1)]
 
 
 def _arguments(function: JsonValue, where: str) -> JsonValue:

@@ -8,7 +8,7 @@ hold spaces (``$var1.Exchange Rate$``). A field that holds one of ``. [ ] $ " \`
 import json
 import re
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import orjson
 from pydantic import JsonValue, ValidationError
@@ -103,17 +103,32 @@ def encode_value(value: Value, write: Callable[[Reference | ItemReference], str]
 
 def decode_value(data: JsonValue, read: Callable[[str], Reference | ItemReference], looks: Looks) -> Value:
     """The value that JSON with string references stands for, in canonical form; `read` is given what `looks` finds."""
+    return _as_value(_decoded(data, read, looks))
+
+
+def _decoded(data: JsonValue, read: Callable[[str], Reference | ItemReference], looks: Looks) -> Any:
+    """JSON where nothing in it is a reference, else a value: a large literal is one object, not one for each part."""
     if isinstance(data, str):
         if looks(data):
             return read(data)
-        return LiteralValue(value=data[1:] if _is_escaped(data, looks) else data)
+        return data[1:] if _is_escaped(data, looks) else data
     if isinstance(data, list):
-        return _canonical_value(ListValue(items=tuple(decode_value(item, read, looks) for item in data)))
+        items = [_decoded(item, read, looks) for item in data]
+        return ListValue(items=tuple(map(_as_value, items))) if any(map(_is_value, items)) else items
     if isinstance(data, dict):
-        return _canonical_value(
-            ObjectValue(fields={name: decode_value(item, read, looks) for name, item in data.items()})
-        )
-    return LiteralValue(value=data)
+        fields = {name: _decoded(item, read, looks) for name, item in data.items()}
+        if any(map(_is_value, fields.values())):
+            return ObjectValue(fields={name: _as_value(field) for name, field in fields.items()})
+        return fields
+    return data
+
+
+def _is_value(decoded: object) -> bool:
+    return isinstance(decoded, (Reference, ItemReference, ListValue, ObjectValue))
+
+
+def _as_value(decoded: Any) -> Value:
+    return cast(Value, decoded) if _is_value(decoded) else LiteralValue(value=decoded)
 
 
 def canonical(plan: Plan) -> Plan:
@@ -138,6 +153,15 @@ def read_json(data: str | bytes | JsonValue) -> JsonValue:
         if not level:
             return data
     raise CodecError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def has_more_values(data: JsonValue, limit: int) -> bool:
+    """Whether JSON holds more values than that: objects and lists, their members, and itself."""
+    left, waiting = limit, [data]
+    while waiting and left >= 0:
+        left -= 1
+        waiting += _children(waiting.pop())
+    return left < 0
 
 
 def _children(node: JsonValue) -> list[JsonValue]:

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9_.-]+")
 _NUMERIC = re.compile(r"[0-9a-fx.]+")
 _EXPRESSION = re.compile(r"\{[^{}]+\}")
 _ANY: Final = "\ue000"
-"""Stands in a path for a parameter: any text, and not none."""
+"""Stands in a path for a parameter: any text, or none where the server drops it as a matrix parameter (`;x=1`)."""
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 _PORT = re.compile(r":[^:\]]*$")
 
@@ -69,7 +69,8 @@ def matches_host(pattern: str, place: Place, *, certain: bool) -> bool:
             return False
     elif certain and not place.default_port:
         return False
-    return fnmatchcase(place.host, wanted.rstrip("."))
+    wanted = wanted.rstrip(".")
+    return place.host == _spelt(wanted) or fnmatchcase(place.host, wanted)
 
 
 def matches_path(pattern: str, place: Place, *, certain: bool) -> bool:
@@ -78,7 +79,9 @@ def matches_path(pattern: str, place: Place, *, certain: bool) -> bool:
         return True
     if place.exact is None:
         return not certain
-    readings = ((pattern, place.exact), (_lenient(pattern), place.loose))
+    readings = [(pattern, place.exact), (_lenient(pattern), place.loose)]
+    if not certain and "%" in pattern:  # copied as it stands on the wire
+        readings += [(unquote(pattern), place.exact), (_lenient(unquote(pattern)), place.loose)]
     found = (_matches(_tokens(wanted), text, certain=certain) for wanted, text in readings)
     return all(found) if certain else any(found)
 
@@ -106,6 +109,16 @@ def _host(name: str) -> str | None:
         return name if _NAME.fullmatch(name) else None
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address) if isinstance(address, ipaddress.IPv4Address) or mapped else f"[{address}]"
+
+
+@lru_cache(maxsize=4096)
+def _spelt(pattern: str) -> str | None:
+    """The one host that a pattern names, in its usual form: an address in brackets is no pattern of one character."""
+    bare = pattern.removeprefix("[").removesuffix("]")
+    try:
+        return _host(bare if ":" in bare else pattern.encode("idna").decode())
+    except UnicodeError:
+        return None
 
 
 def _loose(path: str) -> str:
@@ -157,9 +170,8 @@ def _takes(token: str | re.Pattern[str], char: str) -> bool:
 
 
 def _reached(tokens: Sequence[str | re.Pattern[str]], states: set[int]) -> set[int]:
-    """Where one or more characters of any kind can lead."""
-    first = min(states)
-    return {s for s in range(first, len(tokens) + 1) if s > first or (s < len(tokens) and tokens[s] == "*")}
+    """Where any text can lead."""
+    return set(range(min(states), len(tokens) + 1))
 
 
 def _skipped(tokens: Sequence[str | re.Pattern[str]], states: set[int]) -> set[int]:

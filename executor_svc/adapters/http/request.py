@@ -26,6 +26,7 @@ MAX_URL_CHARS: Final = 64 * 1024
 MAX_RECORDED_BYTES: Final = 64 * 1024
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_DECODINGS: Final = 5
 _PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
 _BY_THE_SPECIFICATION_IGNORED: Final = frozenset({"accept", "content-type", "authorization"})
 _OURS: Final = frozenset(
@@ -269,9 +270,19 @@ def _segment(
         is_key = name in keys and name not in parameters
         text += (f"{{{name}}}" if is_key else _expanded(name, parameters, arguments)) + literal
     # Encoded or not, many servers and proxies act on dot segments: RFC 3986, section 5.2.4, after decoding.
-    if ("." in text or "%" in text) and any(part in (".", "..") for part in re.split(r"[/\\]", unquote(text))):
+    if ("." in text or "%" in text) and _has_dots(text):
         raise BadRequest("an argument in the path must not hold the segments '.' or '..'")
     return text
+
+
+def _has_dots(text: str) -> bool:
+    """Whether some server may find a dot segment here: decoded more than once, or with a matrix parameter behind it."""
+    for _ in range(_DECODINGS):
+        decoded = unquote(text)
+        if decoded == text:
+            break
+        text = decoded
+    return any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\]", text))
 
 
 def _expanded(name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, JsonValue]) -> str:
@@ -282,7 +293,10 @@ def _expanded(name: str, parameters: Mapping[str, Parameter], arguments: Mapping
     if value is None or value == "" or value == [] or value == {}:
         raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
     with _Naming(parameter):
-        return path_text(parameter.wire_name, as_document(parameter, value), parameter.style, parameter.explode)
+        text = path_text(parameter.wire_name, as_document(parameter, value), parameter.style, parameter.explode)
+    if not text:  # a list of empty texts
+        raise BadRequest(f"argument {parameter.name!r} is part of the path and must not be empty")
+    return text
 
 
 def _accept(api: Api) -> dict[str, str]:

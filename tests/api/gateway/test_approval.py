@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from services.contracts.api import SecretKind, SecurityRequirement
-from services.contracts.run import ExecutionFinished, Failed, Run, RunStatus, StepRecord
+from services.contracts.api import NeededSecret, NeededSecrets, SecretKind, SecurityRequirement
+from services.contracts.run import (
+    ExecutionFinished,
+    Failed,
+    Run,
+    RunStatus,
+    SecretTest,
+    SecretTestRequest,
+    StepRecord,
+)
 from services.errors import Conflict, NotFound, ServiceUnavailable, ValidationFailed
 from tests.support.gateways import (
     ASK_HOLIDAYS,
@@ -244,3 +252,27 @@ async def test_a_run_without_its_key_sends_nothing(gateway: Gateway) -> None:
     assert (needed.secret, needed.configured) == ("world.key", False)
     with pytest.raises(NotFound):
         await gateway.client.try_secret("world.other")
+
+
+@pytest.mark.parametrize(("rule", "sent"), [("allow", True), ("ask", False), ("deny", False)])
+async def test_a_credential_is_tried_only_with_calls_that_the_rules_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, sent: bool
+) -> None:
+    key = SecurityRequirement(scheme="key", kind=SecretKind.API_KEY, secret="world.key")
+    probe = HOLIDAYS.model_copy(update={"security": ((key,),)})
+    needed = NeededSecret(**key.model_dump(), probe=probe.id, harmless=True)
+    asked: list[SecretTestRequest] = []
+
+    async def secrets(_provider: str, *, tenant: str | None = None) -> NeededSecrets:
+        return NeededSecrets(secrets=(needed,))
+
+    async def try_it(request: SecretTestRequest) -> SecretTest:
+        asked.append(request)
+        return SecretTest(outcome="ready", message="as told")
+
+    async with open_gateway(tmp_path, policy_rules=({"decision": rule, "path": probe.path},)) as gateway:
+        await gateway.fakes.retriever.update(probe)
+        monkeypatch.setattr(gateway.fakes.retriever, "secrets", secrets)
+        monkeypatch.setattr(gateway.fakes.executor, "test_secret", try_it)
+        await gateway.client.try_secret("world.key")
+    assert [one.send for one in asked] == [sent]

@@ -117,6 +117,13 @@ def test_only_what_surely_matches_is_allowed(server: str, path: str, decision: D
         ("127.0.0.1:8090", "http://127.0.0.1:8091", ASK),
         ("127.0.0.1:80", "http://127.0.0.1", DENY),
         ("[[]::1]", "http://[0:0::1]", DENY),
+        ("[::1]", "http://[0:0::1]:8090", DENY),
+        ("[0:0::1]:8090", "http://[::1]:8090", DENY),
+        ("[::1]:8090", "http://[::1]:8091", ASK),
+        ("[::1]", "http://[::2]", ASK),
+        ("127.1", "http://127.0.0.1", DENY),
+        ("sh\u00f6p.example", "https://xn--shp-tna.example", DENY),
+        ("sh\u00f6p.example", SHOP, ASK),
         ("*.example.com", SHOP, DENY),
         ("*.Example.com.", SHOP, DENY),
         ("*.example.com", "https://example.com", ASK),
@@ -125,6 +132,18 @@ def test_only_what_surely_matches_is_allowed(server: str, path: str, decision: D
 )
 def test_hosts(pattern: str, server: str, decision: Decision) -> None:
     assert decided(PolicyRule(decision=DENY, host=pattern), at(server, "/x")) is decision
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("/orders", "/orders{x}"),  # of the style `matrix`: `/orders;x=1`, which many servers read as `/orders`
+        ("/caf%C3%A9/*", "/caf\u00e9/{x}"),
+        ("/caf%c3%a9/*", "/CAF%C3%89/1"),
+    ],
+)
+def test_what_goes_over_the_wire_in_another_form_is_denied(pattern: str, path: str) -> None:
+    assert decided(PolicyRule(decision=DENY, path=pattern), at(SHOP, path)) is DENY
 
 
 def test_a_parameter_gets_the_strictest_of_what_it_could_become() -> None:

@@ -129,3 +129,14 @@ def test_hostile_requests_and_schemas_end() -> None:
         for subject in (ORDER, deep):
             assert len(stated(query, read_profile(subject))) <= MAX_CHARS
     assert time.perf_counter() - began < 60
+
+
+def test_long_enumerations_are_not_compared_with_every_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand values, stated three hundred times, would keep the planner busy for half a minute."""
+    choices = [f"value {number}" for number in range(1_000)]
+    many = api("paint", param("color", {"type": "string", "enum": choices}))
+    assert said("color is value 7", many) == {"color": "value 7"}
+    asked: list[str] = []
+    monkeypatch.setattr("planner_svc.reading.stated.readings", lambda _profile, _slot, text: asked.append(text))
+    assert said("color is v1x, " * 280, many) == {}
+    assert 0 < len(asked) <= 20
