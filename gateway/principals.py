@@ -9,8 +9,10 @@ from typing import Final
 
 from starlette.requests import Request
 
+from gateway.keys import KeyStore, is_key
 from gateway.roles import Role
 from gateway.settings import GatewaySettings
+from services.contracts.access import Key
 from services.errors import Forbidden, TooManyAttempts, Unauthorized
 from services.http import bearer_token
 from services.server import address_key
@@ -25,12 +27,14 @@ class Principal:
 
     Attributes:
         operator: whether its tenant runs this installation.
+        key: the id of the key that it presented; empty for a configured token.
     """
 
     name: str = "anonymous"
     tenant: str = "default"
     roles: frozenset[Role] = frozenset(Role)
     operator: bool = False
+    key: str = ""
 
     @property
     def owner(self) -> str | None:
@@ -43,6 +47,18 @@ class Principal:
             raise Forbidden("Only the operator's administrators make demonstrations everyone's.")
         return None if shared else self.tenant
 
+    def reach(self, tenant: str | None) -> str | None:
+        """Whose keys and entries of the audit log it sees: its tenant's; for the operator, that tenant's or all (None).
+
+        Raises:
+            Forbidden: it asks for another tenant's.
+        """
+        if self.operator:
+            return tenant
+        if tenant not in (None, self.tenant):
+            raise Forbidden("Only the operator's administrators do this for other tenants.")
+        return self.tenant
+
     def require(self, roles: Collection[Role]) -> None:
         """Raise Forbidden unless it has one of these roles."""
         if self.roles.isdisjoint(roles):
@@ -51,15 +67,19 @@ class Principal:
 
 
 class Principals:
-    """Those who may use the gateway: the configured ones, or anybody where none is.
+    """Those who may use the gateway: who has a key, and the configured ones, or anybody where none is configured.
 
     Args:
-        settings: who they are.
+        settings: who is configured.
+        keys: where keys are looked up; None: there are none.
         clock: seconds that only grow.
     """
 
-    def __init__(self, settings: GatewaySettings, clock: Callable[[], float] = time.monotonic) -> None:
-        operator = settings.operator_tenant
+    def __init__(
+        self, settings: GatewaySettings, keys: KeyStore | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._keys = keys
+        self._operator = operator = settings.operator_tenant
         known = [(Principal(p.name, p.tenant, p.roles, p.tenant == operator), p.token) for p in settings.principals]
         self._anybody = Principal(operator=operator == Principal().tenant)
         if settings.token is not None:
@@ -67,30 +87,37 @@ class Principals:
         self._known = [(principal, token.get_secret_value().encode()) for principal, token in known]
         self._guesses = _Guesses(settings.max_wrong_tokens, clock)
 
-    def asking(self, request: Request) -> Principal:
+    async def asking(self, request: Request) -> Principal:
         """The principal of a request.
 
         Raises:
             InvalidRequest: it names two.
             Unauthorized: it names none that is known.
             TooManyAttempts: its address has been guessing.
+            ServiceUnavailable: keys cannot be looked up now.
         """
-        return self.of(bearer_token(request.headers), request.client.host if request.client else "")
+        return await self.of(bearer_token(request.headers), request.client.host if request.client else "")
 
-    def of(self, token: bytes, address: str = "") -> Principal:
-        """The principal of a token that came from an address. Raises Unauthorized and TooManyAttempts.
+    async def of(self, token: bytes, address: str = "") -> Principal:
+        """The principal of a token that came from an address. Raises as :meth:`asking` does.
 
-        All tokens are compared, each in constant time, so that the time it takes tells nothing about any of them.
+        All configured tokens are compared, each in constant time, so that the time it takes tells nothing about any of
+        them. What looks like a key is nobody where it is not a valid one, also where anybody is taken otherwise.
         """
-        if not self._known:
+        if not self._known and not is_key(token):
             return self._anybody
         self._guesses.check(address)
         matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]
+        if not matches and self._keys is not None and (key := await self._keys.presented(token)) is not None:
+            return self._holder(key)
         if not matches:
             if token:
                 self._guesses.add(address, token)
             raise Unauthorized("Send `Authorization: Bearer TOKEN` with a token of this gateway.")
         return matches[0]
+
+    def _holder(self, key: Key) -> Principal:
+        return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
 
 
 @dataclass(slots=True)
