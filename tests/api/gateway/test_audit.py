@@ -1,6 +1,8 @@
 """The audit log: who did what, in order, without a way to change it."""
 
+import hashlib
 import importlib.resources
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ from alembic.migration import MigrationContext
 from gateway.tables import METADATA, RUNS
 from services.clients import GatewayClient
 from services.contracts.access import Action, AuditEntry
-from services.contracts.api import ImportRequest
+from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.planning import Decision
+from services.contracts.run import FeedbackRequest, InDoubt, ResolveRequest, Succeeded, Verdict
 from services.errors import Forbidden, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
-from tests.support.gateways import ASK_ROOM, BOOKING, Gateway, ask, open_gateway
+from tests.support.gateways import ASK_ROOM, ASK_TWO_ROOMS, BOOK, BOOKING, Gateway, ask, open_gateway
 
 PRINCIPALS: tuple[dict[str, Any], ...] = (
     {"name": "operator", "tenant": "default", "token": "operator-token"},
@@ -87,12 +90,51 @@ async def test_what_others_are_asked_to_do_is_told_before_and_after(gateway: Gat
 
 async def test_imports_are_told_and_dry_runs_are_not(gateway: Gateway) -> None:
     operator = gateway.as_principal("operator-token")
-    for dry_run in (True, False):
-        asked = ImportRequest(document="a s3cret document", provider="world", dry_run=dry_run)
-        assert [event async for event in operator.import_apis(asked)]
-    found = await told(operator, Action.IMPORT)
-    assert [(one.outcome, one.target) for one in found] == [("begun", "world"), ("done", found[1].target)]
-    assert len(found[0].digest) == 64
+
+    async def send(server: str, **options: Any) -> ImportReport:
+        asked = ImportRequest(document=document(server), provider="shop", **options)
+        report = [event async for event in operator.import_apis(asked)][-1]
+        assert isinstance(report, ImportReport)
+        return report
+
+    await send("https://a.example", dry_run=True)
+    await send("https://a.example")
+    held = await send("https://b.example")
+    await send("https://b.example", confirm=held.change_hash)
+    found = await told(operator, Action.IMPORT, Action.ACCEPT_CHANGES)
+    one, two = (hashlib.sha256(document(f"https://{host}.example").encode()).hexdigest() for host in "ab")
+    assert [(it.action, it.outcome, it.target, it.digest) for it in found] == [
+        (Action.IMPORT, "begun", "shop", one),
+        (Action.IMPORT, "done", "shop", one),
+        (Action.IMPORT, "begun", "shop", two),
+        (Action.IMPORT, "held", "shop", two),
+        (Action.ACCEPT_CHANGES, "begun", "shop", two),
+        (Action.ACCEPT_CHANGES, "done", "shop", two),
+    ]
+
+
+def document(server: str) -> str:
+    get = {"operationId": "list", "summary": "List kits", "responses": {"200": {"description": "ok"}}}
+    root = {"openapi": "3.1.0", "info": {"title": "shop", "version": "1"}, "servers": [{"url": server}]}
+    return json.dumps(root | {"paths": {"/kits": {"get": get}}})
+
+
+async def test_doubts_and_demonstrations_are_told_without_their_values(gateway: Gateway) -> None:
+    boss, executor = gateway.as_principal("red-boss-token"), gateway.fakes.executor
+    executor.outcomes[BOOK.id] = InDoubt(message="no answer")
+    run = await boss.solve(ask(ASK_TWO_ROOMS, mutations=Decision.ALLOW))
+    executor.outcomes[BOOK.id] = Succeeded(value={"id": "bkg_1"}, status=201)
+    await boss.resolve(run.id, "var1", ResolveRequest(outcome="succeeded", value={"id": "s3cret"}))
+    await boss.judge(run.id, FeedbackRequest(verdict=Verdict.CONFIRMED))
+    demo = await boss.demonstrate(run.id)
+    await boss.judge(run.id, FeedbackRequest(verdict=Verdict.REJECTED))
+    found = await told(boss)
+    assert [(it.action, it.target) for it in found if it.outcome == "done"] == [
+        (Action.APPROVE_IN_ADVANCE, run.id),
+        (Action.RESOLVE, f"{run.id}/var1: succeeded"),
+        (Action.ADD_DEMO, demo.id),
+        (Action.REMOVE_DEMO, demo.id),
+    ]
     assert "s3cret" not in str(found)
 
 
