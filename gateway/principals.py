@@ -12,7 +12,6 @@ from starlette.requests import Request
 from gateway.keys import KeyStore, is_key
 from gateway.roles import Role
 from gateway.settings import GatewaySettings
-from services.contracts.access import Key
 from services.errors import Forbidden, TooManyAttempts, Unauthorized
 from services.http import bearer_token
 from services.server import address_key
@@ -96,10 +95,15 @@ class Principals:
             TooManyAttempts: its address has been guessing.
             ServiceUnavailable: keys cannot be looked up now.
         """
-        return await self.of(bearer_token(request.headers), request.client.host if request.client else "")
+        token, address = bearer_token(request.headers), request.client.host if request.client else ""
+        if self._keys is not None and is_key(token):
+            self._guesses.check(address)
+            if (key := await self._keys.presented(token)) is not None:
+                return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
+        return self.of(token, address)
 
-    async def of(self, token: bytes, address: str = "") -> Principal:
-        """The principal of a token that came from an address. Raises as :meth:`asking` does.
+    def of(self, token: bytes, address: str = "") -> Principal:
+        """The principal of a configured token that came from an address. Raises Unauthorized and TooManyAttempts.
 
         All configured tokens are compared, each in constant time, so that the time it takes tells nothing about any of
         them. What looks like a key is nobody where it is not a valid one, also where anybody is taken otherwise.
@@ -108,16 +112,11 @@ class Principals:
             return self._anybody
         self._guesses.check(address)
         matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]
-        if not matches and self._keys is not None and (key := await self._keys.presented(token)) is not None:
-            return self._holder(key)
         if not matches:
             if token:
                 self._guesses.add(address, token)
             raise Unauthorized("Send `Authorization: Bearer TOKEN` with a token of this gateway.")
         return matches[0]
-
-    def _holder(self, key: Key) -> Principal:
-        return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
 
 
 @dataclass(slots=True)

@@ -104,40 +104,40 @@ async def test_two_headers_name_nobody(second: str) -> None:
         await known.asking(_request("Bearer red-token-1", second))
 
 
-async def test_who_guesses_has_to_wait() -> None:
+def test_who_guesses_has_to_wait() -> None:
     now = [0.0]
     known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3), clock=lambda: now[0])
     for _ in range(20):  # one wrong token, however often: somebody forgot to change it
         with pytest.raises(Unauthorized):
-            await known.of(b"the-old-token", "192.0.2.1")
+            known.of(b"the-old-token", "192.0.2.1")
     for guess in (b"guess-1", b"guess-2"):
         with pytest.raises(Unauthorized):
-            await known.of(guess, "192.0.2.1")
+            known.of(guess, "192.0.2.1")
     for token in (b"guess-3", b"s3cret-token"):
         with pytest.raises(TooManyAttempts) as caught:
-            await known.of(token, "192.0.2.1")
+            known.of(token, "192.0.2.1")
         assert caught.value.extensions["retry_after_s"] <= 60
-    assert (await known.of(b"s3cret-token", "192.0.2.2")).name == "token"
+    assert known.of(b"s3cret-token", "192.0.2.2").name == "token"
     now[0] = 61.0
-    assert (await known.of(b"s3cret-token", "192.0.2.1")).name == "token"
+    assert known.of(b"s3cret-token", "192.0.2.1").name == "token"
 
 
-async def test_a_network_of_ipv6_guesses_as_one() -> None:
+def test_a_network_of_ipv6_guesses_as_one() -> None:
     known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3))
     for number in range(3):
         with pytest.raises(Unauthorized):
-            await known.of(b"guess-%d" % number, f"2001:db8::{number:x}")
+            known.of(b"guess-%d" % number, f"2001:db8::{number:x}")
     with pytest.raises(TooManyAttempts):
-        await known.of(b"s3cret-token", "2001:db8::ffff")
+        known.of(b"s3cret-token", "2001:db8::ffff")
 
 
-async def test_guesses_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guesses_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.principals._MOST_ADDRESSES", 50)
     known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3))
     for number in range(250):
         for guess in range(2):
             with pytest.raises(Unauthorized):
-                await known.of(b"guess-%d" % guess, f"192.0.2.{number}")
+                known.of(b"guess-%d" % guess, f"192.0.2.{number}")
     assert len(known._guesses._tries) == 50
 
 
