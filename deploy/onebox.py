@@ -261,7 +261,7 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
             url = stack.enter_context(serving(app, host=host, port=port))
         else:
             url = stack.enter_context(world(data_dir, host=host, port=port, sandbox_port=sandbox_port)).gateway_url
-        print(f"Nestor is ready on {url} (docs: {url}/docs). Try:\n")
+        print(f"Nestor is ready on {url} (console: {url}/console, docs: {url}/docs). Try:\n")
         print('  nestor solve "Which public holidays does Portugal have in June 2027?"\n', flush=True)
         keep_what_is_loaded()
         stop.wait()

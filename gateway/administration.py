@@ -10,7 +10,7 @@ from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.quotas import Quotas
 from services.contracts.access import Action
-from services.contracts.api import ImportEvent, ImportReport, ImportRequest
+from services.contracts.api import ImportEvent, ImportReport, ImportRequest, NeededSecrets
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
 from services.contracts.run import Run, SecretTest, SecretTestRequest
 from services.errors import NotFound
@@ -89,6 +89,16 @@ class Administration:
                 if demo.source == run.id:
                     async with self._audit.around(principal, Action.REMOVE_DEMO, demo.id):
                         await self._peers.demos.delete(demo.id, tenant=tenant)
+
+    async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
+        """The credentials that a provider's APIs ask for, and which of them are configured."""
+        needed, there = await asyncio.gather(
+            self._peers.retriever.secrets(provider, tenant=principal.tenant),
+            self._peers.executor.credentials(principal.tenant),
+        )
+        known = frozenset(there.secrets)
+        marked = (one.model_copy(update={"configured": one.secret in known}) for one in needed.secrets)
+        return NeededSecrets(secrets=tuple(marked))
 
     async def try_secret(self, name: str, principal: Principal) -> SecretTest:
         """What comes of presenting a credential: in a call that only reads and needs no arguments, if there is one.

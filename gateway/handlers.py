@@ -334,7 +334,7 @@ async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
 )
 async def list_credentials(provider: Id, service: Service, caller: Caller) -> NeededSecrets:
     """Names and kinds, and which are configured; never values. Empty where your tenant sees no such provider."""
-    return await service.secrets(provider, caller)
+    return await service.administration.secrets(provider, caller)
 
 
 @apis.post("/credentials:test", summary="Try a credential", openapi_extra=ADMINISTERING)

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.audit import AuditLog
+from gateway.console.routes import console_routers
 from gateway.events import Events
 from gateway.handlers import routers
 from gateway.keys import KeyStore
@@ -71,7 +72,7 @@ def create_app(
         title="Nestor",
         description=DESCRIPTION,
         settings=settings,
-        routers=routers(),
+        routers=[*routers(), *console_routers()],
         lifespan=lifespan,
     )
 

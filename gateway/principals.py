@@ -86,6 +86,16 @@ class Principals:
         self._known = [(principal, token.get_secret_value().encode()) for principal, token in known]
         self._guesses = _Guesses(settings.max_wrong_tokens, clock)
 
+    @property
+    def takes_anybody(self) -> bool:
+        """Whether no token is asked for."""
+        return not self._known
+
+    def holding(self, shows: Callable[[bytes], bool]) -> Principal | None:
+        """The principal whose token passes a check, if any does. All are checked."""
+        passing = [principal for principal, token in self._known if shows(token)]
+        return passing[0] if passing else None
+
     async def asking(self, request: Request) -> Principal:
         """The principal of a request.
 

@@ -25,7 +25,6 @@ from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, Sto
 from services.codecs import nestful
 from services.codecs.text import CodecError
 from services.contracts.access import Action
-from services.contracts.api import NeededSecrets
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, Decision
@@ -152,6 +151,23 @@ class GatewayService:
     async def run(self, run_id: str, principal: Principal) -> Run:
         """One run. Raises NotFound, also for another tenant's."""
         return await self._store.get(run_id, principal.tenant)
+
+    async def told(self, run_id: str, principal: Principal) -> list[RunEvent]:
+        """What has happened in a run and is stored by now, in order. Raises NotFound."""
+        await self._store.get(run_id, principal.tenant)
+        found: list[RunEvent] = []
+        while page := await self._store.events(run_id, found[-1].id if found else 0):
+            found += page
+        return found
+
+    async def asked(self, run_id: str, principal: Principal) -> SolveRequest:
+        """What a run was asked with. Raises NotFound."""
+        stored = await self._store.stored(run_id, principal.tenant)
+        return stored.request or SolveRequest(query=stored.run.query)
+
+    async def counts(self, principal: Principal, since: datetime) -> dict[RunStatus, int]:
+        """How many runs of the principal's tenant there are of each status that has any, created since then."""
+        return await self._store.counts(Filter(principal.tenant, after=since))
 
     async def follow(
         self, run_id: str, principal: Principal, after: int
@@ -356,16 +372,6 @@ class GatewayService:
         if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
             raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
         return await self.administration.add_demo(demo_of(run), principal, shared=shared)
-
-    async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
-        """The credentials that a provider's APIs ask for, and which of them are configured."""
-        needed, there = await asyncio.gather(
-            self.peers.retriever.secrets(provider, tenant=principal.tenant),
-            self.peers.executor.credentials(principal.tenant),
-        )
-        known = frozenset(there.secrets)
-        marked = (one.model_copy(update={"configured": one.secret in known}) for one in needed.secrets)
-        return NeededSecrets(secrets=tuple(marked))
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
         """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""

@@ -329,6 +329,12 @@ class RunStore:
         )
         return RunPage(runs=runs, next=runs[-1].id if len(rows) > limit else None)
 
+    async def counts(self, which: Filter) -> dict[RunStatus, int]:
+        """How many of these runs there are of each status that has any."""
+        statement = sa.select(RUNS.c.status, sa.func.count()).where(*_conditions(which)).group_by(RUNS.c.status)
+        async with read(self._engine) as connection:
+            return {RunStatus(status): count for status, count in await connection.execute(statement)}
+
 
 def _conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
     found = [RUNS.c.tenant == which.tenant]

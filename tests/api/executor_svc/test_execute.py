@@ -313,7 +313,7 @@ async def test_a_secret_of_some_tenants_is_there_for_their_runs_alone(
     made = api(upstream.origin, "/x", method=method, name=method.lower(), security=((needed,),))
     plan = compiled([made], step("var1", made))
     ended = {}
-    for tenant in ("blue", None, "red"):
+    for tenant in ("blue", "default", "red"):
         asked = request(plan, tenant=tenant).model_copy(update={"run_id": f"run-{tenant}"})
         ended[tenant] = (await run(executor, asked))[1].records[0].outcome
         tried = await executor.test_secret(SecretTestRequest(api=made, tenant=tenant))

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from deploy.onebox import World, world
 from deploy.serve import main
 from deploy.sockets import OpenToAnybody, refuse_to_be_open, serving
+from gateway.console.pages import ConsoleRoute
 from gateway.main import create_app
 from gateway.routing import ProtectedRoute
 from gateway.settings import GatewaySettings
@@ -54,7 +55,11 @@ async def test_no_body_is_read_without_a_token(path: str, authorizations: list[s
 def test_every_route_but_the_probes_asks_for_a_token() -> None:
     """A route that is added without a thought is found here."""
     open_routes = {path for path, route in _routes(create_app(GatewaySettings(token=TOKEN))) if not route}
-    assert open_routes == {"/healthz", "/readyz", "/metrics", "/docs"}
+    assert open_routes == {"/healthz", "/readyz", "/metrics", "/docs", "/console/login", "/console/static/{name}"}
+
+
+def _is_guarded(route: APIRoute) -> bool:
+    return isinstance(route, ProtectedRoute) or (isinstance(route, ConsoleRoute) and route.needs_session)
 
 
 def _routes(app: FastAPI) -> list[tuple[str, bool]]:
@@ -64,7 +69,7 @@ def _routes(app: FastAPI) -> list[tuple[str, bool]]:
     while stack:
         route = stack.pop()
         if isinstance(route, APIRoute):
-            found.append((route.path, isinstance(route, ProtectedRoute)))
+            found.append((route.path, _is_guarded(route)))
         else:
             stack += getattr(getattr(route, "original_router", None), "routes", [])
     assert len(found) > len(document)

@@ -85,16 +85,16 @@ async def test_imports_are_bounded(tmp_path: Path) -> None:
     async with two_tenants(tmp_path, limits={"imports": 1}) as gateway:
         gateway.fakes.retriever.delay_s = 0.2
         kiosk, desk = gateway.as_principal("kiosk-token"), gateway.as_principal("desk-token")
-        first = asyncio.create_task(_imported(kiosk))
+        first = asyncio.create_task(_imported(kiosk, "zoo"))
         await until(lambda: "import_document" in gateway.fakes.retriever.calls)
         with pytest.raises(QuotaExceeded, match="1 imports"):
-            await _imported(kiosk)
-        await asyncio.gather(first, _imported(desk))
-        await _imported(kiosk)
+            await _imported(kiosk, "zoo")
+        await asyncio.gather(first, _imported(desk, "park"))
+        await _imported(kiosk, "zoo")
 
 
-async def _imported(client: Any) -> None:
-    async for _ in client.import_apis(ImportRequest(document=DOCUMENT, provider="zoo")):
+async def _imported(client: Any, provider: str) -> None:
+    async for _ in client.import_apis(ImportRequest(document=DOCUMENT, provider=provider)):
         pass
 
 

@@ -27,8 +27,8 @@ def key_in(location: str, name: str = "token") -> SecurityRequirement:
     )
 
 
-def entry(host: str) -> dict[str, Any]:
-    return {"test.token": {"value": KEY, "hosts": [host]}}
+def entry(host: str, place: str = "body", value: str = KEY) -> dict[str, Any]:
+    return {"test.token": {"value": value, "hosts": [host], "in": place, "name": "token"}}
 
 
 def sending(server: str, media_type: str = "application/json", *parameters: Parameter, required: bool = True) -> Api:
@@ -45,7 +45,7 @@ def assert_hidden(shown: str) -> None:
 
 
 async def test_a_key_in_the_path(upstream: Upstream, opened: Opener) -> None:
-    call = await opened(entry(upstream.host))
+    call = await opened(entry(upstream.host, "path"))
     subject = api(upstream.origin, "/bot{token}/{chat}/send", parameter("chat", "path"), security=((key_in("path"),),))
     result = await call(subject, chat="{token}")
     assert isinstance(result.outcome, Succeeded), result.outcome
@@ -87,6 +87,18 @@ async def test_an_echo_is_masked(upstream: Upstream, opened: Opener) -> None:
     assert_hidden(f"{result!r}")
 
 
+@pytest.mark.parametrize("place", ["path", "body"])
+async def test_a_key_that_was_set_for_no_place_stays_out_of_what_operations_give_back(
+    upstream: Upstream, opened: Opener, place: str
+) -> None:
+    call = await opened({"test.token": {"value": KEY, "hosts": [upstream.host]}})
+    in_path = api(upstream.origin, "/bot{token}/me", security=((key_in("path"),),))
+    result = await call(in_path) if place == "path" else await call(sending(upstream.origin), title="x")
+    assert isinstance(result.outcome, Failed)
+    assert f"nestor secrets bind test.token --{place} token" in result.outcome.message
+    assert upstream.seen == []
+
+
 async def test_nothing_is_sent_without_it_or_where_it_cannot_travel(upstream: Upstream, opened: Opener) -> None:
     elsewhere = await opened(entry("elsewhere.example"))
     result = await elsewhere(sending(upstream.origin), title="x")
@@ -109,9 +121,9 @@ async def test_a_twin_asks_for_them(opened: Opener, media_type: str) -> None:
     in_path = api("http://127.0.0.1:1", "/bot{token}/me", name="me", security=((key_in("path"),),))
     twin = Twin([in_body, in_path], KEY)
     with serving(create_app(twin)) as url:
-        right = await opened(entry(url.removeprefix("http://")))
-        wrong = await opened({"test.token": {"value": "another-key", "hosts": [url.removeprefix("http://")]}})
-        for subject, arguments in ((in_body, {"title": "x"}), (in_path, {})):
+        host = url.removeprefix("http://")
+        for subject, place, arguments in ((in_body, "body", {"title": "x"}), (in_path, "path", {})):
+            right, wrong = await opened(entry(host, place)), await opened(entry(host, place, "another-key"))
             moved = subject.model_copy(update={"server": url})
             accepted, refused = await right(moved, **arguments), await wrong(moved, **arguments)
             assert isinstance(accepted.outcome, Succeeded), accepted.outcome

@@ -72,7 +72,7 @@ def test_the_form_must_fit_the_kind() -> None:
         {"x": {"value": "short", "hosts": HOSTS}},
         {"x": {"value": CANARY, "hosts": HOSTS, "tenants": []}},
         {"x": {"value": CANARY, "hosts": HOSTS, "in": "header"}},
-        {"x": {"value": CANARY, "hosts": HOSTS, "in": "path", "name": "key"}},
+        {"x": {"value": CANARY, "hosts": HOSTS, "in": "no such", "name": "key"}},
         {"x": {"value": CANARY, "hosts": HOSTS, "in": "header", "name": "X-Key", "query": "key"}},
         {"x": {"value": CANARY, "hosts": HOSTS, "scheme": "no such"}},
         {"x": {"username": "u", "password": CANARY, "hosts": HOSTS, "in": "header", "name": "X-Key"}},

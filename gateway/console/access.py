@@ -1,0 +1,97 @@
+"""Getting into the console and about in it: login, logout, the palette, and the console's own files."""
+
+from typing import Annotated, Final
+
+from fastapi import Depends, Query, Request, Response
+
+from gateway.console.pages import (
+    READING_RUNS,
+    SCREENS,
+    ConsoleRoute,
+    OpenRoute,
+    cut,
+    get_form,
+    get_session,
+    own_path,
+    read_form,
+    render,
+    see,
+    static,
+    with_query,
+)
+from gateway.console.session import PATH, LoginNeeded, Session, Sessions, drop_cookie, set_cookie
+from gateway.routing import PRINTABLE, Service
+from gateway.storage import Filter
+from services.app import service_router
+from services.errors import Unauthorized
+
+open_router = service_router(route_class=OpenRoute, include_in_schema=False)
+router = service_router(route_class=ConsoleRoute, include_in_schema=False)
+_FEW: Final = 8
+
+
+@open_router.get(f"{PATH}/static/{{name}}")
+async def own_file(name: str) -> Response:
+    """A file of the console's own."""
+    return static(name)
+
+
+@open_router.get(f"{PATH}/login")
+async def ask_for_token(
+    request: Request, following: Annotated[str, Query(alias="next", max_length=2_000)] = PATH
+) -> Response:
+    """The form; whoever has a session already, or needs none, goes on."""
+    try:
+        Sessions(request.app.state.principals).of(request)
+    except LoginNeeded:
+        return render(request, "login.html", screen="", next=own_path(following), wrong="")
+    return see(own_path(following))
+
+
+@open_router.post(f"{PATH}/login")
+async def log_in(request: Request) -> Response:
+    """Take a token, and keep a session in the browser in its place."""
+    fields = await read_form(request)
+    following = own_path(fields.get("next", PATH))
+    address = request.client.host if request.client else ""
+    if request.app.state.principals.takes_anybody:
+        return see(following)
+    try:
+        session = Sessions(request.app.state.principals).login(fields.get("token", "").strip(), address)
+    except Unauthorized:
+        wrong = "This is no token of this gateway."
+        return render(request, "login.html", status=401, screen="", next=following, wrong=wrong)
+    response = see(following)
+    set_cookie(response, request, session)
+    return response
+
+
+@router.post(f"{PATH}/logout", dependencies=[Depends(get_form)])
+async def log_out() -> Response:
+    """Forget the session."""
+    response = see(f"{PATH}/login")
+    drop_cookie(response)
+    return response
+
+
+@router.get(f"{PATH}/palette")
+async def palette(
+    service: Service,
+    who: Annotated[Session, Depends(get_session)],
+    q: Annotated[str, Query(max_length=200, pattern=PRINTABLE)] = "",
+) -> dict[str, list[dict[str, str]]]:
+    """Where to go: screens, runs and APIs that fit what was typed."""
+    words = q.strip()
+    items = [
+        {"text": title, "kind": "screen", "path": f"{PATH}/{name}"}
+        for name, title, roles in SCREENS
+        if who.may(*roles) and words.casefold() in title.casefold()
+    ]
+    if who.may(*READING_RUNS):
+        page = await service.page(Filter(who.principal.tenant, text=words or None), limit=_FEW, cursor=None)
+        items += [{"text": cut(run.query, 90), "kind": "run", "path": f"{PATH}/runs/{run.id}"} for run in page.runs]
+    if words:
+        found = await service.peers.retriever.search(words, tenant=who.principal.tenant, limit=_FEW)
+        paths = {hit.id: with_query(f"{PATH}/catalogue/api", {"id": hit.id}) for hit in found.hits}
+        items += [{"text": api_id, "kind": "API", "path": path} for api_id, path in paths.items()]
+    return {"items": items}

@@ -1,0 +1,83 @@
+"""The catalogue: search as the retriever sees it, each API with its schemas, providers with their imports."""
+
+from typing import Annotated, Final
+
+from fastapi import Depends, Query, Request, Response
+from pydantic import JsonValue
+
+from gateway.console.pages import ConsoleRoute, get_session, render, with_query
+from gateway.console.session import PATH, Session
+from gateway.handlers import Offset
+from gateway.routing import PRINTABLE, Service
+from services.app import service_router
+from services.errors import InvalidRequest
+
+router = service_router(route_class=ConsoleRoute, include_in_schema=False)
+Who = Annotated[Session, Depends(get_session)]
+HERE = f"{PATH}/catalogue"
+_PAGE: Final = 50
+_DOCUMENTS: Final = 100
+
+
+@router.get(HERE)
+async def catalogue(
+    request: Request,
+    service: Service,
+    who: Who,
+    q: Annotated[str, Query(max_length=1_000)] = "",
+    provider: Annotated[str, Query(max_length=100, pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = "",
+    offset: Offset = 0,
+) -> Response:
+    """A page of APIs: with words those that fit best, with their scores; without, all in order of their ids."""
+    found = await service.peers.retriever.search(
+        q.strip() or None, provider=provider or None, tenant=who.principal.tenant, limit=_PAGE, offset=offset
+    )
+    documents = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_DOCUMENTS)
+    asked = {"q": q, "provider": provider}
+    following = offset + _PAGE
+    return render(
+        request, "catalogue.html", screen="catalogue", found=found, asked=asked, offset=offset, documents=documents,
+        further=with_query(HERE, {**asked, "offset": following}) if following < found.total and found.hits else "",
+        before=with_query(HERE, {**asked, "offset": max(0, offset - _PAGE)}) if offset else "",
+    )  # fmt: skip
+
+
+@router.get(f"{HERE}/api")
+async def show_api(
+    request: Request,
+    service: Service,
+    who: Who,
+    api_id: Annotated[str, Query(alias="id", max_length=400, pattern=PRINTABLE)],
+) -> Response:
+    """An API: what it takes, what it answers, which credentials it asks for."""
+    if not api_id.strip():
+        raise InvalidRequest("Which API?")
+    api = await service.peers.retriever.get(api_id, tenant=who.principal.tenant)
+    return render(request, "api.html", screen="catalogue", api=api, kind_of=kind_of)
+
+
+@router.get(f"{HERE}/providers")
+async def providers(request: Request, service: Service, who: Who, offset: Offset = 0) -> Response:
+    """Where each provider's APIs come from, and what of its document could not be imported."""
+    page = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_PAGE, offset=offset)
+    further = with_query(f"{HERE}/providers", {"offset": offset + _PAGE}) if offset + _PAGE < page.total else ""
+    return render(request, "providers.html", screen="catalogue", page=page, further=further)
+
+
+def kind_of(schema: dict[str, JsonValue]) -> str:
+    """A schema in a few words."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        return reference.rsplit("/", 1)[-1]
+    types = schema.get("type")
+    said = " or ".join(map(str, types)) if isinstance(types, list) else str(types or "any")
+    items = schema.get("items")
+    if said == "array" and isinstance(items, dict):
+        said = f"array of {kind_of(items)}"
+    for name in ("format", "enum"):
+        more = schema.get(name)
+        if isinstance(more, str):
+            said += f", {more}"
+        elif isinstance(more, list):
+            said += ": " + ", ".join(map(str, more[:12])) + (" …" if len(more) > 12 else "")
+    return said

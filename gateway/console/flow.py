@@ -1,0 +1,298 @@
+"""What flowed through a run: its steps' states, the values on the edges between them, and when each was at work.
+
+Values are those of the records, found by the paths that the plan refers to them with; nothing is guessed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from services.contracts.base import JsonPath
+from services.contracts.evidence import EACH, written, written_path
+from services.contracts.plan import (
+    ItemReference,
+    ListValue,
+    LiteralValue,
+    ObjectValue,
+    Plan,
+    Reference,
+    Step,
+    Value,
+    dependencies,
+    references,
+)
+from services.contracts.run import Run, RunEvent, RunPlanned, StepFinished, StepRecord, StepStarted, Succeeded
+
+State = Literal["succeeded", "failed", "skipped", "in_doubt", "running", "waiting"]
+ANSWER: Final = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value that a step was given, as far as it is known.
+
+    Attributes:
+        known: whether `value` is it.
+        note: what there is to know where it is not, or beside it.
+    """
+
+    known: bool
+    value: JsonValue = None
+    note: str = ""
+
+    @property
+    def type(self) -> str:
+        """The value's type, as JSON Schema names it."""
+        return json_type(self.value) if self.known else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A reference: which argument takes what from where, and the value that went along."""
+
+    argument: str
+    source: str
+    path: str
+    found: Found
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An argument of a step: as the plan says it, and what it was."""
+
+    name: str
+    said: str
+    found: Found
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """When a step was at work, as shares of the timeline's width in percent."""
+
+    x: float
+    width: float
+
+
+class Flow:
+    """A run's plan with what its calls did.
+
+    Args:
+        run: the run, as it is stored.
+        events: what happened so far; of a run under way the records are in them.
+    """
+
+    def __init__(self, run: Run, events: Sequence[RunEvent] = ()) -> None:
+        self.run = run
+        self.records = {record.step: record for record in run.steps}
+        self.running: set[str] = set()
+        if not run.steps:
+            self._read(events)
+
+    def _read(self, events: Iterable[RunEvent]) -> None:
+        for numbered in events:
+            event = numbered.event
+            if isinstance(event, RunPlanned):
+                self.records.clear()
+                self.running.clear()
+            elif isinstance(event, StepStarted):
+                self.running.add(event.step)
+            elif isinstance(event, StepFinished):
+                self.records[event.record.step] = event.record
+                self.running.discard(event.record.step)
+
+    @property
+    def plan(self) -> Plan | None:
+        """What is run."""
+        return self.run.plan
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The plan's steps, in its order."""
+        return self.run.plan.steps if self.run.plan is not None else ()
+
+    @cached_property
+    def layers(self) -> list[list[str]]:
+        """The steps by depth, as the proof says, or else as the references do."""
+        proof = self.run.proof
+        known = {step.id for step in self.steps}
+        if proof is not None and {one for stage in proof.stages for one in stage} == known:
+            return [list(stage) for stage in proof.stages]
+        return _by_depth(self.steps)
+
+    def state(self, step: str) -> State:
+        """Where a step stands."""
+        record = self.records.get(step)
+        if record is not None:
+            return record.outcome.kind
+        return "running" if step in self.running else "waiting"
+
+    @cached_property
+    def bindings(self) -> dict[tuple[str, str], list[Binding]]:
+        """What is taken along each edge; empty where a step only waits for another."""
+        found: dict[tuple[str, str], list[Binding]] = {}
+        for step in self.steps:
+            for one in step.after:
+                found.setdefault((one, step.id), [])
+            for name, value in _values(step):
+                for reference in references(value):
+                    found.setdefault((reference.step, step.id), []).append(self._binding(name, reference))
+        for output in self.run.plan.answer if self.run.plan is not None else ():
+            found.setdefault((output.value.step, ANSWER), []).append(self._binding(output.name, output.value))
+        return found
+
+    def _binding(self, name: str, reference: Reference) -> Binding:
+        path = written_path(reference.path, reference.match)
+        return Binding(name, reference.step, path, self.found(reference))
+
+    def found(self, value: Value) -> Found:
+        """What a value of the plan was when it was sent."""
+        match value:
+            case LiteralValue():
+                return Found(known=True, value=value.value)
+            case Reference():
+                return self._taken(value)
+            case ItemReference():
+                return Found(known=False, note="of each item of the list")
+            case ListValue():
+                return _joined(value, [self.found(item) for item in value.items])
+            case ObjectValue():
+                parts = {name: self.found(field) for name, field in value.fields.items()}
+                if all(part.known for part in parts.values()):
+                    return Found(known=True, value={name: part.value for name, part in parts.items()})
+                return Found(known=False, note="; ".join(part.note for part in parts.values() if part.note))
+
+    def _taken(self, reference: Reference) -> Found:
+        record = self.records.get(reference.step)
+        if record is None:
+            return Found(known=False, note=f"{reference.step} has not answered")
+        if not isinstance(record.outcome, Succeeded):
+            return Found(known=False, note=f"{reference.step} {record.outcome.kind.replace('_', ' ')}")
+        there, value = walk(record.outcome.value, reference.path)
+        if reference.match is not None and len(_list_before(record.outcome.value, reference.path)) > 1:
+            return Found(known=False, note=f"the item that matches “{reference.match.said[0]}”: see the request")
+        if not there and record.outcome.stored is not None:
+            return Found(known=False, note="in a large value, of which the beginning is shown")
+        return Found(known=True, value=value) if there else Found(known=False, note="not in the answer")
+
+    def inputs(self, step: Step) -> list[Input]:
+        """What a step was given."""
+        return [
+            Input(name, written(value, {}), self.found(value), tuple(one.step for one in references(value)))
+            for name, value in _values(step)
+        ]
+
+    @cached_property
+    def bars(self) -> dict[str, Bar]:
+        """When each step was at work, idle time compressed."""
+        return _bars([record for record in self.records.values() if record.outcome.kind != "skipped"])
+
+    @cached_property
+    def troubled(self) -> list[str]:
+        """The steps that failed or are in doubt, in the plan's order."""
+        return [step.id for step in self.steps if self.state(step.id) in ("failed", "in_doubt")]
+
+
+def _values(step: Step) -> Iterator[tuple[str, Value]]:
+    """Everything that a step is given, by name."""
+    if step.foreach is not None:
+        yield EACH, step.foreach.items
+    yield from step.arguments.items()
+    if step.when is not None:
+        yield f"when ({step.when.op})", step.when.left
+        if step.when.op != "exists":
+            yield "when, right side", step.when.right
+
+
+def _joined(value: ListValue, parts: list[Found]) -> Found:
+    if all(part.known for part in parts):
+        return Found(known=True, value=[part.value for part in parts])
+    return Found(known=False, note="; ".join(part.note for part in parts if part.note) or f"{len(value.items)} values")
+
+
+def walk(value: JsonValue, path: JsonPath) -> tuple[bool, JsonValue]:
+    """Whether something is there, and what."""
+    for key in path:
+        if isinstance(value, dict) and key in value:
+            value = value[str(key)]
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        else:
+            return False, None
+    return True, value
+
+
+def _list_before(value: JsonValue, path: JsonPath) -> list[JsonValue]:
+    """The list that a path's first index leads into."""
+    for key in path:
+        if isinstance(key, int):
+            return value if isinstance(value, list) else []
+        there, value = walk(value, (key,))
+        if not there:
+            return []
+    return []
+
+
+def json_type(value: JsonValue) -> str:
+    """A JSON value's type, as JSON Schema names it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return f"array of {len(value)}"
+        case _:
+            return "object"
+
+
+def _by_depth(steps: Sequence[Step]) -> list[list[str]]:
+    """Steps by the longest way to them. Those of a circle, which no proved plan has, come last."""
+    waiting = {step.id: set(dependencies(step)) & {one.id for one in steps} for step in steps}
+    layers: list[list[str]] = []
+    while waiting:
+        ready = [step for step, needs in waiting.items() if not needs & waiting.keys()]
+        layers.append(ready or list(waiting))
+        for step in layers[-1]:
+            del waiting[step]
+    return layers
+
+
+def _bars(records: Sequence[StepRecord]) -> dict[str, Bar]:
+    """Bars on one axis; a pause in which nothing was at work takes a twentieth of the time at most."""
+    spans = sorted((record.started_ms, record.started_ms + max(record.duration_ms, 0.1)) for record in records)
+    busy: list[list[float]] = []
+    for start, end in spans:
+        if busy and start <= busy[-1][1]:
+            busy[-1][1] = max(busy[-1][1], end)
+        else:
+            busy.append([start, end])
+    if not busy:
+        return {}
+    longest_pause = sum(end - start for start, end in busy) / 20
+    marks: list[tuple[float, float]] = []  # where a busy time begins, and where that is on the axis
+    axis = 0.0
+    for at, (start, end) in enumerate(busy):
+        axis += min(start - busy[at - 1][1], longest_pause) if at else 0.0
+        marks.append((start, axis))
+        axis += end - start
+
+    def place(moment: float) -> float:
+        start, where = next(mark for mark in reversed(marks) if mark[0] <= moment)
+        return (where + moment - start) / axis * 100
+
+    return {
+        record.step: Bar(
+            round(place(record.started_ms), 2), round(max(max(record.duration_ms, 0.1) / axis * 100, 0.6), 2)
+        )
+        for record in records
+    }

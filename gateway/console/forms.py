@@ -1,0 +1,106 @@
+"""Questions to the user as typed fields of a form, and what was entered as JSON values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import JsonValue
+
+from services.contracts.planning import Question
+from services.errors import InvalidRequest, ValidationFailed
+from services.http import loads_strict
+
+Kind = Literal["choice", "yes_no", "integer", "number", "date", "datetime", "email", "text", "json"]
+PREFIX: Final = "value."
+_MAX_CHOICES: Final = 100
+_FORMATS: Final[Mapping[str, Kind]] = {"date": "date", "email": "email"}
+_MAX_DEPTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a form for one question.
+
+    Attributes:
+        name: the argument that is asked for.
+        choices: of a ``choice``, the values in their order.
+        bounds: attributes of the input that say which values fit, by name.
+    """
+
+    name: str
+    text: str
+    kind: Kind
+    choices: Sequence[JsonValue] = ()
+    bounds: Sequence[tuple[str, JsonValue]] = ()
+    description: str = ""
+
+
+def fields_of(questions: Sequence[Question]) -> list[Field]:
+    """A field for each argument that is asked for; one that two steps ask for is asked for once."""
+    found: dict[str, Field] = {}
+    for question in questions:
+        found.setdefault(question.argument, _field(question))
+    return list(found.values())
+
+
+def _field(question: Question) -> Field:
+    schema = question.json_schema
+    described = schema.get("description")
+    description = described if isinstance(described, str) else ""
+    choices = schema.get("enum")
+    if isinstance(choices, list) and 0 < len(choices) <= _MAX_CHOICES:
+        return Field(question.argument, question.text, "choice", choices, description=description)
+    names = {"minimum": "min", "maximum": "max", "minLength": "minlength", "maxLength": "maxlength"}
+    bounds = [(html, schema[name]) for name, html in names.items() if isinstance(schema.get(name), int | float)]
+    return Field(question.argument, question.text, _kind(schema), (), bounds, description)
+
+
+def _kind(schema: Mapping[str, JsonValue]) -> Kind:
+    types = schema.get("type")
+    several = [one for one in types if one != "null"] if isinstance(types, list) else [types]
+    match several[0] if len(several) == 1 else None:
+        case "boolean":
+            return "yes_no"
+        case "integer":
+            return "integer"
+        case "number":
+            return "number"
+        case "array" | "object":
+            return "json"
+        case _:
+            return _FORMATS.get(str(schema.get("format")), "text")
+
+
+def entered(fields: Sequence[Field], form: Mapping[str, str]) -> dict[str, JsonValue]:
+    """The values that were entered, by argument; a field that was left empty has none.
+
+    Raises:
+        ValidationFailed: a value is not of its field's kind.
+    """
+    given = ((field, form.get(PREFIX + field.name, "").strip()) for field in fields)
+    return {field.name: _read(field, text) for field, text in given if text}
+
+
+def read_json(name: str, text: str) -> JsonValue:
+    """A value that was entered as JSON. Raises ValidationFailed."""
+    try:
+        value: JsonValue = loads_strict(text.encode(), max_depth=_MAX_DEPTH)
+    except InvalidRequest:
+        raise ValidationFailed(f"{name}: this is no JSON.") from None
+    return value
+
+
+def _read(field: Field, text: str) -> JsonValue:
+    if field.kind == "choice":
+        if not (text.isascii() and text.isdecimal()) or int(text) >= len(field.choices):
+            raise ValidationFailed(f"{field.name}: this is none of the choices.")
+        return field.choices[int(text)]
+    if field.kind == "yes_no":
+        return text == "yes"
+    if field.kind not in ("integer", "number", "json"):
+        return text
+    value = read_json(field.name, text)
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if field.kind == "json" or whole or (field.kind == "number" and isinstance(value, float)):
+        return value
+    raise ValidationFailed(f"{field.name}: this is no {field.kind}.")

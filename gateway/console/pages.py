@@ -1,0 +1,254 @@
+"""What all pages of the console share: templates, headers, who may see them, and how errors look."""
+
+import hashlib
+import importlib.resources
+import json
+import shlex
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from gateway.console.session import PATH, LoginNeeded, Role, Session, Sessions, set_cookie
+from services.app import version
+from services.contracts.run import RequestRecord
+from services.errors import InvalidRequest, NotFound, ServiceError
+from services.http import StrictRoute, validation_problem
+
+READING_RUNS: Final[tuple[Role, ...]] = ("ask", "approve")
+"""Whoever asks and whoever approves see their tenant's runs, as in the API."""
+SCREENS: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
+    ("runs", "Runs", READING_RUNS),
+    ("playground", "Playground", ("ask",)),
+    ("approvals", "Approvals", READING_RUNS),
+    ("catalogue", "Catalogue", ("ask", "approve", "administer")),
+    ("ops", "Ops", ("administer",)),
+)
+"""The name, the title, and the roles of which a reader must have one."""
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+MAX_FIELDS: Final = 200
+_MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they make text read as another: Unicode TR 36
+_STEERING: Final = {
+    code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"
+}
+
+
+class ConsoleRoute(StrictRoute):
+    """A page for whoever has a session. Without one it leads to the login, and back afterwards.
+
+    Whatever is refused is a page too, with the status that the API answers.
+    """
+
+    needs_session = True
+
+    async def admit(self, request: Request) -> None:
+        """Find out who looks. Raises LoginNeeded, and QuotaExceeded."""
+        request.state.session = None
+        if self.needs_session:
+            session = request.state.session = Sessions(request.app.state.principals).of(request)
+            request.app.state.service.quotas.request(session.principal.tenant)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the handler."""
+        handle = super().get_route_handler()
+
+        async def shown(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except LoginNeeded:
+                response = _to_login(request)
+            except RequestValidationError as error:
+                response = problem_page(request, validation_problem(error))
+            except ServiceError as error:
+                response = problem_page(request, error)
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            response.headers.setdefault("Cache-Control", "no-store")
+            session: Session | None = request.state.session
+            if session is not None and session.is_new:
+                set_cookie(response, request, session)
+            return response
+
+        return shown
+
+
+class OpenRoute(ConsoleRoute):
+    """A page that needs no session: the login, and what it is styled with."""
+
+    needs_session = False
+
+
+def get_session(request: Request) -> Session:
+    """Who looks at the page."""
+    session: Session = request.state.session
+    return session
+
+
+async def get_form(request: Request) -> dict[str, str]:
+    """The fields of a form of this session. Raises Forbidden where another page sent it."""
+    fields = await read_form(request)
+    get_session(request).check_csrf(fields.pop("csrf", ""))
+    return fields
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form; of several of one name the last. Raises InvalidRequest."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise InvalidRequest("This is no form.")
+    try:
+        pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError as error:
+        raise InvalidRequest(f"The form cannot be read: {error}.") from None
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}
+
+
+def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page."""
+    session: Session | None = request.state.session
+    text = _environment().get_template(template).render(session=session, here=request.url.path, **values)
+    return HTMLResponse(text, status_code=status)
+
+
+def problem_page(request: Request, error: ServiceError) -> Response:
+    """What was refused and why, for a reader; its status is the API's."""
+    return render(request, "problem.html", status=error.status, problem=error, screen="")
+
+
+def see(path: str) -> RedirectResponse:
+    """Go on with another page after a form."""
+    return RedirectResponse(path, status_code=303)
+
+
+def own_path(path: str) -> str:
+    """The path if it is one of the console, else the console's first page: no form leads elsewhere."""
+    inside = path == PATH or path.startswith((f"{PATH}/", f"{PATH}?"))
+    return path if inside and path.isprintable() and "\\" not in path and path.isascii() else PATH
+
+
+def _to_login(request: Request) -> RedirectResponse:
+    """To the login, and back to what was looked at; after a form, to the page that it stood on."""
+    path = request.url.path
+    if request.method == "GET":
+        path += f"?{request.url.query}" if request.url.query else ""
+    else:
+        parts = path.split("/")
+        path = "/".join(parts[:4]) if parts[2:3] == ["runs"] else "/".join(parts[:3])
+    return see(f"{PATH}/login?{urlencode({'next': path})}")
+
+
+def static(name: str) -> Response:
+    """One of the console's own files. Raises NotFound."""
+    files = _static_files()
+    if name not in files:
+        raise NotFound(f"There is no {name}.")
+    media_type, content = files[name]
+    return Response(content, media_type=media_type, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+
+def _folder(name: str) -> Path:
+    return Path(str(importlib.resources.files("gateway.console") / name))
+
+
+@cache
+def _static_files() -> dict[str, tuple[str, bytes]]:
+    return {
+        file.name: (_MEDIA[file.suffix], file.read_bytes())
+        for file in sorted(_folder("static").iterdir())
+        if file.suffix in _MEDIA
+    }
+
+
+@cache
+def _stamp() -> str:
+    """Part of the files' addresses: browsers keep them until they change."""
+    return hashlib.sha256(b"".join(content for _, content in _static_files().values())).hexdigest()[:12]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_folder("templates")),
+        autoescape=True,
+        auto_reload=False,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(screens=SCREENS, version=version(), stamp=_stamp(), base=PATH)
+    environment.filters.update(
+        segment=lambda text: quote(str(text), safe=""),
+        moment=_moment,
+        ms=duration,
+        json=written_json,
+        short=cut,
+        curl=curl,
+        words=lambda text: str(text).replace("_", " "),
+        query=lambda values: urlencode(values, doseq=True),
+    )
+    return environment
+
+
+def _visible(value: Any) -> Any:
+    """A value without what would steer how the page reads: much of it was written by services and documents."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return value.translate(_STEERING)
+    return value
+
+
+def _moment(value: datetime) -> Markup:
+    """A moment in UTC; a script says it in the reader's zone."""
+    utc = value.astimezone(UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(
+        utc.isoformat(timespec="milliseconds"), utc.strftime("%Y-%m-%d %H:%M:%S")
+    )
+
+
+def duration(ms: float) -> str:
+    """Milliseconds as a person writes them."""
+    if ms < 1_000:
+        return f"{ms:.0f} ms" if ms >= 10 or ms < 0.05 else f"{ms:.1f} ms"
+    return f"{ms / 1_000:.1f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
+
+
+def written_json(value: JsonValue, most: int = 4_000) -> str:
+    """A JSON value for a reader, cut where long."""
+    return cut(json.dumps(value, ensure_ascii=False, indent=2), most)
+
+
+def cut(text: object, most: int) -> str:
+    """A text of that many characters at most."""
+    said = str(text)
+    return said if len(said) <= most else said[: most - 1] + "…"
+
+
+def curl(request: RequestRecord) -> str:
+    """A command that sends the request; what is masked stays masked."""
+    parts = ["curl", "-s", "-X", request.method, request.url]
+    for name, text in request.headers.items():
+        parts += ["-H", f"{name}: {text}"]
+    if request.body is not None:
+        parts += ["--data-raw", request.body if isinstance(request.body, str) else json.dumps(request.body)]
+    return shlex.join(parts)
+
+
+def with_query(path: str, values: Mapping[str, Any]) -> str:
+    """A path with those of the values that say something."""
+    said = {name: value for name, value in values.items() if value not in (None, "", [], ())}
+    return f"{path}?{urlencode(said, doseq=True)}" if said else path

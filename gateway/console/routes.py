@@ -1,0 +1,10 @@
+"""All routes of the console."""
+
+from fastapi import APIRouter
+
+from gateway.console import access, catalogue, ops, playground, runs
+
+
+def console_routers() -> list[APIRouter]:
+    """The console's screens."""
+    return [access.open_router, access.router, runs.router, playground.router, catalogue.router, ops.router]

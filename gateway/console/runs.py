@@ -1,0 +1,259 @@
+"""The screens of runs: the list, one run with its graph, approvals, and what a person says of a run."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal, TypeVar
+
+from fastapi import Depends, Header, Query, Request, Response
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from gateway.console.flow import ANSWER, Flow
+from gateway.console.forms import read_json
+from gateway.console.graph import draw
+from gateway.console.pages import (
+    READING_RUNS,
+    SCREENS,
+    ConsoleRoute,
+    curl,
+    get_form,
+    get_session,
+    render,
+    see,
+    with_query,
+)
+from gateway.console.session import PATH, Session
+from gateway.console.status import LOOKS
+from gateway.handlers import EventNumber
+from gateway.routing import PRINTABLE, Id, Moment, Service
+from gateway.storage import UNDER_WAY, Filter
+from services.app import service_router
+from services.contracts.base import StepId
+from services.contracts.plan import Step
+from services.contracts.run import (
+    ApproveRequest,
+    FeedbackRequest,
+    Judged,
+    RequestRecord,
+    ResolveRequest,
+    Run,
+    RunStatus,
+    Verdict,
+)
+from services.errors import NotFound, ValidationFailed
+from services.http import SseResponse
+
+router = service_router(route_class=ConsoleRoute, include_in_schema=False)
+Who = Annotated[Session, Depends(get_session)]
+Form = Annotated[dict[str, str], Depends(get_form)]
+Text = Annotated[str, Query(max_length=200, pattern=PRINTABLE)]
+_PAGE: Final = 50
+_STEPS: Final = 60
+"""Lines of a run's list of steps on one page."""
+_EVENTS: Final = 60
+_WAITING: Final = 10
+_OVER: Final = frozenset(RunStatus) - UNDER_WAY - {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
+Asked = TypeVar("Asked", ApproveRequest, FeedbackRequest, ResolveRequest)
+
+
+def run_path(run_id: str) -> str:
+    """Where a run is shown."""
+    return f"{PATH}/runs/{run_id}"
+
+
+@router.get(PATH)
+@router.get(f"{PATH}/")
+async def first_page(who: Who) -> Response:
+    """The console begins with the first screen that its reader may see."""
+    return see(next((f"{PATH}/{name}" for name, _, roles in SCREENS if who.may(*roles)), f"{PATH}/catalogue"))
+
+
+@router.get(f"{PATH}/runs")
+async def list_runs(
+    request: Request,
+    service: Service,
+    who: Who,
+    status: Annotated[list[RunStatus] | None, Query(max_length=20)] = None,
+    q: Text = "",
+    since: Annotated[Moment | Literal[""], Query()] = "",
+    judged: Annotated[Judged | Literal[""], Query()] = "",
+    cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
+) -> Response:
+    """Runs, newest first; the filters are the address."""
+    who.require(*READING_RUNS)
+    after = since or None
+    which = Filter(who.principal.tenant, tuple(status or ()), after, None, q or None, judged or None)
+    page = await service.page(which, limit=_PAGE, cursor=cursor)
+    asked = {"status": [one.value for one in status or ()], "q": q, "judged": judged}
+    if isinstance(since, datetime):
+        asked["since"] = since.isoformat()
+    older = with_query(f"{PATH}/runs", {**asked, "cursor": page.next}) if page.next else ""
+    return render(
+        request, "runs.html", screen="runs", page=page, asked=asked, older=older, first=cursor is None,
+        statuses=list(RunStatus), looks=LOOKS, filtered=any(asked.values()),
+    )  # fmt: skip
+
+
+@router.get(f"{PATH}/runs/{{run_id}}")
+async def show_run(
+    request: Request,
+    run_id: Id,
+    service: Service,
+    who: Who,
+    step: Annotated[StepId | Literal[""], Query()] = "",
+    edge: Annotated[str, Query(max_length=140, pattern=r"^[A-Za-z0-9_.]*$")] = "",
+    begin: Annotated[int, Query(ge=0, le=10_000)] = 0,
+) -> Response:
+    """One run. `step` and `edge` choose what is shown in full; without them a step that failed is."""
+    who.require(*READING_RUNS)
+    run = await service.run(run_id, who.principal)
+    events = await service.told(run_id, who.principal)
+    flow = Flow(run, events)
+    chosen = step or ("" if edge else next(iter(flow.troubled), ""))
+    selected = next((one for one in flow.steps if one.id == chosen), None)
+    taken = flow.bindings.get(_ends(edge)) if edge else None
+    if (step and selected is None) or (edge and taken is None):
+        raise NotFound("The plan of this run has no such step or edge.")
+    return render(
+        request, "run.html", screen="runs", run=run, flow=flow, drawing=draw(flow) if flow.steps else None,
+        looks=LOOKS, selected=selected, record=flow.records.get(chosen), edge=_ends(edge), taken=taken,
+        steps=_lines(flow, begin), begin=begin, per_page=_STEPS, events=events[-_EVENTS:], told=len(events),
+        under_way=run.status in UNDER_WAY, over=run.status in _OVER, answer=ANSWER, curl=_curl(request, run),
+    )  # fmt: skip
+
+
+def _ends(edge: str) -> tuple[str, str]:
+    source, _, target = edge.partition(".")
+    return source, target
+
+
+def _lines(flow: Flow, begin: int) -> list[Step]:
+    by_id = {step.id: step for step in flow.steps}
+    ordered = [by_id[one] for layer in flow.layers for one in layer]
+    return ordered[begin : begin + _STEPS]
+
+
+def _curl(request: Request, run: Run) -> str:
+    """A command that asks the same of the API."""
+    token = {"Authorization": "Bearer TOKEN"} if request.state.session.logged_in else {}
+    origin = f"{request.url.scheme}://{request.url.netloc}"
+    headers = {"Content-Type": "application/json", **token}
+    return curl(RequestRecord(method="POST", url=f"{origin}/solve", headers=headers, body={"query": run.query}))
+
+
+@router.get(f"{PATH}/runs/{{run_id}}/planning")
+async def show_planning(request: Request, run_id: Id, service: Service, who: Who) -> Response:
+    """Why this plan: candidates, planners, prompts."""
+    who.require(*READING_RUNS)
+    run = await service.run(run_id, who.principal)
+    return render(request, "planning.html", screen="runs", run=run, looks=LOOKS)
+
+
+@router.get(f"{PATH}/runs/{{run_id}}/json")
+async def run_json(run_id: Id, service: Service, who: Who) -> Response:
+    """The run as `GET /runs/{id}` answers it."""
+    who.require(*READING_RUNS)
+    run = await service.run(run_id, who.principal)
+    return Response(run.model_dump_json(indent=2), media_type="application/json")
+
+
+@router.get(f"{PATH}/runs/{{run_id}}/values/{{value_id}}")
+async def run_value(run_id: Id, value_id: str, service: Service, who: Who) -> Response:
+    """A large value in full, to be kept as a file."""
+    who.require(*READING_RUNS)
+    value = await service.value(run_id, value_id, who.principal)
+    kept = {"Content-Disposition": 'attachment; filename="value.json"'}
+    return Response(to_json(value), media_type="application/json", headers=kept)
+
+
+@router.get(f"{PATH}/runs/{{run_id}}/events")
+async def run_events(
+    run_id: Id,
+    service: Service,
+    who: Who,
+    after: EventNumber = None,
+    last_event_id: Annotated[int | None, Header(ge=0, le=2**53)] = None,
+) -> Response:
+    """What happens, as `GET /runs/{id}/events` tells it."""
+    who.require(*READING_RUNS)
+    since = last_event_id if last_event_id is not None else after or 0
+    events = await service.follow(run_id, who.principal, since)
+    return Response(status_code=204) if events is None else SseResponse(events)
+
+
+@router.post(f"{PATH}/runs/{{run_id}}/approve")
+async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Response:
+    """Approve exactly the plan that the form showed, where its reader says to have read the requests."""
+    who.require("approve")
+    if form.get("read") != "yes":
+        raise ValidationFailed("Nothing was sent: tick that you have read the requests, then approve.")
+    fields: dict[str, object] = {"plan_id": form.get("plan_id", ""), "wait": False}
+    if form.get("digest"):  # of the requests that were shown, where the run says it
+        fields["digest"] = form["digest"]
+    asked = _asked(ApproveRequest, fields)
+    await service.approve(run_id, asked, who.principal)
+    return see(run_path(run_id))
+
+
+@router.post(f"{PATH}/runs/{{run_id}}/reject")
+async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response:
+    """End a run that waits for an approval; a reason that is given stays with it."""
+    who.require("approve")
+    said = _asked(FeedbackRequest, {"verdict": Verdict.REJECTED, "reason": form.get("reason", "")})
+    await service.cancel(run_id, who.principal)
+    if said.reason:
+        await service.judge(run_id, said, who.principal)
+    return see(run_path(run_id))
+
+
+@router.post(f"{PATH}/runs/{{run_id}}/cancel")
+async def cancel(run_id: Id, service: Service, who: Who, form: Form) -> Response:
+    """End a run."""
+    who.require(*READING_RUNS)
+    await service.cancel(run_id, who.principal)
+    return see(run_path(run_id))
+
+
+@router.post(f"{PATH}/runs/{{run_id}}/feedback")
+async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
+    """Confirm or reject a run's outcome."""
+    who.require(*READING_RUNS)
+    said = _asked(FeedbackRequest, {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")})
+    await service.judge(run_id, said, who.principal)
+    return see(run_path(run_id))
+
+
+@router.post(f"{PATH}/runs/{{run_id}}/resolve")
+async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Response:
+    """Settle a call in doubt."""
+    who.require("approve")
+    fields: dict[str, object] = {"outcome": form.get("outcome", ""), "message": form.get("message", "")}
+    if form.get("item"):
+        fields["item"] = form["item"]
+    if form.get("value", "").strip():
+        fields["value"] = read_json("value", form["value"])
+    await service.resolve(run_id, form.get("step", ""), _asked(ResolveRequest, fields), who.principal, wait=False)
+    return see(run_path(run_id))
+
+
+@router.get(f"{PATH}/approvals")
+async def approvals(request: Request, service: Service, who: Who) -> Response:
+    """What waits for an approval or for a call to be settled, oldest first, with the exact requests."""
+    who.require(*READING_RUNS)
+    statuses = (RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT)
+    page = await service.page(Filter(who.principal.tenant, statuses), limit=100, cursor=None)
+    lines = page.runs[::-1]
+    waiting = [await service.run(line.id, who.principal) for line in lines[:_WAITING]]
+    return render(
+        request, "approvals.html", screen="approvals", waiting=waiting, further=lines[_WAITING:], looks=LOOKS,
+        more=page.next is not None,
+    )  # fmt: skip
+
+
+def _asked(contract: type[Asked], fields: dict[str, object]) -> Asked:
+    """A request of the API from a form's fields. Raises ValidationFailed."""
+    try:
+        return contract.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ValidationFailed(f"{name}: {first['msg']}") from None

@@ -1,0 +1,149 @@
+"""Who looks at the console: a signed cookie that names the principal, and the token that every form carries.
+
+The cookie holds no token of the gateway. It is signed with a key made of the principal's token, so every replica takes
+it, nothing is stored, and it ends with that token. Where the gateway takes anybody the cookie is a random value, which
+forms are bound to.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.principals import Principal, Principals
+from services.errors import Forbidden
+
+COOKIE: Final = "nestor_console"
+PATH: Final = "/console"
+LASTS_S: Final = 12 * 3_600
+_MAX_COOKIE_CHARS: Final = 1_000
+_PURPOSE: Final = b"nestor console session"
+Role = Literal["ask", "approve", "administer"]
+
+
+class LoginNeeded(Exception):
+    """The gateway wants to know who asks, and the request does not say it, or not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A reader of the console.
+
+    Attributes:
+        principal: whose runs and APIs are shown.
+        cookie: the cookie's value.
+        is_new: whether the cookie has to be set.
+        logged_in: false where the gateway takes anybody.
+    """
+
+    principal: Principal
+    cookie: str
+    is_new: bool = False
+    logged_in: bool = True
+
+    @property
+    def csrf(self) -> str:
+        """What every form of this session carries; pages of others cannot know it."""
+        return hmac.new(self.cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
+
+    def check_csrf(self, given: str) -> None:
+        """Raise Forbidden unless a form of this session was sent."""
+        if self.is_new or not hmac.compare_digest(given.encode(), self.csrf.encode()):
+            raise Forbidden("The form is not one of this session's. Open the page again and repeat what you did.")
+
+    def may(self, *roles: Role) -> bool:
+        """Whether the principal has one of these roles. Every check of the console is this one."""
+        return not self.principal.roles.isdisjoint(roles)
+
+    def require(self, *roles: Role) -> None:
+        """Raise Forbidden unless the principal has one of these roles."""
+        if not self.may(*roles):
+            names = " or ".join(f"`{role}`" for role in roles)
+            raise Forbidden(f"The principal {self.principal.name!r} needs the role {names} for this.")
+
+
+class Sessions:
+    """Sessions of the principals that a gateway knows.
+
+    Args:
+        principals: who they are.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, principals: Principals, clock: Callable[[], float] = time.time) -> None:
+        self._principals, self._clock = principals, clock
+
+    def login(self, token: str, address: str) -> Session:
+        """The session of whoever has this token. Raises Unauthorized and TooManyAttempts."""
+        given = token.encode()
+        principal = self._principals.of(given, address)
+        body = _encode(
+            {
+                "name": principal.name,
+                "tenant": principal.tenant,
+                "ends": int(self._clock()) + LASTS_S,
+                "nonce": secrets.token_hex(8),
+            }
+        )
+        return Session(principal, f"{body}.{_sign(given, body)}", is_new=True)
+
+    def of(self, request: Request) -> Session:
+        """The session of a request. Raises LoginNeeded."""
+        cookie = request.cookies.get(COOKIE, "")
+        if len(cookie) > _MAX_COOKIE_CHARS or not cookie.isascii():
+            cookie = ""
+        if self._principals.takes_anybody:
+            is_new = not cookie
+            return Session(self._principals.of(b""), cookie or secrets.token_hex(16), is_new=is_new, logged_in=False)
+        body, _, signature = cookie.partition(".")
+        principal = self._principals.holding(lambda token: hmac.compare_digest(_sign(token, body), signature))
+        said = _decode(body)
+        if principal is None or (said.get("name"), said.get("tenant")) != (principal.name, principal.tenant):
+            raise LoginNeeded
+        ends = said.get("ends")
+        if not isinstance(ends, int) or ends <= self._clock():
+            raise LoginNeeded
+        return Session(principal, cookie)
+
+
+def set_cookie(response: Response, request: Request, session: Session) -> None:
+    """Keep the session in the browser: out of reach of scripts, and never sent along from other sites."""
+    response.set_cookie(
+        COOKIE,
+        session.cookie,
+        max_age=LASTS_S,
+        path=PATH,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+
+
+def drop_cookie(response: Response) -> None:
+    """Forget the session."""
+    response.delete_cookie(COOKIE, path=PATH, httponly=True, samesite="strict")
+
+
+def _sign(token: bytes, body: str) -> str:
+    key = hmac.new(hashlib.sha256(token).digest(), _PURPOSE, hashlib.sha256).digest()
+    return hmac.new(key, body.encode(), hashlib.sha256).hexdigest()
+
+
+def _encode(said: dict[str, str | int]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
+
+
+def _decode(body: str) -> dict[str, object]:
+    try:
+        said = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,269 @@
+// What the console adds to its pages in a browser: live regions, keys, the palette, times in the reader's zone.
+// Every action works without it. Texts of others are only ever set as text; regions come escaped from the server.
+
+const base = document.body.dataset.base;
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+function say(text) {
+  const toast = $("#said");
+  toast.textContent = text;
+  toast.classList.add("on");
+  clearTimeout(say.timer);
+  say.timer = setTimeout(() => toast.classList.remove("on"), 2500);
+}
+
+// ---- times
+
+const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const ago = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+
+function spoken(moment) {
+  const seconds = (moment - Date.now()) / 1000;
+  if (seconds > -60 && seconds < 5) return ago.format(Math.min(0, Math.round(seconds)), "second");
+  if (seconds > -3600) return ago.format(Math.round(seconds / 60), "minute");
+  if (seconds > -86400) return ago.format(Math.round(seconds / 3600), "hour");
+  return clock.format(moment);
+}
+
+function tellTimes(root = document) {
+  for (const time of $$("time[datetime]", root)) {
+    const moment = new Date(time.dateTime);
+    if (Number.isNaN(moment.valueOf())) continue;
+    time.textContent = spoken(moment);
+    time.title = clock.format(moment);
+  }
+}
+
+// ---- regions: parts of the page that are asked for anew, and put in place of what is shown
+
+function isBusy(region) {
+  const active = document.activeElement;
+  const typing = region.contains(active) && active.matches("input, select, textarea");
+  return typing || $$("input[type=checkbox]:checked, textarea", region).some((one) => one.checked || one.value)
+    || String(getSelection()) !== "" && region.contains(getSelection().anchorNode);
+}
+
+async function refresh(url = location.href, { force = false } = {}) {
+  const response = await fetch(url, { headers: { Accept: "text/html" }, redirect: "follow" });
+  if (new URL(response.url).pathname === `${base}/login`) {
+    location.assign(response.url);
+    return false;
+  }
+  if (!response.ok) return false;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  for (const region of $$("[data-region]")) {
+    const next = page.getElementById(region.id);
+    if (!next || (!force && isBusy(region)) || same(region, next)) continue;
+    const scrolled = $$(".graph", region).map((graph) => [graph.scrollLeft, graph.scrollTop]);
+    const chosen = $$("[data-row]", region).findIndex((row) => row.classList.contains("cursor"));
+    tellTimes(next);
+    region.replaceWith(next);
+    $$(".graph", next).forEach((graph, at) => scrolled[at] && graph.scrollTo(...scrolled[at]));
+    if (chosen >= 0) $$("[data-row]", next)[chosen]?.classList.add("cursor");
+  }
+  dress();
+  return true;
+}
+
+const texts = new WeakMap();
+function same(region, next) {
+  const html = next.outerHTML;
+  const known = texts.get(region) === html;
+  texts.set(next, html);
+  return known;
+}
+
+// ---- live: one stream of events for a run, a look every few seconds for a list, and neither while nobody looks
+
+let stream = null;
+let pending = 0;
+
+function soon() {
+  if (pending) return;
+  pending = setTimeout(async () => {
+    pending = 0;
+    await refresh().catch(() => {});
+    follow();
+  }, 250);
+}
+
+function follow() {
+  const at = $("#live")?.dataset.events;
+  if (!at || document.hidden) {
+    stream?.close();
+    stream = null;
+    return;
+  }
+  if (stream && stream.readyState !== EventSource.CLOSED) return;
+  stream = new EventSource(at);
+  for (const kind of ["planned", "step_started", "step_finished", "finished"]) stream.addEventListener(kind, soon);
+  stream.addEventListener("error", () => stream?.readyState === EventSource.CLOSED && soon());
+}
+
+function poll() {
+  const region = $("[data-poll]");
+  if (!region) return;
+  setInterval(() => document.hidden || refresh().catch(() => {}), Number(region.dataset.poll));
+}
+
+// ---- what is only there with a script
+
+function dress(root = document) {
+  for (const button of $$("button[data-copy], button[data-open]", root)) button.hidden = false;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied");
+  } catch {
+    const box = document.createElement("textarea");
+    box.value = text;
+    document.body.append(box);
+    box.select();
+    const done = document.execCommand("copy");
+    box.remove();
+    say(done ? "Copied" : "The browser does not let pages copy");
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (button?.dataset.copy) copy(button.dataset.copy);
+  if (button?.dataset.open === "palette") openPalette();
+  const link = event.target.closest("a[href*='#detail']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const url = new URL(link.href ?? link.getAttribute("href"), location.href);
+  if (typeof link.href === "object") url.href = new URL(link.href.baseVal, location.href).href;
+  if (url.pathname !== location.pathname) return;
+  event.preventDefault();
+  history.pushState(null, "", url);
+  showDetail();
+});
+
+async function showDetail() {
+  await refresh(location.href, { force: true });
+  const detail = $("#detail");
+  if (detail && detail.getBoundingClientRect().top > innerHeight - 80) detail.scrollIntoView({ block: "start" });
+}
+
+addEventListener("popstate", () => refresh(location.href, { force: true }));
+
+document.addEventListener("submit", (event) => {
+  for (const button of $$("button", event.target)) setTimeout(() => (button.disabled = true));
+});
+addEventListener("pageshow", () => $$("form button").forEach((button) => (button.disabled = false)));
+
+for (const select of $$("select[data-since]")) {
+  for (const option of $$("option[data-hours]", select)) {
+    option.value = new Date(Date.now() - Number(option.dataset.hours) * 3600e3).toISOString();
+  }
+}
+for (const field of $$("input[data-zone]")) field.value = Intl.DateTimeFormat().resolvedOptions().timeZone ?? "";
+
+// ---- keys
+
+const rows = () => $$("[data-row]").filter((row) => row.offsetParent);
+const screens = { r: "runs", p: "playground", a: "approvals", c: "catalogue", o: "ops" };
+let going = 0;
+
+function move(by) {
+  const all = rows();
+  if (!all.length) return;
+  const at = all.findIndex((row) => row.classList.contains("cursor"));
+  const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))];
+  all[at]?.classList.remove("cursor");
+  next.classList.add("cursor");
+  next.scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    openPalette();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+  if (event.target.matches("input:not([type=checkbox]), select, textarea")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (Date.now() - going < 1000 && screens[event.key]) {
+    location.assign(`${base}/${screens[event.key]}`);
+    return;
+  }
+  going = event.key === "g" ? Date.now() : 0;
+  const filter = $("[data-filter]");
+  if (event.key === "/" && filter) {
+    event.preventDefault();
+    filter.focus();
+    filter.select();
+  } else if (event.key === "j") move(1);
+  else if (event.key === "k") move(-1);
+  else if (event.key === "?") $("#help")?.showModal();
+  else if (event.key === "Enter" && event.target.closest("a, button, summary, label") === null) {
+    $(".cursor a")?.click(); // a link only: nothing is approved by one key
+  }
+});
+
+// ---- palette
+
+let asked = 0;
+
+function openPalette() {
+  const palette = $("#palette");
+  if (!palette || palette.open) return;
+  $("#palette-text").value = "";
+  palette.showModal();
+  fill("");
+}
+
+async function fill(text) {
+  const number = ++asked;
+  const response = await fetch(`${base}/palette?q=${encodeURIComponent(text)}`).catch(() => null);
+  const found = response?.ok ? await response.json() : { items: [] };
+  if (number !== asked) return;
+  $("#palette-items").replaceChildren(...found.items.map((item, at) => {
+    const line = document.createElement("li");
+    const link = document.createElement("a");
+    const kind = document.createElement("span");
+    kind.textContent = item.kind;
+    link.href = item.path;
+    link.append(document.createTextNode(item.text), kind);
+    line.setAttribute("role", "option");
+    line.setAttribute("aria-selected", String(at === 0));
+    line.append(link);
+    return line;
+  }));
+}
+
+$("#palette-text")?.addEventListener("input", (event) => {
+  clearTimeout(fill.timer);
+  fill.timer = setTimeout(() => fill(event.target.value), 120);
+});
+$("#palette")?.addEventListener("keydown", (event) => {
+  const lines = $$("#palette-items li");
+  const at = lines.findIndex((line) => line.getAttribute("aria-selected") === "true");
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step && lines.length) {
+    event.preventDefault();
+    const next = lines[(at + step + lines.length) % lines.length];
+    lines.forEach((line) => line.setAttribute("aria-selected", String(line === next)));
+    next.scrollIntoView({ block: "nearest" });
+  } else if (event.key === "Enter") {
+    event.preventDefault();
+    $("a", lines[at])?.click();
+  }
+});
+for (const dialog of $$("dialog")) {
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+}
+
+document.addEventListener("visibilitychange", () => document.hidden || refresh().catch(() => {}).finally(follow));
+addEventListener("visibilitychange", follow);
+dress();
+tellTimes();
+setInterval(tellTimes, 20000);
+follow();
+poll();

@@ -1,0 +1,117 @@
+"""What flowed through a run: states, values, and bars."""
+
+from datetime import UTC, datetime
+
+from gateway.console.flow import Flow
+from gateway.console.graph import MOST_BOXES, draw
+from services.contracts.plan import AnswerOutput, ListValue, LiteralValue, Match, Plan, Reference, Step
+from services.contracts.run import (
+    Failed,
+    Run,
+    RunEvent,
+    RunPlanned,
+    RunStatus,
+    Skipped,
+    StepFinished,
+    StepOutcome,
+    StepRecord,
+    StepStarted,
+    StoredValue,
+    Succeeded,
+)
+
+
+def _record(step: str, outcome: StepOutcome, started: float = 0, took: float = 10) -> StepRecord:
+    return StepRecord(step=step, api="a.b", outcome=outcome, started_ms=started, duration_ms=took)
+
+
+def _run(plan: Plan, *records: StepRecord) -> Run:
+    return Run(id="run_1", status=RunStatus.FAILED, query="q", created_at=datetime.now(UTC), plan=plan, steps=records)
+
+
+def _taking(*references: Reference) -> Plan:
+    value = ListValue(items=references)
+    return Plan(steps=(Step(id="a", api="a.b"), Step(id="b", api="a.b", arguments={"x": value})))
+
+
+def test_values_are_those_of_the_records_and_what_is_unknown_is_said() -> None:
+    plan = _taking(
+        Reference(step="a", path=("items", 0, "id")),
+        Reference(step="a", path=("items", 7)),
+        Reference(step="a", path=("items", 0, "id"), match=Match(said=("Ada",))),
+        Reference(step="gone"),
+    )
+    flow = Flow(_run(plan, _record("a", Succeeded(value={"items": [{"id": 1}, {"id": 2}]}))))
+    first, missing, chosen = (one.found for one in flow.bindings["a", "b"])
+    assert (first.known, first.value, first.type) == (True, 1, "integer")
+    assert (missing.known, missing.note) == (False, "not in the answer")
+    assert not chosen.known
+    assert "Ada" in chosen.note
+    assert not flow.inputs(flow.steps[1])[0].found.known
+
+
+def test_a_preview_does_not_say_that_something_is_missing() -> None:
+    preview = Succeeded(value={}, stored=StoredValue(id="0" * 64, bytes=9))
+    flow = Flow(_run(_taking(Reference(step="a", path=("x",))), _record("a", preview)))
+    assert "large" in flow.bindings["a", "b"][0].found.note
+
+
+def test_a_run_under_way_is_told_by_its_events() -> None:
+    plan = _taking(Reference(step="a"))
+    run = _run(plan)
+    told = [
+        StepFinished(record=_record("b", Failed(reason="timeout", message="of a plan before"))),
+        RunPlanned(run=run),
+        StepStarted(step="a", api="a.b", at_ms=0),
+    ]
+    events = [RunEvent(id=n + 1, event=event) for n, event in enumerate(told)]
+    assert [Flow(run, events).state(step) for step in "ab"] == ["running", "waiting"]
+    events.append(RunEvent(id=9, event=StepFinished(record=_record("a", Succeeded(value=1)))))
+    assert Flow(run, events).state("a") == "succeeded"
+
+
+def test_pauses_are_shortened_and_parallel_steps_stand_side_by_side() -> None:
+    plan = Plan(steps=tuple(Step(id=one, api="a.b") for one in "abcd"))
+    late = 60_000
+    flow = Flow(
+        _run(
+            plan,
+            _record("a", Succeeded(), 0, 100),
+            _record("b", Succeeded(), 50, 50),
+            _record("c", Succeeded(), late, 100),
+            _record("d", Skipped(because="a")),
+        )
+    )
+    bars = flow.bars
+    assert set(bars) == {"a", "b", "c"}
+    assert bars["a"].x == 0
+    assert bars["a"].x < bars["b"].x < bars["a"].x + bars["a"].width
+    assert bars["c"].x + bars["c"].width <= 100.1
+    assert bars["c"].width > 40
+
+
+def test_a_plan_without_a_proof_is_drawn_even_with_a_circle() -> None:
+    one = Step(id="a", api="a.b", after=("b",))
+    plan = Plan(steps=(one, Step(id="b", api="a.b", after=("a",))))
+    assert len(draw(Flow(_run(plan))).boxes) == 2
+
+
+def test_of_many_steps_those_alike_are_one_box() -> None:
+    wide = [Step(id=f"w{n}", api="a.wide", after=("a",)) for n in range(200)]
+    long = [Step(id=f"l{n}", api=f"a.op{n}", after=(f"l{n - 1}" if n else "a",)) for n in range(800)]
+    last = AnswerOutput(name="x", value=Reference(step="l799"))
+    plan = Plan(steps=(Step(id="a", api="a.b"), *wide, *long), answer=(last,))
+    drawing = draw(Flow(_run(plan)))
+    assert drawing.grouped
+    assert len(drawing.boxes) <= MOST_BOXES + 1
+    assert sum(box.count for box in drawing.boxes) == 1_002
+
+
+def test_labels_do_not_lie_on_each_other() -> None:
+    sources = [Step(id=f"s{n}", api="a.b") for n in range(4)]
+    arguments = {f"x{n}": Reference(step=f"s{n}", path=("v",)) for n in range(4)}
+    targets = [Step(id=f"t{n}", api="a.b", arguments=dict(arguments)) for n in range(2)]
+    literal = Step(id="u", api="a.b", arguments={"y": LiteralValue(value=1)})
+    drawing = draw(Flow(_run(Plan(steps=(*sources, *targets, literal)))))
+    places = [(edge.label_at, edge.label_width) for edge in drawing.edges]
+    assert len(set(places)) == len(places) == 8
