@@ -2,16 +2,15 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, status
-from pydantic import AfterValidator, AwareDatetime, BaseModel
+from fastapi import APIRouter, Header, Path, Query, Request, Response, status
+from pydantic import BaseModel
 from pydantic_core import to_json
 
-from gateway.principals import Principal
-from gateway.roles import Role, needed, needs
-from gateway.service import GatewayService
+from gateway.access_handlers import access
+from gateway.roles import Role, needs
+from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Id, Limit, Moment, ProtectedRoute, Service
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method, NeededSecrets
@@ -32,57 +31,19 @@ from services.contracts.run import (
     TrySecret,
 )
 from services.errors import ServiceUnavailable
-from services.http import BODY_LIMIT, NdjsonResponse, SseResponse, StrictRoute
+from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
 
-PRINTABLE = r"^[^\x00-\x1f]*$"
 Event = TypeVar("Event", bound=BaseModel | None)
-
-
-def get_service(request: Request) -> GatewayService:
-    """The service of this app."""
-    service: GatewayService = request.app.state.service
-    return service
-
-
-class ProtectedRoute(StrictRoute):
-    """A route for principals: who asks, and that he may, is known before anything of the body is read.
-
-    Raises:
-        ValueError: the route does not say which roles may use it.
-    """
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._roles = needed(self.openapi_extra)
-
-    def admit(self, request: Request) -> None:
-        """Find out who asks. Raises Unauthorized, Forbidden without a role, QuotaExceeded, and what else bars them."""
-        principal: Principal = request.app.state.principals.asking(request)
-        principal.require(self._roles)
-        request.state.principal = principal
-        get_service(request).quotas.request(principal.tenant)
-
-
-def get_caller(request: Request) -> Principal:
-    """Who asks."""
-    principal: Principal = request.state.principal
-    return principal
-
 
 ASKING = needs(Role.ASK)
 APPROVING = needs(Role.APPROVE)
-ADMINISTERING = needs(Role.ADMINISTER)
 WORKING = needs(Role.ASK, Role.APPROVE)
 """For whoever asks and whoever approves."""
 ANY_ROLE = needs(*Role)
 LARGE_DOCUMENT = {BODY_LIMIT: "max_document_bytes"}
-Service = Annotated[GatewayService, Depends(get_service)]
-Caller = Annotated[Principal, Depends(get_caller)]
-Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
 Shared = Annotated[
     bool, Query(description="Everyone's instead of your tenant's; for administrators of the operator's tenant.")
 ]
-Limit = Annotated[int, Query(ge=1, le=100)]
 DocumentLimit = Annotated[int, Query(ge=1, le=1_000)]
 Offset = Annotated[int, Query(ge=0, le=10_000_000)]
 IdempotencyKey = Annotated[
@@ -105,16 +66,6 @@ UNDER_WAY_ANSWER: dict[int | str, dict[str, Any]] = {
         "headers": {"Location": {"schema": {"type": "string"}}},
     }
 }
-
-
-def _utc(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("beyond the years 1 to 9999 in UTC") from None
-
-
-Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
 
 
 def _answered(run: Run, request: Request, response: Response) -> Run:
@@ -190,7 +141,7 @@ async def list_runs(
     service: Service,
     caller: Caller,
     limit: Limit = 20,
-    cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
+    cursor: Cursor = None,
     status: Annotated[list[RunStatus] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
     after: Annotated[Moment | None, Query(description="Created after this moment.")] = None,
     before: Annotated[Moment | None, Query(description="Created before this moment.")] = None,
@@ -393,7 +344,7 @@ async def import_apis(body: ImportRequest, service: Service, caller: Caller) -> 
     A provider belongs to the tenant that imported it first: 409 for others. Only the operator's administrators import
     for everyone, or for other tenants: 403 for others.
     """
-    return NdjsonResponse(await _begun(service.import_apis(body, caller)))
+    return NdjsonResponse(await _begun(service.administration.import_apis(body, caller)))
 
 
 @apis.get("/documents", summary="List the imported documents", openapi_extra=ANY_ROLE)
@@ -417,13 +368,13 @@ async def get_api(api_id: Id, service: Service, caller: Caller) -> Api:
 )
 async def list_credentials(provider: Id, service: Service, caller: Caller) -> NeededSecrets:
     """Names and kinds, and which are configured; never values. Empty where your tenant sees no such provider."""
-    return await service.secrets(provider, caller)
+    return await service.administration.secrets(provider, caller)
 
 
 @apis.post("/credentials:test", summary="Try a credential", openapi_extra=ADMINISTERING)
 async def try_credential(body: TrySecret, service: Service, caller: Caller) -> SecretTest:
     """What comes of presenting it, in a call that only reads where there is one; an OAuth2 token is fetched."""
-    return await service.try_secret(body.secret, caller)
+    return await service.administration.try_secret(body.secret, caller)
 
 
 @apis.delete(
@@ -434,7 +385,7 @@ async def try_credential(body: TrySecret, service: Service, caller: Caller) -> S
 )
 async def delete_provider(provider: Id, service: Service, caller: Caller) -> None:
     """Removes a provider with all its APIs. 409 where another tenant imported it; the operator may remove any."""
-    await service.peers.retriever.delete_provider(provider, tenant=caller.owner)
+    await service.administration.delete_provider(provider, caller)
 
 
 @demos.get("/demos", summary="List demonstrations", openapi_extra=ANY_ROLE)
@@ -452,7 +403,7 @@ async def list_demos(
 @demos.post("/demos", summary="Add a demonstration", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
 async def add_demo(body: Demo, service: Service, caller: Caller, shared: Shared = False) -> Demo:
     """It is your tenant's. Adding one that is there already, or is everyone's, changes nothing."""
-    return await service.peers.demos.add(body, tenant=caller.audience(shared=shared))
+    return await service.administration.add_demo(body, caller, shared=shared)
 
 
 @demos.post("/demos:import", summary="Add many demonstrations", openapi_extra=LARGE_DOCUMENT | ADMINISTERING)
@@ -460,7 +411,7 @@ async def import_demos(
     body: ImportDemosRequest, service: Service, caller: Caller, shared: Shared = False
 ) -> ImportDemosReport:
     """Adds those that are not there yet, as your tenant's."""
-    return await service.import_demos(body, caller, shared=shared)
+    return await service.administration.import_demos(body, caller, shared=shared)
 
 
 @demos.delete(
@@ -471,7 +422,7 @@ async def import_demos(
 )
 async def delete_demo(demo_id: Id, service: Service, caller: Caller) -> None:
     """Removes one demonstration of your tenant. One that is everyone's, only the operator's administrators remove."""
-    await service.delete_demo(demo_id, caller)
+    await service.administration.delete_demo(demo_id, caller)
 
 
 async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
@@ -493,6 +444,6 @@ async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
 def routers() -> list[APIRouter]:
     """All routes, each at the root and under ``/v1``."""
     versioned = APIRouter(prefix="/v1", include_in_schema=False)
-    for router in (runs, apis, demos):
+    for router in (runs, apis, demos, access):
         versioned.include_router(router)
-    return [runs, apis, demos, versioned]
+    return [runs, apis, demos, access, versioned]

@@ -6,9 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.audit import AuditLog
 from gateway.console.routes import console_routers
 from gateway.events import Events
 from gateway.handlers import routers
+from gateway.keys import KeyStore
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers, Transports, open_peers
 from gateway.principals import Principals
@@ -50,9 +52,11 @@ def create_app(
             asked, clients = (peers, []) if peers else open_peers(settings, transports or {})
             for client in clients:
                 stack.push_async_callback(client.aclose)
-            app.state.principals = Principals(settings)
+            app.state.keys, app.state.audit = KeyStore(engine), AuditLog(engine)
+            app.state.principals = Principals(settings, app.state.keys)
+            await app.state.audit.note_configuration(settings)
             app.state.service = await stack.enter_async_context(
-                open_service(engine, asked, settings, GatewayMetrics(app.state.registry))
+                open_service(engine, asked, settings, GatewayMetrics(app.state.registry), app.state.audit)
             )
             app.state.readiness = {
                 "database": Probe(engine).check,
@@ -75,7 +79,7 @@ def create_app(
 
 @asynccontextmanager
 async def open_service(
-    engine: AsyncEngine, peers: Peers, settings: GatewaySettings, metrics: GatewayMetrics
+    engine: AsyncEngine, peers: Peers, settings: GatewaySettings, metrics: GatewayMetrics, audit: AuditLog
 ) -> AsyncGenerator[GatewayService, None]:
     """The gateway without its routes, at work until the end of the context."""
     store = RunStore(engine)
@@ -87,6 +91,6 @@ async def open_service(
         recovery = Recovery(runs, store, events, membership, settings)
         warmer = Warmer(peers.retriever, peers.planner, settings.warm_apis)
         async with recovery.working(), warmer.working():
-            yield GatewayService(peers, store, runs, events, quotas, settings, metrics)
+            yield GatewayService(peers, store, runs, events, quotas, audit, settings, metrics)
     finally:
         store.close()

@@ -9,6 +9,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from gateway.keys import KeyStore, is_key
 from gateway.roles import Role
 from gateway.settings import GatewaySettings
 from services.errors import Forbidden, TooManyAttempts, Unauthorized
@@ -25,12 +26,14 @@ class Principal:
 
     Attributes:
         operator: whether its tenant runs this installation.
+        key: the id of the key that it presented; empty for a configured token.
     """
 
     name: str = "anonymous"
     tenant: str = "default"
     roles: frozenset[Role] = frozenset(Role)
     operator: bool = False
+    key: str = ""
 
     @property
     def owner(self) -> str | None:
@@ -43,6 +46,18 @@ class Principal:
             raise Forbidden("Only the operator's administrators make demonstrations everyone's.")
         return None if shared else self.tenant
 
+    def reach(self, tenant: str | None) -> str | None:
+        """Whose keys and entries of the audit log it sees: its tenant's; for the operator, that tenant's or all (None).
+
+        Raises:
+            Forbidden: it asks for another tenant's.
+        """
+        if self.operator:
+            return tenant
+        if tenant not in (None, self.tenant):
+            raise Forbidden("Only the operator's administrators do this for other tenants.")
+        return self.tenant
+
     def require(self, roles: Collection[Role]) -> None:
         """Raise Forbidden unless it has one of these roles."""
         if self.roles.isdisjoint(roles):
@@ -51,15 +66,19 @@ class Principal:
 
 
 class Principals:
-    """Those who may use the gateway: the configured ones, or anybody where none is.
+    """Those who may use the gateway: who has a key, and the configured ones, or anybody where none is configured.
 
     Args:
-        settings: who they are.
+        settings: who is configured.
+        keys: where keys are looked up; None: there are none.
         clock: seconds that only grow.
     """
 
-    def __init__(self, settings: GatewaySettings, clock: Callable[[], float] = time.monotonic) -> None:
-        operator = settings.operator_tenant
+    def __init__(
+        self, settings: GatewaySettings, keys: KeyStore | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._keys = keys
+        self._operator = operator = settings.operator_tenant
         known = [(Principal(p.name, p.tenant, p.roles, p.tenant == operator), p.token) for p in settings.principals]
         self._anybody = Principal(operator=operator == Principal().tenant)
         if settings.token is not None:
@@ -77,22 +96,29 @@ class Principals:
         passing = [principal for principal, token in self._known if shows(token)]
         return passing[0] if passing else None
 
-    def asking(self, request: Request) -> Principal:
+    async def asking(self, request: Request) -> Principal:
         """The principal of a request.
 
         Raises:
             InvalidRequest: it names two.
             Unauthorized: it names none that is known.
             TooManyAttempts: its address has been guessing.
+            ServiceUnavailable: keys cannot be looked up now.
         """
-        return self.of(bearer_token(request.headers), request.client.host if request.client else "")
+        token, address = bearer_token(request.headers), request.client.host if request.client else ""
+        if self._keys is not None and is_key(token):
+            self._guesses.check(address)
+            if (key := await self._keys.presented(token)) is not None:
+                return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
+        return self.of(token, address)
 
     def of(self, token: bytes, address: str = "") -> Principal:
-        """The principal of a token that came from an address. Raises Unauthorized and TooManyAttempts.
+        """The principal of a configured token that came from an address. Raises Unauthorized and TooManyAttempts.
 
-        All tokens are compared, each in constant time, so that the time it takes tells nothing about any of them.
+        All configured tokens are compared, each in constant time, so that the time it takes tells nothing about any of
+        them. What looks like a key is nobody where it is not a valid one, also where anybody is taken otherwise.
         """
-        if not self._known:
+        if not self._known and not is_key(token):
             return self._anybody
         self._guesses.check(address)
         matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]

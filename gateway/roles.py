@@ -4,19 +4,14 @@ A role is of its principal's tenant: nobody approves or administers for another 
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, Final
+
+from services.contracts.access import Role
+
+__all__ = ["ROLES_KEY", "Role", "needed", "needs"]
 
 ROLES_KEY: Final = "x-roles"
 """``openapi_extra`` key of a route: the roles of which its caller must have one."""
-
-
-class Role(StrEnum):
-    """Something that a principal may do."""
-
-    ASK = "ask"
-    APPROVE = "approve"
-    ADMINISTER = "administer"
 
 
 def needs(*roles: Role) -> dict[str, Any]:

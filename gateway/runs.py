@@ -1,7 +1,7 @@
 """The runs of this process, each in a task of its own from its acceptance to its end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -81,8 +81,10 @@ class Runs:
             tenant=tenant,
         )
 
-    async def begin(self, run: Run, request: SolveRequest, identity: Identity | None) -> Live | str:
-        """Accept a new run; or return the id of the run that the same key made before.
+    async def begin(
+        self, run: Run, request: SolveRequest, identity: Identity | None, entry: Mapping[str, object] | None = None
+    ) -> Live | str:
+        """Accept a new run, with an entry of the audit log; or return the id of the run that the same key made before.
 
         Raises:
             QuotaExceeded: the tenant has as many runs under way as it may.
@@ -92,11 +94,13 @@ class Runs:
         clock = Clock(request.options.deadline_ms)
         await self._admit(run.tenant, clock.remaining_s())
         live = Live(Ticket(run.id, self.owner, 0), run, request, clock)
-        there = await self._enter(live, partial(self._store.insert, live.ticket, run, request, identity))
+        there = await self._enter(live, partial(self._store.insert, live.ticket, run, request, identity, entry))
         return there or live
 
-    async def resume(self, stored: StoredRun, run: Run, compiled: CompiledPlan) -> Live:
-        """Set a run running that waited for a person.
+    async def resume(
+        self, stored: StoredRun, run: Run, compiled: CompiledPlan, entry: Mapping[str, object] | None = None
+    ) -> Live:
+        """Set a run running that waited for a person, with an entry of the audit log.
 
         Raises:
             Conflict: somebody else did already, or cancelled it.
@@ -107,7 +111,7 @@ class Runs:
         live = self._resumed(stored, run, stored.epoch + 1, compiled)
 
         async def claim() -> str | None:
-            if not await self._store.replace(stored, run, ticket=live.ticket, compiled=compiled):
+            if not await self._store.replace(stored, run, ticket=live.ticket, compiled=compiled, entry=entry):
                 raise Conflict(f"Run {run.id} is not {stored.run.status.value} any more.")
             return None
 

@@ -8,7 +8,9 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from gateway.administration import Administration, demo_of
 from gateway.approval import prove_again, shown, stands
+from gateway.audit import AuditLog, entry
 from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
@@ -24,9 +26,9 @@ from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
 from services.codecs import nestful
 from services.codecs.text import CodecError, has_more_values
-from services.contracts.api import ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.access import Action
 from services.contracts.comparison import Comparison
-from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
+from services.contracts.demo import Demo
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, Decision
 from services.contracts.run import (
@@ -42,8 +44,6 @@ from services.contracts.run import (
     RunEvent,
     RunPage,
     RunStatus,
-    SecretTest,
-    SecretTestRequest,
     SolveEvent,
     SolveOptions,
     SolveRequest,
@@ -75,10 +75,13 @@ class GatewayService:
         runs: Runs,
         events: Events,
         quotas: Quotas,
+        audit: AuditLog,
         settings: GatewaySettings,
         metrics: GatewayMetrics,
     ) -> None:
         self.peers, self.quotas = peers, quotas
+        self.administration = Administration(peers, quotas, audit, runs.policy)
+        self._audit = audit
         self._store, self._runs, self._events = store, runs, events
         self._settings, self._metrics = settings, metrics
         self._followers = 0
@@ -227,22 +230,6 @@ class GatewayService:
             finally:
                 self._followers -= 1
 
-    async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
-        """Import an API description, and tell how that goes. Raises QuotaExceeded where the tenant imports already."""
-        self.quotas.check("imports", principal.tenant)
-        with self.quotas.holding("imports", principal.tenant):
-            async with aclosing(self.peers.retriever.import_document(request, tenant=principal.owner)) as events:
-                async for event in events:
-                    yield event
-
-    async def import_demos(
-        self, request: ImportDemosRequest, principal: Principal, *, shared: bool
-    ) -> ImportDemosReport:
-        """Add demonstrations, for everyone or for the tenant. Raises QuotaExceeded where the tenant imports already."""
-        self.quotas.check("imports", principal.tenant)
-        with self.quotas.holding("imports", principal.tenant):
-            return await self.peers.demos.import_demos(request, tenant=principal.audience(shared=shared))
-
     async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.
 
@@ -281,7 +268,8 @@ class GatewayService:
         )
         running = {"status": RunStatus.RUNNING, "approval": approval, "proof": compiled.proof, "reason": ""}
         approved = run.model_copy(update=running)
-        live = await self._runs.resume(stored, approved, compiled)
+        made = entry(principal, Action.APPROVE, run_id, run.digest)
+        live = await self._runs.resume(stored, approved, compiled, made)
         _log.info("approved", run_id=run_id, plan_id=run.plan.id, approver=principal.name)
         return await self._outcome(live, principal, live.clock) if request.wait else approved
 
@@ -310,7 +298,10 @@ class GatewayService:
                     return await self._cancelled(run_id, principal)
             elif status in _WAITING_FOR_A_PERSON:
                 ended = stored.run.model_copy(update={"status": RunStatus.CANCELLED, "reason": "It was cancelled."})
-                if await self._store.replace(stored, ended, events=[closing_event(stored.epoch, ended)]):
+                waits = status is RunStatus.NEEDS_APPROVAL
+                made = entry(principal, Action.REJECT, run_id, stored.run.digest) if waits else None
+                closing = [closing_event(stored.epoch, ended)]
+                if await self._store.replace(stored, ended, events=closing, entry=made):
                     self._metrics.ended(ended)
                     return ended
             else:
@@ -333,12 +324,14 @@ class GatewayService:
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.status not in NOT_OVER:
-            # First there: what cannot be deleted now can still be found here, and be deleted again.
-            for execution_id in run.execution_ids:
-                await self.peers.executor.forget(execution_id)
-            if await self._store.delete(run_id, principal.tenant):
-                _log.info("deleted", run_id=run_id, by=principal.name)
-                return
+            async with self._audit.around(principal, Action.DELETE_RUN, run_id) as told:
+                # First there: what cannot be deleted now can still be found here, and be deleted again.
+                for execution_id in run.execution_ids:
+                    await self.peers.executor.forget(execution_id)
+                if await self._store.delete(run_id, principal.tenant):
+                    _log.info("deleted", run_id=run_id, by=principal.name)
+                    return
+                told.outcome = "refused"
         raise Conflict(f"Run {run_id} is {run.status.value}; only a run that is over can be deleted.")
 
     async def resolve(
@@ -354,7 +347,9 @@ class GatewayService:
         stored = await self._store.stored(run_id, principal.tenant)
         if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
             raise Conflict(f"Run {run_id} is {stored.run.status.value}; no call of it is in doubt.")
-        state = await self._settle(stored, step, request)
+        item = "" if request.item is None else f"[{request.item}]"
+        async with self._audit.around(principal, Action.RESOLVE, f"{run_id}/{step}{item}: {request.outcome}"):
+            state = await self._settle(stored, step, request)
         _log.info("settled", run_id=run_id, step=step, item=request.item, outcome=request.outcome, by=principal.name)
         if state is not None and state.status == "in_doubt":
             await self._store.replace(stored, stored.run.model_copy(update={"doubts": state.doubts}))
@@ -397,7 +392,7 @@ class GatewayService:
         if before is not None and before == said.model_copy(update={"at": before.at}):
             return run
         if said.verdict is Verdict.REJECTED and before is not None and before.verdict is Verdict.CONFIRMED:
-            await self._forget_demo(run)
+            await self.administration.forget_demo(run, principal)
         await self._store.judge(run_id, said)
         self._metrics.feedback.labels(said.verdict.value).inc()
         _log.info("judged", run_id=run_id, verdict=said.verdict.value, by=principal.name)
@@ -414,57 +409,7 @@ class GatewayService:
         run = await self._store.get(run_id, principal.tenant)
         if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
             raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
-        return await self.peers.demos.add(_demo(run), tenant=principal.audience(shared=shared))
-
-    async def delete_demo(self, demo_id: str, principal: Principal) -> None:
-        """Remove a demonstration of the principal's tenant or, for the operator, one that is everyone's.
-
-        Raises:
-            NotFound: there is none that this tenant sees.
-            Forbidden: it is everyone's.
-        """
-        try:
-            await self.peers.demos.delete(demo_id, tenant=principal.tenant)
-        except NotFound:
-            await self.peers.demos.get(demo_id)
-            await self.peers.demos.delete(demo_id, tenant=principal.audience(shared=True))
-
-    async def _forget_demo(self, run: Run) -> None:
-        """Remove the demonstrations that were made of a run. An equal one that came from elsewhere stays."""
-        for tenant in (run.tenant, None):
-            with suppress(NotFound):
-                demo = await self.peers.demos.get(demo_id(_demo(run)), tenant=tenant)
-                if demo.source == run.id:
-                    await self.peers.demos.delete(demo.id, tenant=tenant)
-
-    async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
-        """The credentials that a provider's APIs ask for, and which of them are configured."""
-        needed, there = await asyncio.gather(
-            self.peers.retriever.secrets(provider, tenant=principal.tenant),
-            self.peers.executor.credentials(principal.tenant),
-        )
-        known = frozenset(there.secrets)
-        marked = (one.model_copy(update={"configured": one.secret in known}) for one in needed.secrets)
-        return NeededSecrets(secrets=tuple(marked))
-
-    async def try_secret(self, name: str, principal: Principal) -> SecretTest:
-        """What comes of presenting a credential: in a call that only reads and needs no arguments, if there is one.
-
-        Where the rules do not allow that call it is not sent, only made ready.
-
-        Raises:
-            NotFound: no API that this tenant sees asks for it.
-        """
-        needed = await self.peers.retriever.secrets(name.partition(".")[0], tenant=principal.tenant)
-        one = next((one for one in needed.secrets if one.secret == name), None)
-        if one is None or one.probe is None:
-            raise NotFound(f"No API can be called with {name!r} alone.")
-        api = await self.peers.retriever.get(one.probe, tenant=principal.tenant)
-        alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
-        bare = api.model_copy(update={"security": (alone,)})
-        allowed = self._runs.policy(principal.tenant).decide(api) is Decision.ALLOW
-        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless and allowed)
-        return await self.peers.executor.test_secret(asked)
+        return await self.administration.add_demo(demo_of(run), principal, shared=shared)
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
         """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""
@@ -480,7 +425,8 @@ class GatewayService:
 
         ``given`` are fields of the run: its `plan` where none is to be made, and what a rerun says of another run.
         """
-        if request.options.mutations is Decision.ALLOW and not request.options.dry_run:
+        in_advance = request.options.mutations is Decision.ALLOW and not request.options.dry_run
+        if in_advance:
             self._approve_in_advance(principal)
         identity = None if key is None else Identity(key, _fingerprint(request, given))
         run = Run(
@@ -491,7 +437,8 @@ class GatewayService:
             tenant=principal.tenant,
             asked_by=principal.name,
         ).model_copy(update=given)
-        accepted = await self._runs.begin(run, request, identity)
+        made = entry(principal, Action.APPROVE_IN_ADVANCE, run.id) if in_advance else None
+        accepted = await self._runs.begin(run, request, identity, made)
         if isinstance(accepted, str) and identity is not None:
             there = await self._store.stored(accepted, principal.tenant)
             if there.fingerprint != identity.fingerprint:
@@ -537,11 +484,6 @@ def _as_given(query: str, options: StartOptions, wait: bool) -> SolveRequest:
         sentence=False,
     )
     return SolveRequest(query=query, options=how, wait=wait)
-
-
-def _demo(run: Run) -> Demo:
-    assert run.plan is not None, "a run that can be confirmed has a plan"
-    return Demo(query=run.query, plan=run.plan, source=run.id)
 
 
 def stored_values(run: Run) -> set[str]:

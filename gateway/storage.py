@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.tables import (
+    AUDIT,
     MEMBERS,
     METADATA,
     RUN_EVENTS,
@@ -98,8 +99,15 @@ class RunStore:
         """Wait for what is being written."""
         self._transactions.close()
 
-    async def insert(self, ticket: Ticket, run: Run, request: SolveRequest, identity: Identity | None) -> str | None:
-        """Add a run; or return the id of the run that the same key of this tenant made before."""
+    async def insert(
+        self,
+        ticket: Ticket,
+        run: Run,
+        request: SolveRequest,
+        identity: Identity | None,
+        entry: Mapping[str, object] | None = None,
+    ) -> str | None:
+        """Add a run, with an entry of the audit log; or return the id of the run that the same key made before."""
         row = run_row(run) | {
             "tenant": run.tenant,
             "owner": ticket.owner,
@@ -110,10 +118,14 @@ class RunStore:
             "fingerprint": identity.fingerprint if identity else None,
             "request": request.model_dump_json(),
         }
-        return await self._transactions.run(partial(self._add, row))
+        return await self._transactions.run(partial(self._add, row, entry))
 
-    def _add(self, row: Mapping[str, object], connection: sa.Connection) -> str | None:
+    def _add(
+        self, row: Mapping[str, object], entry: Mapping[str, object] | None, connection: sa.Connection
+    ) -> str | None:
         if connection.execute(self._add_run, row).rowcount == 1:
+            if entry is not None:
+                connection.execute(AUDIT.insert(), entry)
             return None
         same = (RUNS.c.tenant == row["tenant"]) & (RUNS.c.idempotency_key == row["idempotency_key"])
         found: str = connection.scalars(sa.select(RUNS.c.id).where(same)).one()
@@ -143,8 +155,11 @@ class RunStore:
         ticket: Ticket | None = None,
         compiled: CompiledPlan | None = None,
         events: Sequence[RunEvent] = (),
+        entry: Mapping[str, object] | None = None,
     ) -> bool:
         """Store ``run`` where ``stored`` is still what is known of it: of two that try, one succeeds.
+
+        An entry of the audit log is stored with it, or not either.
 
         With a ticket, the run is set running again, and is the ticket's from now on.
         """
@@ -156,7 +171,7 @@ class RunStore:
         c = RUNS.c
         same = (c.id == run.id) & (c.epoch == stored.epoch) & (c.status == stored.run.status.value)
         rows = event_rows(events, run, str(row["document"]))
-        return await self._transactions.run(partial(self._update, same, row, rows))
+        return await self._transactions.run(partial(self._update, same, row, rows, entry=entry))
 
     def _update(
         self,
@@ -164,10 +179,14 @@ class RunStore:
         row: Mapping[str, object],
         events: Sequence[Mapping[str, object]],
         connection: sa.Connection,
+        *,
+        entry: Mapping[str, object] | None = None,
     ) -> bool:
         updated = connection.execute(RUNS.update().where(which).values(row)).rowcount == 1
         if updated and events:
             self._append(events, connection)
+        if updated and entry is not None:
+            connection.execute(AUDIT.insert(), entry)
         return updated
 
     async def append(self, events: Sequence[tuple[str, RunEvent]]) -> None:

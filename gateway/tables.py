@@ -48,6 +48,38 @@ RUN_EVENTS = sa.Table(
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("data", sa.Text, nullable=False),
 )
+KEYS = sa.Table(
+    "keys",
+    METADATA,
+    sa.Column("id", sa.String(20), primary_key=True),
+    sa.Column("secret_hash", sa.String(64), nullable=False),
+    sa.Column("name", sa.String(100), nullable=False),
+    sa.Column("tenant", sa.String(100), nullable=False),
+    sa.Column("roles", sa.String(100), nullable=False),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("created_by", sa.String(100), nullable=False),
+    sa.Column("expires_at", sa.DateTime(timezone=True)),
+    sa.Column("revoked_at", sa.DateTime(timezone=True)),
+    sa.Index("ix_keys_tenant_id", "tenant", "id"),
+)
+AUDIT = sa.Table(
+    "audit",
+    METADATA,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("action", sa.String(40), nullable=False),
+    sa.Column("outcome", sa.String(20), nullable=False),
+    sa.Column("principal", sa.String(100), nullable=False),
+    sa.Column("key", sa.String(20), nullable=False),
+    sa.Column("tenant", sa.String(100), nullable=False),
+    sa.Column("target", sa.String(400), nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("request_id", sa.String(64), nullable=False),
+    sa.Column("begun_by", sa.String(40), nullable=False),
+    sa.Index("ix_audit_tenant_id", "tenant", "id"),
+    sa.Index("ix_audit_action_id", "action", "id"),
+)
+"""Rows are added, and neither changed nor deleted."""
 _EVENT: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
 _M = TypeVar("_M", bound=Contract)
 _log = get_logger(__name__)

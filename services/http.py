@@ -153,7 +153,7 @@ def _too_large(limit: int) -> PayloadTooLarge:
 class StrictRoute(APIRoute):
     """A route that reads its body through :class:`StrictRequest`, and only that of a request that it admits."""
 
-    def admit(self, request: Request) -> None:
+    async def admit(self, request: Request) -> None:
         """Raise a :class:`~services.errors.ServiceError` unless this may be asked. Nothing of the body is read yet."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -161,7 +161,7 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
-            self.admit(request)
+            await self.admit(request)
             own = StrictRequest(request.scope, request.receive)
             # Read here, not by FastAPI: it would turn our errors into one that says nothing.
             if await own.body() and "json" in own.headers.get("content-type", ""):

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from deploy.cli.access import keys, read_audit
 from deploy.cli.bodies import eval_bodies
 from deploy.cli.catalogue import apis, demos
 from deploy.cli.credentials import secrets
@@ -121,6 +122,8 @@ app.command("import")(import_apis)
 app.command()(login)
 app.add_typer(secrets, name="secrets")
 app.command()(twin)
+app.add_typer(keys, name="keys")
+app.command("audit")(read_audit)
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")

@@ -20,7 +20,7 @@ from gateway.console.pages import (
     with_query,
 )
 from gateway.console.session import PATH, LoginNeeded, Session, Sessions, drop_cookie, set_cookie
-from gateway.handlers import PRINTABLE, Service
+from gateway.routing import PRINTABLE, Service
 from gateway.storage import Filter
 from services.app import service_router
 from services.errors import Unauthorized

@@ -7,7 +7,8 @@ from pydantic import JsonValue
 
 from gateway.console.pages import ConsoleRoute, get_session, render, with_query
 from gateway.console.session import PATH, Session
-from gateway.handlers import PRINTABLE, Offset, Service
+from gateway.handlers import Offset
+from gateway.routing import PRINTABLE, Service
 from services.app import service_router
 from services.errors import InvalidRequest
 

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from gateway.console.pages import ConsoleRoute, get_session, render
 from gateway.console.session import PATH, Session
 from gateway.console.status import LOOKS
-from gateway.handlers import Service
+from gateway.routing import Service
 from services.app import service_router
 from services.contracts.api import CatalogueStatus
 from services.contracts.run import RunStatus

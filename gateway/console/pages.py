@@ -57,7 +57,7 @@ class ConsoleRoute(StrictRoute):
 
     needs_session = True
 
-    def admit(self, request: Request) -> None:
+    async def admit(self, request: Request) -> None:
         """Find out who looks. Raises LoginNeeded, and QuotaExceeded."""
         request.state.session = None
         if self.needs_session:

@@ -11,7 +11,7 @@ from gateway.console.graph import draw
 from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, render, see, with_query
 from gateway.console.session import PATH, Session
 from gateway.console.status import LOOKS
-from gateway.handlers import PRINTABLE, Service
+from gateway.routing import PRINTABLE, Service
 from services.app import service_router
 from services.contracts.run import RequestRecord, SolveRequest
 from services.errors import ServiceError, ValidationFailed

@@ -23,7 +23,8 @@ from gateway.console.pages import (
 )
 from gateway.console.session import PATH, Session
 from gateway.console.status import LOOKS
-from gateway.handlers import PRINTABLE, EventNumber, Id, Moment, Service
+from gateway.handlers import EventNumber
+from gateway.routing import PRINTABLE, Id, Moment, Service
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
 from services.contracts.base import StepId

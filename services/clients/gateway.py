@@ -7,6 +7,7 @@ from datetime import datetime
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, search_params, segment
+from services.contracts.access import AuditPage, CreatedKey, KeyPage, KeyRequest
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
@@ -208,6 +209,39 @@ class GatewayClient(ServiceClient):
     async def delete_demo(self, demo_id: str) -> None:
         """Remove a demo. Raises NotFound."""
         await self._send("DELETE", f"/demos/{segment(demo_id)}")
+
+    async def create_key(self, request: KeyRequest) -> CreatedKey:
+        """Make a key, which is shown in this answer alone. Raises Forbidden for a role that one has not."""
+        return await self._call("POST", "/keys", CreatedKey, body=request)
+
+    async def keys(self, *, tenant: str | None = None, limit: int = 20, cursor: str | None = None) -> KeyPage:
+        """A page of keys, newest first."""
+        return await self._call("GET", "/keys", KeyPage, params={"tenant": tenant, "limit": limit, "cursor": cursor})
+
+    async def revoke_key(self, key_id: str) -> None:
+        """Revoke a key. Raises NotFound."""
+        await self._send("DELETE", f"/keys/{segment(key_id)}")
+
+    async def audit(
+        self,
+        *,
+        tenant: str | None = None,
+        actions: Sequence[str] = (),
+        principal: str | None = None,
+        target: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """A page of the audit log, newest first: any of these actions, by this principal, of this target."""
+        params = {
+            "tenant": tenant,
+            "action": list(actions) or None,
+            "principal": principal,
+            "target": target,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return await self._call("GET", "/audit", AuditPage, params=params)
 
 
 def _patience(request: SolveRequest) -> float:

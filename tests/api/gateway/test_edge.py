@@ -12,8 +12,8 @@ from deploy.onebox import World, world
 from deploy.serve import main
 from deploy.sockets import OpenToAnybody, refuse_to_be_open, serving
 from gateway.console.pages import ConsoleRoute
-from gateway.handlers import ProtectedRoute
 from gateway.main import create_app
+from gateway.routing import ProtectedRoute
 from gateway.settings import GatewaySettings
 from tests.support.gateways import Fakes, open_gateway
 

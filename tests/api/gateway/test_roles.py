@@ -7,9 +7,10 @@ import pytest
 import pytest_asyncio
 from fastapi.routing import APIRoute
 
-from gateway.handlers import ProtectedRoute, routers
+from gateway.handlers import routers
 from gateway.main import create_app
 from gateway.roles import ROLES_KEY, Role
+from gateway.routing import ProtectedRoute
 from gateway.settings import GatewaySettings
 from services.app import service_router
 from services.contracts.planning import Decision
@@ -47,6 +48,10 @@ TABLE = {
     "POST /demos": {"administer"},
     "POST /demos:import": {"administer"},
     "DELETE /demos/{demo_id}": {"administer"},
+    "POST /keys": {"administer"},
+    "GET /keys": {"administer"},
+    "DELETE /keys/{key_id}": {"administer"},
+    "GET /audit": {"administer"},
 }
 PRINCIPALS = (
     *({"name": role, "tenant": "red", "token": f"{role}-token", "roles": [role]} for role in Role),
@@ -95,7 +100,8 @@ def test_a_route_that_says_no_role_is_none() -> None:
 @pytest.mark.asyncio(loop_scope="module")
 async def test_every_route_for_every_role(standing: Gateway, line: str, role: str, prefix: str) -> None:
     method, path = line.split()
-    for name in ("{run_id}", "{other}", "{value_id}", "{step}", "{api_id:path}", "{provider}", "{demo_id}"):
+    names = ("{run_id}", "{other}", "{value_id}", "{step}", "{api_id:path}", "{provider}", "{demo_id}", "{key_id}")
+    for name in names:
         path = path.replace(name, "0" * 64)
     headers = {"Authorization": f"Bearer {role}-token", "Content-Type": "application/json"}
     # What is no JSON is refused, too, by whoever reads it: who may not, is told so before that.

@@ -81,32 +81,32 @@ async def test_an_unknown_token_is_refused(shared: Gateway, token: str) -> None:
     assert shared.fakes.retriever.calls == []
 
 
-def test_who_a_header_names() -> None:
+async def test_who_a_header_names() -> None:
     settings = GatewaySettings.model_validate({"principals": PRINCIPALS, "token": "single-token"})
     known = Principals(settings)
-    assert known.asking(_request("Bearer red-token-2")) == Principal("desk", "red")
-    assert known.asking(_request("bearer plain-token-1")) == Principal("plain", "default", operator=True)
-    assert known.asking(_request("Bearer single-token")) == Principal("token", "default", operator=True)
+    assert await known.asking(_request("Bearer red-token-2")) == Principal("desk", "red")
+    assert await known.asking(_request("bearer plain-token-1")) == Principal("plain", "default", operator=True)
+    assert await known.asking(_request("Bearer single-token")) == Principal("token", "default", operator=True)
     for header in ("", "Bearer", "red-token-1", "Bearer red-token-1x", "Basic red-token-1", "Bearer  red-token-1"):
         with pytest.raises(Unauthorized):
-            known.asking(_request(header))
+            await known.asking(_request(header))
     with pytest.raises(Unauthorized):
-        known.asking(_request())
-    assert Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal(
+        await known.asking(_request())
+    assert await Principals(GatewaySettings()).asking(_request("Bearer whatever")) == Principal(
         "anonymous", "default", operator=True
     )
 
 
 @pytest.mark.parametrize("second", ["Bearer red-token-1", "Bearer wrong-token", "Basic x"])
-def test_two_headers_name_nobody(second: str) -> None:
+async def test_two_headers_name_nobody(second: str) -> None:
     known = Principals(GatewaySettings.model_validate({"principals": PRINCIPALS}))
     with pytest.raises(InvalidRequest):
-        known.asking(_request("Bearer red-token-1", second))
+        await known.asking(_request("Bearer red-token-1", second))
 
 
 def test_who_guesses_has_to_wait() -> None:
     now = [0.0]
-    known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3), lambda: now[0])
+    known = Principals(GatewaySettings(token=SecretStr("s3cret-token"), max_wrong_tokens=3), clock=lambda: now[0])
     for _ in range(20):  # one wrong token, however often: somebody forgot to change it
         with pytest.raises(Unauthorized):
             known.of(b"the-old-token", "192.0.2.1")

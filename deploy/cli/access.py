@@ -1,0 +1,95 @@
+"""``nestor keys`` and ``nestor audit``: who may use the gateway, and who did what."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from deploy.cli.gateway import Json, Limit, ask
+from deploy.drawing import plain, visible
+from services.contracts.access import Action, Key, KeyRequest, Role
+
+keys = typer.Typer(no_args_is_help=True, help="Keys of apps: make, list, revoke.")
+Tenant = Annotated[
+    str | None, typer.Option(help="A tenant, for administrators of the operator's tenant; default: as the token says.")
+]
+Cursor = Annotated[str | None, typer.Option(help="Where the page before said that there are more.")]
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="Whom it stands for, in runs, approvals and the audit log.")],
+    role: Annotated[list[Role], typer.Option(help="What it may do; repeat. You can give roles that you have.")],
+    tenant: Tenant = None,
+    days: Annotated[int, typer.Option(min=0, max=3_650, help="Days until it expires; 0: never.")] = 90,
+    json: Json = False,
+) -> None:
+    """Make a key and print it, this once. To rotate one, make another of the same name, then revoke the first."""
+    try:
+        asked = KeyRequest(name=name, tenant=tenant, roles=frozenset(role), expires_in_days=days or None)
+    except ValueError:
+        raise typer.BadParameter("names have 1 to 100 characters; tenants letters, digits, `_`, `.`, `-`") from None
+    made = ask(lambda g: g.create_key(asked))
+    if json:
+        typer.echo(made.model_dump_json(indent=2))
+        return
+    typer.echo(f"{made.id}, {_state(made)}. It is shown this once:", err=True)
+    typer.echo(made.key)
+
+
+@keys.command("list")
+def list_keys(tenant: Tenant = None, limit: Limit = 20, cursor: Cursor = None, json: Json = False) -> None:
+    """List keys, newest first, also those that are expired or revoked."""
+    page = ask(lambda g: g.keys(tenant=tenant, limit=limit, cursor=cursor))
+    if json:
+        typer.echo(page.model_dump_json(indent=2))
+        return
+    table = Table(Column("id", no_wrap=True, min_width=20), "name", "tenant", "roles", "made by", "state", box=None)
+    for key in page.keys:
+        table.add_row(key.id, plain(key.name), key.tenant, ", ".join(key.roles), plain(key.created_by), _state(key))
+    Console().print(table)
+    if page.next:
+        typer.echo(f"There are more: --cursor {page.next}")
+
+
+@keys.command("revoke")
+def revoke_key(key_id: Annotated[str, typer.Argument(help="Its id, as `nestor keys list` shows it.")]) -> None:
+    """Revoke a key: it is refused within two seconds."""
+    ask(lambda g: g.revoke_key(key_id))
+    typer.echo(visible(f"{key_id} revoked"))
+
+
+def _state(key: Key) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {key.revoked_at:%Y-%m-%d}"
+    return "never expires" if key.expires_at is None else f"expires {key.expires_at:%Y-%m-%d}"
+
+
+def read_audit(
+    action: Annotated[list[Action] | None, typer.Option(help="Only this; repeat for others.")] = None,
+    principal: Annotated[str | None, typer.Option(help="Only what this principal did.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only what was done to this id.")] = None,
+    tenant: Tenant = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
+    json: Json = False,
+) -> None:
+    """Show who imported, approved, rejected, settled and deleted what, and made which keys, newest first."""
+    actions = [one.value for one in action or ()]
+    page = ask(
+        lambda g: g.audit(
+            tenant=tenant, actions=actions, principal=principal, target=target, limit=limit, cursor=cursor
+        )
+    )
+    if json:
+        typer.echo(page.model_dump_json(indent=2))
+        return
+    table = Table("when", "who", "tenant", "action", "outcome", "of", "digest", box=None)
+    for one in page.entries:
+        when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        who = plain(one.principal if not one.key else f"{one.principal} ({one.key})")
+        table.add_row(when, who, one.tenant, one.action, one.outcome, plain(one.target), one.digest[:12])
+    Console().print(table)
+    if page.next:
+        typer.echo(f"There are more: --cursor {page.next}")

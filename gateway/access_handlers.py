@@ -1,0 +1,87 @@
+"""Routes of keys and of the audit log, for administrators."""
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request, status
+
+from gateway.audit import AuditFilter, AuditLog, entry
+from gateway.keys import KeyStore
+from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Limit, Moment, ProtectedRoute
+from services.app import service_router
+from services.contracts.access import Action, AuditPage, CreatedKey, KeyPage, KeyRequest
+from services.contracts.api import Tenant
+
+
+def get_keys(request: Request) -> KeyStore:
+    """The keys of this app."""
+    keys: KeyStore = request.app.state.keys
+    return keys
+
+
+def get_audit(request: Request) -> AuditLog:
+    """The audit log of this app."""
+    audit: AuditLog = request.app.state.audit
+    return audit
+
+
+Keys = Annotated[KeyStore, Depends(get_keys)]
+Audit = Annotated[AuditLog, Depends(get_audit)]
+OfTenant = Annotated[
+    Tenant | None,
+    Query(description="Unset: your own; for administrators of the operator's tenant, who may name any: all."),
+]
+access = service_router(route_class=ProtectedRoute, tags=["access"])
+
+
+@access.post("/keys", summary="Make a key", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)
+async def create_key(body: KeyRequest, keys: Keys, caller: Caller) -> CreatedKey:
+    """A key of your tenant that is valid at once. It is shown this once; only its hash is kept.
+
+    To rotate one, make another with the same name, use that, and revoke the first. You can give roles that you have;
+    others are 403. Only the operator's administrators make keys of other tenants.
+    """
+    tenant = caller.tenant if body.tenant is None else body.tenant
+    caller.reach(tenant)
+    for role in sorted(body.roles):
+        caller.require({role})
+    made = entry(caller, Action.CREATE_KEY)
+    return await keys.create(body.name, tenant, body.roles, body.expires_in_days, caller.name, made)
+
+
+@access.get("/keys", summary="List keys, newest first", openapi_extra=ADMINISTERING)
+async def list_keys(
+    keys: Keys, caller: Caller, tenant: OfTenant = None, limit: Limit = 20, cursor: Cursor = None
+) -> KeyPage:
+    """Those of your tenant, also expired and revoked ones; never the keys themselves."""
+    return await keys.page(caller.reach(tenant), limit=limit, cursor=cursor)
+
+
+@access.delete(
+    "/keys/{key_id}", summary="Revoke a key", status_code=status.HTTP_204_NO_CONTENT, openapi_extra=ADMINISTERING
+)
+async def revoke_key(
+    key_id: Annotated[str, Path(min_length=1, max_length=64, pattern=PRINTABLE)], keys: Keys, caller: Caller
+) -> None:
+    """It is refused from now on, by other processes within two seconds. Revoking it again changes nothing."""
+    await keys.revoke(key_id, caller.reach(None), entry(caller, Action.REVOKE_KEY, key_id))
+
+
+@access.get("/audit", summary="Who did what, newest first", openapi_extra=ADMINISTERING)
+async def read_audit(
+    audit: Audit,
+    caller: Caller,
+    tenant: OfTenant = None,
+    action: Annotated[list[Action] | None, Query(max_length=20, description="Any of these; repeatable.")] = None,
+    principal: Annotated[str | None, Query(max_length=100, pattern=PRINTABLE)] = None,
+    target: Annotated[str | None, Query(max_length=400, pattern=PRINTABLE)] = None,
+    after: Annotated[Moment | None, Query(description="After this moment.")] = None,
+    before: Annotated[Moment | None, Query(description="Before this moment.")] = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
+) -> AuditPage:
+    """What principals of your tenant imported, approved, rejected, settled, deleted, and which keys they made.
+
+    Entries are added, never changed or deleted. They hold ids and digests, no arguments and no credentials.
+    """
+    which = AuditFilter(caller.reach(tenant), tuple(action or ()), principal, target, after, before)
+    return await audit.page(which, limit=limit, cursor=cursor)

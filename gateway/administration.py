@@ -1,0 +1,135 @@
+"""What administrators change in the catalogue and among demonstrations, each with its entries in the audit log."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+
+from gateway.audit import AuditLog
+from gateway.peers import Peers
+from gateway.principals import Principal
+from gateway.quotas import Quotas
+from services.contracts.access import Action
+from services.contracts.api import ImportEvent, ImportReport, ImportRequest, NeededSecrets
+from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
+from services.contracts.planning import Decision, Policy
+from services.contracts.run import Run, SecretTest, SecretTestRequest
+from services.errors import NotFound
+
+
+class Administration:
+    """Imports and removes APIs and demonstrations, and tries credentials.
+
+    ``policy`` gives the rules of a tenant.
+    """
+
+    def __init__(self, peers: Peers, quotas: Quotas, audit: AuditLog, policy: Callable[[str], Policy]) -> None:
+        self._peers, self._quotas, self._audit, self._policy = peers, quotas, audit, policy
+
+    async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
+        """Import an API description, and tell how that goes. Raises QuotaExceeded where the tenant imports already."""
+        self._quotas.check("imports", principal.tenant)
+        with self._quotas.holding("imports", principal.tenant):
+            asked = self._peers.retriever.import_document(request, tenant=principal.owner)
+            events = asked if request.dry_run else self._recorded(request, principal, asked)
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+
+    async def _recorded(
+        self, request: ImportRequest, principal: Principal, events: AsyncGenerator[ImportEvent, None]
+    ) -> AsyncGenerator[ImportEvent, None]:
+        action = Action.IMPORT if request.confirm is None else Action.ACCEPT_CHANGES
+        digest = await asyncio.to_thread(_sha256, request.document)
+        async with aclosing(events), self._audit.around(principal, action, request.provider or "", digest) as told:
+            told.outcome = "unknown"
+            async for event in events:
+                if isinstance(event, ImportReport):
+                    told.target, told.outcome = event.provider, "done" if event.applied else "held"
+                yield event
+
+    async def delete_provider(self, provider: str, principal: Principal) -> None:
+        """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
+        async with self._audit.around(principal, Action.REMOVE_PROVIDER, provider):
+            await self._peers.retriever.delete_provider(provider, tenant=principal.owner)
+
+    async def add_demo(self, demo: Demo, principal: Principal, *, shared: bool) -> Demo:
+        """Add a demonstration for the tenant or, if the principal may, for everyone (else Forbidden)."""
+        audience = principal.audience(shared=shared)
+        async with self._audit.around(principal, Action.ADD_DEMO, demo_id(demo)):
+            return await self._peers.demos.add(demo, tenant=audience)
+
+    async def import_demos(
+        self, request: ImportDemosRequest, principal: Principal, *, shared: bool
+    ) -> ImportDemosReport:
+        """Add demonstrations, for everyone or for the tenant. Raises QuotaExceeded where the tenant imports already."""
+        audience = principal.audience(shared=shared)
+        self._quotas.check("imports", principal.tenant)
+        with self._quotas.holding("imports", principal.tenant):
+            digest = await asyncio.to_thread(lambda: _sha256(request.model_dump_json()))
+            target = f"{len(request.demos)} demonstrations"
+            async with self._audit.around(principal, Action.IMPORT_DEMOS, target, digest):
+                return await self._peers.demos.import_demos(request, tenant=audience)
+
+    async def delete_demo(self, demo: str, principal: Principal) -> None:
+        """Remove a demonstration of the principal's tenant or, for the operator, one that is everyone's.
+
+        Raises:
+            NotFound: there is none that this tenant sees.
+            Forbidden: it is everyone's.
+        """
+        async with self._audit.around(principal, Action.REMOVE_DEMO, demo):
+            try:
+                await self._peers.demos.delete(demo, tenant=principal.tenant)
+            except NotFound:
+                await self._peers.demos.get(demo)
+                await self._peers.demos.delete(demo, tenant=principal.audience(shared=True))
+
+    async def forget_demo(self, run: Run, principal: Principal) -> None:
+        """Remove the demonstrations that were made of a run. An equal one that came from elsewhere stays."""
+        for tenant in (run.tenant, None):
+            with suppress(NotFound):
+                demo = await self._peers.demos.get(demo_id(demo_of(run)), tenant=tenant)
+                if demo.source == run.id:
+                    async with self._audit.around(principal, Action.REMOVE_DEMO, demo.id):
+                        await self._peers.demos.delete(demo.id, tenant=tenant)
+
+    async def secrets(self, provider: str, principal: Principal) -> NeededSecrets:
+        """The credentials that a provider's APIs ask for, and which of them are configured."""
+        needed, there = await asyncio.gather(
+            self._peers.retriever.secrets(provider, tenant=principal.tenant),
+            self._peers.executor.credentials(principal.tenant),
+        )
+        known = frozenset(there.secrets)
+        marked = (one.model_copy(update={"configured": one.secret in known}) for one in needed.secrets)
+        return NeededSecrets(secrets=tuple(marked))
+
+    async def try_secret(self, name: str, principal: Principal) -> SecretTest:
+        """What comes of presenting a credential: in a call that only reads and needs no arguments, if there is one.
+
+        Where the rules do not allow that call it is not sent, only made ready.
+
+        Raises:
+            NotFound: no API that this tenant sees asks for it.
+        """
+        needed = await self._peers.retriever.secrets(name.partition(".")[0], tenant=principal.tenant)
+        one = next((one for one in needed.secrets if one.secret == name), None)
+        if one is None or one.probe is None:
+            raise NotFound(f"No API can be called with {name!r} alone.")
+        api = await self._peers.retriever.get(one.probe, tenant=principal.tenant)
+        alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
+        bare = api.model_copy(update={"security": (alone,)})
+        allowed = self._policy(principal.tenant).decide(api) is Decision.ALLOW
+        asked = SecretTestRequest(api=bare, tenant=principal.tenant, send=one.harmless and allowed)
+        async with self._audit.around(principal, Action.TEST_CREDENTIAL, name):
+            return await self._peers.executor.test_secret(asked)
+
+
+def demo_of(run: Run) -> Demo:
+    """The demonstration that a run is, which has a plan."""
+    assert run.plan is not None, "a run that can be confirmed has a plan"
+    return Demo(query=run.query, plan=run.plan, source=run.id)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

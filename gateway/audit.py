@@ -1,0 +1,143 @@
+"""The audit log in SQL: who did what, when. Entries are added; nothing here changes or deletes one.
+
+What this database changes is written with its entry in one transaction. What another service is asked to change has an
+entry before it is asked, so that nothing is done unseen, and one that tells what came of it.
+"""
+
+import secrets
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.principals import Principal
+from gateway.settings import GatewaySettings
+from gateway.tables import AUDIT, aware
+from services.contracts.access import Action, AuditEntry, AuditPage, Outcome
+from services.contracts.plan import content_hash
+from services.errors import ServiceError
+from services.storage.engine import read, write
+from services.telemetry import get_logger, request_id
+
+_log = get_logger(__name__)
+
+
+def entry(
+    principal: Principal, action: Action, target: str = "", digest: str = "", outcome: Outcome = "done"
+) -> dict[str, object]:
+    """A row of the audit log; its id sorts by time."""
+    return {
+        "id": f"aud_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}",
+        "at": datetime.now(UTC),
+        "action": action.value,
+        "outcome": outcome,
+        "principal": principal.name,
+        "key": principal.key,
+        "tenant": principal.tenant,
+        "target": target,
+        "digest": digest,
+        "request_id": request_id.get(),
+        "begun_by": "",
+    }
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of something that another service does; whoever learns more says so here."""
+
+    target: str
+    digest: str
+    outcome: Outcome = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries to list. None: any. Times are UTC."""
+
+    tenant: str | None
+    actions: Sequence[Action] = ()
+    principal: str | None = None
+    target: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+
+class AuditLog:
+    """Adds and lists entries. All methods raise ServiceUnavailable or Overloaded where the database is away."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def add(self, row: Mapping[str, object]) -> None:
+        """Add an entry."""
+        async with write(self._engine) as connection:
+            await connection.execute(AUDIT.insert(), row)
+
+    @asynccontextmanager
+    async def around(
+        self, principal: Principal, action: Action, target: str = "", digest: str = ""
+    ) -> AsyncGenerator[Told, None]:
+        """Tell of something that another service is asked to do inside the context: before it, and what came of it.
+
+        Whoever is cancelled leaves the first entry alone: what came of it nobody here knows.
+        """
+        first = entry(principal, action, target, digest, "begun")
+        await self.add(first)
+        told = Told(target, digest)
+        try:
+            yield told
+        except ServiceError as error:
+            told.outcome = "refused" if error.status < 500 else "unknown"
+            await self._end(first, told)
+            raise
+        await self._end(first, told)
+
+    async def _end(self, first: Mapping[str, object], told: Told) -> None:
+        fresh = entry(Principal(), Action(str(first["action"])), told.target, told.digest, told.outcome)
+        same = {name: first[name] for name in ("principal", "key", "tenant", "request_id")}
+        try:
+            await self.add(fresh | same | {"begun_by": first["id"]})
+        except ServiceError as error:  # it is done all the same, and the first entry says that it was begun
+            _log.error("outcome not in the audit log", entry=first["id"], outcome=told.outcome, why=error.detail)
+
+    async def note_configuration(self, settings: GatewaySettings) -> None:
+        """Tell which policy and which principals are in force, where that is not what was told last."""
+        rules = settings.model_dump(mode="json", include={"policy_rules", "policy_allow", "policy_deny", "four_eyes"})
+        people: list[Any] = [[p.name, p.tenant, sorted(p.roles)] for p in settings.principals]
+        people += [settings.operator_tenant, settings.token is not None]
+        now = {Action.POLICY: content_hash(rules), Action.PRINCIPALS: content_hash(people)}
+        operator = Principal("settings", settings.operator_tenant)
+        async with write(self._engine) as connection:
+            for action, digest in now.items():
+                last = sa.select(AUDIT.c.digest).where(AUDIT.c.action == action.value).order_by(AUDIT.c.id.desc())
+                if await connection.scalar(last.limit(1)) != digest:
+                    await connection.execute(AUDIT.insert(), entry(operator, action, digest=digest))
+
+    async def page(self, which: AuditFilter, *, limit: int, cursor: str | None) -> AuditPage:
+        """Entries, newest first, that come after the one with the id ``cursor``."""
+        statement = sa.select(AUDIT).where(*_conditions(which)).order_by(AUDIT.c.id.desc()).limit(limit + 1)
+        if cursor is not None:
+            statement = statement.where(AUDIT.c.id < cursor)
+        async with read(self._engine) as connection:
+            rows = (await connection.execute(statement)).mappings().all()
+        entries = tuple(AuditEntry.model_validate({**row, "at": aware(row["at"])}) for row in rows[:limit])
+        return AuditPage(entries=entries, next=entries[-1].id if len(rows) > limit else None)
+
+
+def _conditions(which: AuditFilter) -> list[sa.ColumnElement[bool]]:
+    c, found = AUDIT.c, []
+    for column, wanted in ((c.tenant, which.tenant), (c.principal, which.principal), (c.target, which.target)):
+        if wanted is not None:
+            found.append(column == wanted)
+    if which.actions:
+        found.append(c.action.in_([action.value for action in which.actions]))
+    if which.after is not None:
+        found.append(c.at > which.after)
+    if which.before is not None:
+        found.append(c.at < which.before)
+    return found

@@ -1,0 +1,142 @@
+"""Keys of apps in SQL: `nst_ID_SECRET`, of whose secret part only the SHA-256 is kept.
+
+The secret part has 256 random bits, so a plain hash of it cannot be reversed by guessing.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from gateway.tables import AUDIT, KEYS, aware
+from services.contracts.access import CreatedKey, Key, KeyPage, Role
+from services.errors import NotFound
+from services.storage.engine import read, write
+
+_KEY: Final = re.compile(rb"nst_([0-9a-f]{20})_([A-Za-z0-9_-]{43})")
+_REMEMBER_S: Final = 2.0
+"""How long a key that was revoked by another process may still be taken, in seconds."""
+_MOST_REMEMBERED: Final = 10_000
+
+
+def new_key_id() -> str:
+    """An id that sorts by time: milliseconds, then 32 random bits."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(4)}"
+
+
+class KeyStore:
+    """Makes, lists, revokes and finds keys. All raise ServiceUnavailable or Overloaded where the database is away.
+
+    Args:
+        engine: the database's.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine, self._clock = engine, clock
+        self._remembered: dict[str, tuple[float, str, Key | None]] = {}
+
+    async def create(
+        self, name: str, tenant: str, roles: frozenset[Role], days: int | None, by: str, entry: Mapping[str, object]
+    ) -> CreatedKey:
+        """Make a key. The audit log's entry is written with it, and gets its id as target."""
+        secret, now = secrets.token_urlsafe(32), datetime.now(UTC)
+        key = Key(
+            id=new_key_id(),
+            name=name,
+            tenant=tenant,
+            roles=tuple(sorted(roles)),
+            created_at=now,
+            created_by=by,
+            expires_at=None if days is None else now + timedelta(days=days),
+        )
+        row = key.model_dump() | {"roles": " ".join(key.roles), "secret_hash": _hashed(secret.encode())}
+        async with write(self._engine) as connection:
+            await connection.execute(KEYS.insert(), row)
+            await connection.execute(AUDIT.insert(), {**entry, "target": key.id})
+        return CreatedKey(**key.model_dump(), key=f"nst_{key.id}_{secret}")
+
+    async def revoke(self, key_id: str, tenant: str | None, entry: Mapping[str, object]) -> None:
+        """Revoke a key of the tenant, or anybody's where it is None. Revoking again changes nothing.
+
+        Raises:
+            NotFound: there is no such key.
+        """
+        this = _of(tenant) & (KEYS.c.id == key_id)
+        async with write(self._engine) as connection:
+            there = await connection.scalar(sa.select(KEYS.c.id).where(this))
+            if there is None:
+                raise NotFound(f"There is no key {key_id}.")
+            valid = this & KEYS.c.revoked_at.is_(None)
+            done = await connection.execute(KEYS.update().where(valid).values(revoked_at=datetime.now(UTC)))
+            if done.rowcount == 1:
+                await connection.execute(AUDIT.insert(), entry)
+        self._remembered.pop(key_id, None)
+
+    async def page(self, tenant: str | None, *, limit: int, cursor: str | None) -> KeyPage:
+        """Keys of a tenant, or everybody's where it is None, newest first, after the one with the id ``cursor``."""
+        statement = sa.select(KEYS).where(_of(tenant)).order_by(KEYS.c.id.desc()).limit(limit + 1)
+        if cursor is not None:
+            statement = statement.where(KEYS.c.id < cursor)
+        async with read(self._engine) as connection:
+            rows = (await connection.execute(statement)).all()
+        keys = tuple(_key(row) for row in rows[:limit])
+        return KeyPage(keys=keys, next=keys[-1].id if len(rows) > limit else None)
+
+    async def presented(self, token: bytes) -> Key | None:
+        """The key that this token is, if it is one that is valid now."""
+        match = _KEY.fullmatch(token)
+        if match is None:
+            return None
+        expected, key = await self._find(match[1].decode())
+        if key is None or not hmac.compare_digest(_hashed(match[2]), expected):
+            return None
+        over = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
+        return None if over or key.revoked_at is not None else key
+
+    async def _find(self, key_id: str) -> tuple[str, Key | None]:
+        """The hash and the key of an id, as they were a moment ago at most."""
+        until, expected, key = self._remembered.get(key_id, (0.0, "", None))
+        if until > (now := self._clock()):
+            return expected, key
+        async with read(self._engine) as connection:
+            row = (await connection.execute(sa.select(KEYS).where(KEYS.c.id == key_id))).first()
+        expected, key = ("", None) if row is None else (row.secret_hash, _key(row))
+        self._remembered.pop(key_id, None)
+        self._remembered[key_id] = (now + _REMEMBER_S, expected, key)
+        if len(self._remembered) > _MOST_REMEMBERED:
+            self._remembered.pop(next(iter(self._remembered)))  # the oldest
+        return expected, key
+
+
+def is_key(token: bytes) -> bool:
+    """Whether a token has the form of a key."""
+    return _KEY.fullmatch(token) is not None
+
+
+def _hashed(secret: bytes) -> str:
+    return hashlib.sha256(secret).hexdigest()
+
+
+def _of(tenant: str | None) -> sa.ColumnElement[bool]:
+    return sa.true() if tenant is None else KEYS.c.tenant == tenant
+
+
+def _key(row: sa.Row[tuple[object, ...]]) -> Key:
+    return Key(
+        id=row.id,
+        name=row.name,
+        tenant=row.tenant,
+        roles=tuple(Role(role) for role in row.roles.split()),
+        created_at=aware(row.created_at),
+        created_by=row.created_by,
+        expires_at=aware(row.expires_at) if row.expires_at else None,
+        revoked_at=aware(row.revoked_at) if row.revoked_at else None,
+    )

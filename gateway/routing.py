@@ -1,0 +1,61 @@
+"""What all routes of the gateway share: who asks, that he may, and the types of their parameters."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Query, Request
+from pydantic import AfterValidator, AwareDatetime
+
+from gateway.principals import Principal
+from gateway.roles import Role, needed, needs
+from gateway.service import GatewayService
+from services.http import StrictRoute
+
+PRINTABLE = r"^[^\x00-\x1f]*$"
+
+
+def get_service(request: Request) -> GatewayService:
+    """The service of this app."""
+    service: GatewayService = request.app.state.service
+    return service
+
+
+class ProtectedRoute(StrictRoute):
+    """A route for principals: who asks, and that he may, is known before anything of the body is read.
+
+    Raises:
+        ValueError: the route does not say which roles may use it.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._roles = needed(self.openapi_extra)
+
+    async def admit(self, request: Request) -> None:
+        """Find out who asks. Raises Unauthorized, Forbidden without a role, QuotaExceeded, and what else bars them."""
+        principal: Principal = await request.app.state.principals.asking(request)
+        principal.require(self._roles)
+        request.state.principal = principal
+        get_service(request).quotas.request(principal.tenant)
+
+
+def get_caller(request: Request) -> Principal:
+    """Who asks."""
+    principal: Principal = request.state.principal
+    return principal
+
+
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("beyond the years 1 to 9999 in UTC") from None
+
+
+ADMINISTERING = needs(Role.ADMINISTER)
+Service = Annotated[GatewayService, Depends(get_service)]
+Caller = Annotated[Principal, Depends(get_caller)]
+Id = Annotated[str, Path(min_length=1, max_length=400, pattern=PRINTABLE)]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Cursor = Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)]
+Moment = Annotated[AwareDatetime, AfterValidator(_utc)]

@@ -1,0 +1,106 @@
+"""Who may use the gateway, as far as the gateway keeps it: keys, and the record of what was done with them."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field, StringConstraints
+
+from services.contracts.api import Tenant
+from services.contracts.base import Contract
+
+
+class Role(StrEnum):
+    """Something that a principal may do."""
+
+    ASK = "ask"
+    APPROVE = "approve"
+    ADMINISTER = "administer"
+
+
+class Action(StrEnum):
+    """What the audit log tells of."""
+
+    IMPORT = "apis.import"
+    ACCEPT_CHANGES = "apis.accept_changes"
+    REMOVE_PROVIDER = "provider.remove"
+    TEST_CREDENTIAL = "credential.test"
+    APPROVE = "run.approve"
+    APPROVE_IN_ADVANCE = "run.approve_in_advance"
+    REJECT = "run.reject"
+    RESOLVE = "run.resolve"
+    DELETE_RUN = "run.delete"
+    CREATE_KEY = "key.create"
+    REVOKE_KEY = "key.revoke"
+    ADD_DEMO = "demo.add"
+    IMPORT_DEMOS = "demo.import"
+    REMOVE_DEMO = "demo.remove"
+    POLICY = "policy.in_force"
+    PRINCIPALS = "principals.in_force"
+
+
+PrincipalName = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]*$")]
+KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{20}$")]
+
+
+class KeyRequest(Contract):
+    """A key to be made."""
+
+    name: PrincipalName = Field(description="Whom it stands for: runs, approvals and the audit log name it.")
+    tenant: Tenant | None = Field(default=None, description="Unset: your own. Others: the operator's administrators.")
+    roles: frozenset[Role] = Field(min_length=1, description="Some of your own.")
+    expires_in_days: int | None = Field(default=90, ge=1, le=3_650, description="null: never.")
+
+
+class Key(Contract):
+    """What is known of a key; of the key itself only its hash is kept. Times are UTC."""
+
+    id: KeyId
+    name: str
+    tenant: str
+    roles: tuple[Role, ...]
+    created_at: AwareDatetime
+    created_by: str
+    expires_at: AwareDatetime | None = None
+    revoked_at: AwareDatetime | None = None
+
+
+class CreatedKey(Key):
+    """A key that was just made: the only time that it is shown."""
+
+    key: str = Field(description="`nst_ID_SECRET`, to be sent as `Authorization: Bearer`.")
+
+
+class KeyPage(Contract):
+    """A page of keys, newest first. `next` is the cursor of the following page."""
+
+    keys: tuple[Key, ...]
+    next: str | None = None
+
+
+Outcome = Literal["done", "begun", "held", "refused", "unknown"]
+
+
+class AuditEntry(Contract):
+    """Something that was done. Where another service does it, there are two: before it is asked, and after."""
+
+    id: str
+    at: AwareDatetime
+    action: Action
+    outcome: Outcome = Field(
+        description="`begun`: about to be asked for; of what came of it another entry tells, which names this one as "
+        "`begun_by`, or nobody knows. `held`: nothing was changed until somebody confirms. `unknown`: no clear answer."
+    )
+    principal: str
+    key: str = Field(default="", description="Id of the key that was presented; empty for a configured token.")
+    tenant: str = Field(description="The principal's.")
+    target: str = Field(description="Id or name of what it was done to.")
+    digest: str = Field(default="", description="SHA-256 of what was accepted: a document, requests, a configuration.")
+    request_id: str = ""
+    begun_by: str = ""
+
+
+class AuditPage(Contract):
+    """A page of the audit log, newest first. `next` is the cursor of the following page."""
+
+    entries: tuple[AuditEntry, ...]
+    next: str | None = None

@@ -1,0 +1,193 @@
+"""The audit log: who did what, in order, without a way to change it."""
+
+import hashlib
+import importlib.resources
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+
+from gateway.tables import METADATA, RUNS
+from services.clients import GatewayClient
+from services.contracts.access import Action, AuditEntry
+from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.planning import Decision
+from services.contracts.run import FeedbackRequest, InDoubt, ResolveRequest, Succeeded, Verdict
+from services.errors import Forbidden, NotFound, ServiceUnavailable
+from services.storage.engine import create_engine
+from services.storage.migrate import migrate
+from tests.support.gateways import ASK_ROOM, ASK_TWO_ROOMS, BOOK, BOOKING, Gateway, ask, open_gateway
+
+PRINCIPALS: tuple[dict[str, Any], ...] = (
+    {"name": "operator", "tenant": "default", "token": "operator-token"},
+    {"name": "boss", "tenant": "red", "token": "red-boss-token"},
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with open_gateway(tmp_path, principals=PRINCIPALS) as running:
+        yield running
+
+
+async def told(client: GatewayClient, *actions: Action, **which: Any) -> list[AuditEntry]:
+    """Oldest first."""
+    return list((await client.audit(actions=actions, **which)).entries)[::-1]
+
+
+async def test_what_is_done_with_runs_is_told(database: str) -> None:
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        boss = gateway.as_principal("red-boss-token")
+        first, second = [await boss.solve(ask(ASK_ROOM)) for _ in range(2)]
+        await boss.approve(first.id, BOOKING.id, digest=first.digest)
+        await boss.cancel(second.id)
+        third = await boss.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
+        await boss.delete_run(third.id)
+        found = await told(boss)
+        assert [(one.action, one.outcome, one.target) for one in found] == [
+            (Action.APPROVE, "done", first.id),
+            (Action.REJECT, "done", second.id),
+            (Action.APPROVE_IN_ADVANCE, "done", third.id),
+            (Action.DELETE_RUN, "begun", third.id),
+            (Action.DELETE_RUN, "done", third.id),
+        ]
+        assert found[0].digest == first.digest
+        assert found[4].begun_by == found[3].id
+        assert found[4].request_id == found[3].request_id != ""
+        assert {(one.principal, one.tenant) for one in found} == {("boss", "red")}
+        pages = await boss.audit(limit=2)
+        rest = await boss.audit(limit=10, cursor=pages.next)
+        assert [*pages.entries, *rest.entries] == found[::-1]
+        assert [one.id for one in await told(boss, target=first.id)] == [found[0].id]
+
+
+async def test_what_others_are_asked_to_do_is_told_before_and_after(gateway: Gateway) -> None:
+    operator = gateway.as_principal("operator-token")
+    with pytest.raises(NotFound):
+        await operator.delete_provider("nobody")
+    found = await told(operator, Action.REMOVE_PROVIDER)
+    assert [(one.outcome, one.target) for one in found] == [("begun", "nobody"), ("refused", "nobody")]
+    run = await operator.solve(ask(ASK_ROOM, mutations=Decision.ALLOW))
+    gateway.fakes.executor.down = True
+    with pytest.raises(ServiceUnavailable):
+        await operator.delete_run(run.id)
+    assert [one.outcome for one in await told(operator, Action.DELETE_RUN)] == ["begun", "unknown"]
+
+
+async def test_imports_are_told_and_dry_runs_are_not(gateway: Gateway) -> None:
+    operator = gateway.as_principal("operator-token")
+
+    async def send(server: str, **options: Any) -> ImportReport:
+        asked = ImportRequest(document=document(server), provider="shop", **options)
+        report = [event async for event in operator.import_apis(asked)][-1]
+        assert isinstance(report, ImportReport)
+        return report
+
+    await send("https://a.example", dry_run=True)
+    await send("https://a.example")
+    held = await send("https://b.example")
+    await send("https://b.example", confirm=held.change_hash)
+    found = await told(operator, Action.IMPORT, Action.ACCEPT_CHANGES)
+    one, two = (hashlib.sha256(document(f"https://{host}.example").encode()).hexdigest() for host in "ab")
+    assert [(it.action, it.outcome, it.target, it.digest) for it in found] == [
+        (Action.IMPORT, "begun", "shop", one),
+        (Action.IMPORT, "done", "shop", one),
+        (Action.IMPORT, "begun", "shop", two),
+        (Action.IMPORT, "held", "shop", two),
+        (Action.ACCEPT_CHANGES, "begun", "shop", two),
+        (Action.ACCEPT_CHANGES, "done", "shop", two),
+    ]
+
+
+def document(server: str) -> str:
+    get = {"operationId": "list", "summary": "List kits", "responses": {"200": {"description": "ok"}}}
+    root = {"openapi": "3.1.0", "info": {"title": "shop", "version": "1"}, "servers": [{"url": server}]}
+    return json.dumps(root | {"paths": {"/kits": {"get": get}}})
+
+
+async def test_doubts_and_demonstrations_are_told_without_their_values(gateway: Gateway) -> None:
+    boss, executor = gateway.as_principal("red-boss-token"), gateway.fakes.executor
+    executor.outcomes[BOOK.id] = InDoubt(message="no answer")
+    run = await boss.solve(ask(ASK_TWO_ROOMS, mutations=Decision.ALLOW))
+    executor.outcomes[BOOK.id] = Succeeded(value={"id": "bkg_1"}, status=201)
+    await boss.resolve(run.id, "var1", ResolveRequest(outcome="succeeded", value={"id": "s3cret"}))
+    await boss.judge(run.id, FeedbackRequest(verdict=Verdict.CONFIRMED))
+    demo = await boss.demonstrate(run.id)
+    await boss.judge(run.id, FeedbackRequest(verdict=Verdict.REJECTED))
+    found = await told(boss)
+    assert [(it.action, it.target) for it in found if it.outcome == "done"] == [
+        (Action.APPROVE_IN_ADVANCE, run.id),
+        (Action.RESOLVE, f"{run.id}/var1: succeeded"),
+        (Action.ADD_DEMO, demo.id),
+        (Action.REMOVE_DEMO, demo.id),
+    ]
+    assert "s3cret" not in str(found)
+
+
+async def test_a_tenant_reads_its_own_and_the_operator_all(gateway: Gateway) -> None:
+    boss, operator = gateway.as_principal("red-boss-token"), gateway.as_principal("operator-token")
+    run = await boss.solve(ask(ASK_ROOM))
+    await boss.cancel(run.id)
+    with pytest.raises(Forbidden):
+        await boss.audit(tenant="default")
+    assert [one.action for one in await told(boss)] == [Action.REJECT]
+    assert [one.action for one in await told(operator)] == [Action.POLICY, Action.PRINCIPALS, Action.REJECT]
+    assert await told(operator, tenant="red") == await told(boss)
+    assert await told(operator, principal="boss") == await told(boss)
+    headers = {"Authorization": "Bearer operator-token"}
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        for path in ("/audit", f"/audit/{run.id}"):
+            assert (await gateway.http.request(method, path, headers=headers)).status_code in (404, 405)
+
+
+async def test_what_is_in_force_is_told_when_it_changes(database: str) -> None:
+    changed = ({**PRINCIPALS[0], "roles": ["administer"]}, PRINCIPALS[1])
+    rotated = ({**PRINCIPALS[0], "token": "another-token"}, PRINCIPALS[1])
+    expected = [Action.POLICY, Action.PRINCIPALS]
+    for principals, deny, more in (
+        (PRINCIPALS, (), []),
+        (PRINCIPALS, (), []),
+        (rotated, (), []),
+        (PRINCIPALS, ("crm.*",), [Action.POLICY]),
+        (changed, ("crm.*",), [Action.PRINCIPALS]),
+    ):
+        expected += more
+        async with open_gateway(database, principals=principals, policy_deny=deny) as gateway:
+            found = await told(gateway.as_principal(principals[0]["token"]))
+            assert [one.action for one in found] == expected
+            assert "token" not in str(found)
+
+
+async def test_a_database_of_the_version_before_is_upgraded(database: str) -> None:
+    engine = create_engine(database)
+
+    def before(connection: sa.Connection) -> None:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(importlib.resources.files("gateway") / "migrations"))
+        command.upgrade(config, "0003")
+        columns = "id, status, query, created_at, total_ms, document, tenant, owner, epoch, takeovers, cancel_requested"
+        values = "'run_1', 'failed', 'q', '2026-01-01 00:00:00', 1, '{}', 'red', '', 0, 0, false"
+        connection.exec_driver_sql(f"INSERT INTO runs ({columns}) VALUES ({values})")
+
+    async with engine.begin() as connection:
+        await connection.run_sync(before)
+    await migrate(engine, "gateway")
+    async with engine.begin() as connection:
+        assert (await connection.scalars(sa.select(RUNS.c.id))).all() == ["run_1"]
+        found = await connection.run_sync(lambda it: compare_metadata(MigrationContext.configure(it), METADATA))
+    assert found == []
+    await engine.dispose()

@@ -1,0 +1,50 @@
+"""`nestor keys` and `nestor audit` against a gateway on a real socket."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy.cli import app
+from deploy.sockets import serving
+from gateway.main import create_app
+from gateway.settings import GatewaySettings
+from tests.support.gateways import Fakes
+
+PRINCIPALS = [{"name": "boss", "tenant": "red", "token": "red-boss-token"}]
+
+
+def run(*arguments: str, exit_code: int = 0) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == exit_code, result.output
+    return result.stdout if exit_code == 0 else result.output
+
+
+def test_keys_are_made_rotated_and_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+    settings = GatewaySettings.model_validate({"database_url": url, "principals": PRINCIPALS, "warm_apis": 0})
+    monkeypatch.setenv("COLUMNS", "200")
+    with serving(create_app(settings, peers=Fakes().peers)) as address:
+        monkeypatch.setenv("NESTOR_URL", address)
+        monkeypatch.setenv("NESTOR_TOKEN", "red-boss-token")
+        old = run("keys", "create", "desk", "--role", "administer").strip()
+        monkeypatch.setenv("NESTOR_TOKEN", old)
+        assert "`approve`" in run("keys", "create", "desk", "--role", "approve", exit_code=1)
+        new = json.loads(run("keys", "create", "desk", "--role", "administer", "--days", "0", "--json"))
+        assert (new["tenant"], new["created_by"], new["expires_at"]) == ("red", "desk", None)
+        monkeypatch.setenv("NESTOR_TOKEN", new["key"])
+        key_id = old.split("_")[1]
+        assert f"{key_id} revoked" in run("keys", "revoke", key_id)
+        listed = run("keys", "list")
+        assert "revoked" in listed
+        assert "never expires" in listed
+        assert new["key"] not in listed
+        shown = run("audit", "--action", "key.revoke")
+        assert f"desk ({new['id']})" in shown
+        assert key_id in shown
+        found = json.loads(run("audit", "--principal", "desk", "--json"))["entries"]
+        assert [one["action"] for one in found] == ["key.revoke", "key.create"]
+        monkeypatch.setenv("NESTOR_TOKEN", old)
+        assert "Not authorised" in run("audit", exit_code=1)
+        assert "Not found" not in run("keys", "create", "", "--role", "ask", exit_code=2)
