@@ -31,7 +31,7 @@ class Limits(BaseModel):
     requests_per_s: float | None = Field(default=100.0, gt=0, le=1_000_000, allow_inf_nan=False)
     runs: int | None = Field(default=100, ge=0)
     streams: int | None = Field(default=250, ge=0)
-    imports: int | None = Field(default=2, ge=0)
+    imports: int | None = Field(default=4, ge=0)
 
 
 class GatewaySettings(ServiceSettings):

@@ -41,9 +41,9 @@ class Access:
         urls = (need.token_url for need in self._requirements.values())
         self._token_paths = {TOKEN_PATH} | {urlsplit(url).path for url in urls if url}
 
-    def secrets(self, host: str) -> dict[str, JsonValue]:
+    def secrets(self, host: str) -> dict[str, dict[str, JsonValue]]:
         """The executor's entries for these credentials, bound to the twin's host (``name:port``)."""
-        found: dict[str, JsonValue] = {}
+        found: dict[str, dict[str, JsonValue]] = {}
         for name, need in self._requirements.items():
             if need.kind in (SecretKind.BASIC, SecretKind.DIGEST):
                 found[name] = {"username": USER, "password": self._token, "hosts": [host]}
@@ -51,6 +51,9 @@ class Access:
                 found[name] = {"client_id": USER, "client_secret": self._token, "hosts": [host]}
             elif need.kind not in NOT_TAKEN:
                 found[name] = {"value": self._token, "hosts": [host]}
+                if need.kind is SecretKind.API_KEY and need.parameter:
+                    place = need.location or Location.HEADER
+                    found[name] |= {"in": place.value, "name": need.parameter}
         return found
 
     def check(self, api: Api, request: Received, path: Mapping[str, str]) -> None:

@@ -63,6 +63,7 @@ def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
     For members of a body, most of the operations that have one.
     """
     counts, total, bodies = Counter[tuple[str, str]](), 0, 0
+    known: dict[int, frozenset[str]] = {}
     for entry in entries:
         if isinstance(entry.operation, SkipOperation):
             continue
@@ -70,17 +71,22 @@ def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
         listed = [*as_list(entry.item.get("parameters")), *as_list(entry.operation.get("parameters"))]
         counts.update({found for item in listed if (found := _doubtful(root, item)) is not None})
         counts.update({("path", name) for name in _in_path(entry.path)})
-        members = _members(root, entry.operation, listed) if not _MANAGED.search(entry.path) else set()
-        bodies += bool(members)
-        counts.update(
-            {("body", name) for name in map(_fold, members) if _SURE.fullmatch(name) or _MAYBE.fullmatch(name)}
-        )
+        if not _MANAGED.search(entry.path):
+            members = _members(root, entry.operation, listed, known)
+            bodies += bool(members)
+            counts.update({("body", name) for name in members if name})
     least = {"body": max(_FEW, _MOST * bodies)}
     return frozenset(name for name, count in counts.items() if count >= least.get(name[0], max(_FEW, _MOST * total)))
 
 
-def _members(root: Document, operation: Mapping[str, JsonValue], listed: list[JsonValue]) -> set[str]:
-    """The names of what stands in an operation's body, as far as its schema says it at once."""
+def _members(
+    root: Document, operation: Mapping[str, JsonValue], listed: list[JsonValue], known: dict[int, frozenset[str]]
+) -> set[str]:
+    """Folded names of what may be keys in an operation's body, as far as its schema says it at once.
+
+    Other names count as one that is empty. ``known``, by their identity: schemas whose properties were looked at, since
+    a thousand operations may refer to one of a thousand properties.
+    """
     found: set[str] = set()
     try:
         content = as_object(as_object(root.deref(operation.get("requestBody"))).get("content"))
@@ -88,12 +94,20 @@ def _members(root: Document, operation: Mapping[str, JsonValue], listed: list[Js
         for item in listed:
             declared = as_object(root.deref(item))
             schemas += [declared.get("schema")] if declared.get("in") == "body" else []
-            found |= {str(declared.get("name"))} if declared.get("in") == "formData" else set()
+            found |= _key_names([str(declared.get("name"))]) if declared.get("in") == "formData" else set()
         for schema in schemas:
-            found |= as_object(as_object(root.deref(schema)).get("properties")).keys()
+            properties = as_object(as_object(root.deref(schema)).get("properties"))
+            if id(properties) not in known:
+                known[id(properties)] = _key_names(properties)
+            found |= known[id(properties)]
     except (DanglingReference, SkipOperation):
         return found
-    return {name for name in found if len(name) <= MAX_NAME}
+    return found
+
+
+def _key_names(names: Iterable[str]) -> frozenset[str]:
+    folded = (_fold(name) if len(name) <= MAX_NAME else "" for name in names)
+    return frozenset(name if _SURE.fullmatch(name) or _MAYBE.fullmatch(name) else "" for name in folded)
 
 
 def take_keys(

@@ -102,7 +102,10 @@ def learn(document: dict[str, Any], directory: Directory) -> None:
     """Import the document, be it once more."""
     served = document | {"servers": [{"url": f"http://{directory.host}"}]}
     request = ImportRequest(document=json.dumps(served), provider="directory")
-    asyncio.run(import_document(request, Console(stderr=True)))
+    report = asyncio.run(import_document(request, Console(stderr=True)))
+    if not report.applied:  # it moves a host: an administrator accepts that
+        confirmed = request.model_copy(update={"confirm": report.change_hash})
+        asyncio.run(import_document(confirmed, Console(stderr=True)))
 
 
 def first_search(world: tuple[str, Directory], query: str) -> str:

@@ -161,7 +161,7 @@ ORDERS = Api(
     ("backend", "query"),
     [
         ("rules", 'List the orders of the customer "Nora Berg".'),
-        ("compact", "Which orders does customer Nora Berg have?"),
+        ("compact", "Find the customer Nora Berg and list her orders"),
     ],
 )
 def test_the_planners_that_ship_take_the_next_search(backend: str, query: str) -> None:
