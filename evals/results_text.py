@@ -15,7 +15,9 @@ the requests that training held out (`WORK/held-out`, here below DATA); threshol
 and the second stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools'
 `test_in_domain` and NESTFUL.
 *judged*, the default, is the likelier word of rules and compact, none withheld; its judge learnt from the sandbox's
-held-out rows and from the corpus' development part.
+and Seal-Tools' held-out rows and from the corpus'
+development part. Measured with nestor-planner-v3: compact's rows of test_in_domain, glaive, ComplexFuncBench, the
+corpus and the sandbox with their own candidates, judged's of the last two; the others with nestor-planner-v2.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well, but the rules were developed on them; `python -m tests.e2e.recorded DATA/sandbox` writes
 that folder. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
