@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import gc
 import importlib
+import signal
 import sys
 
 import uvicorn
@@ -37,7 +38,8 @@ def main(argv: list[str] | None = None) -> None:
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
     raise_file_limit()
     server = uvicorn.Server(BoundedConfig(app, host=options.host, port=options.port, timeout_graceful_shutdown=15))
-    with sending_traces(), contextlib.suppress(KeyboardInterrupt):  # raised once more after an orderly end
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with sending_traces(), contextlib.suppress(KeyboardInterrupt):  # signals are raised once more after an orderly end
         server.run()
     if not server.started:
         sys.exit(STARTUP_FAILURE)

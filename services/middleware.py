@@ -112,9 +112,9 @@ class RequestScopeMiddleware:
                     await self._guarded(scope, receive, send_with_id, lambda: status)
                 finally:
                     _describe(span, scope, status, current)
+                    self._report(scope, status, started)
         finally:
             self.metrics.in_flight.labels(self.service).dec()
-            self._report(scope, status, started)
             request_id.reset(token)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send, status: Callable[[], int]) -> None:
