@@ -7,6 +7,7 @@ its type alone, since the text may quote both. Of a caller's Trace Context the i
 baggage, which are the caller's own text, go no further.
 """
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -111,8 +112,8 @@ def _begun(name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator
     current = tracer.start_span(name, kind=kind, attributes=attributes)
     try:
         yield current
-    except GeneratorExit:
-        raise  # whoever read has all that was wanted
+    except (GeneratorExit, CancelledError):
+        raise  # whoever waited has all that was wanted, or wants no more: no failure
     except BaseException as error:
         fail(current, _kind(error))
         raise
