@@ -6,21 +6,15 @@ from http.server import BaseHTTPRequestHandler
 from typing import cast
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import Tracer
 from starlette.types import Scope
 
 from deploy import otlp
 from deploy.sockets import refusing
 from deploy.traces import sending_traces
-from services import tracing
 from services.tracing import SPANS, continued, inject, peer_span, request_span, span, trace_id, traceparent
 from tests.support.otlp import Collector, collecting
+from tests.support.spans import GIVEN, TRACE, Made, making_spans
 
-TRACE = "0af7651916cd43dd8448eb211c80319c"
-GIVEN = f"00-{TRACE}-b7ad6b7169203331-01"
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -49,18 +43,9 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 
 @pytest.fixture
-def made() -> Iterator[InMemorySpanExporter]:
-    """Spans of this process as they are made, sent nowhere."""
-    kept = InMemorySpanExporter()
-
-    def tracer(_service: str) -> Tracer:
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SimpleSpanProcessor(kept))
-        return provider.get_tracer("test")
-
-    tracing.use(tracer)
-    yield kept
-    tracing.use(None)
+def made() -> Iterator[Made]:
+    with making_spans() as found:
+        yield found
 
 
 def make(count: int) -> None:
@@ -178,32 +163,32 @@ def test_without_a_usable_setting_there_are_no_spans(
         ("01-" + GIVEN[3:] + "-" + "x" * 600,),
     ],
 )
-def test_a_trace_that_cannot_be_gone_on_with_is_begun_anew(made: InMemorySpanExporter, given: tuple[str, ...]) -> None:
+def test_a_trace_that_cannot_be_gone_on_with_is_begun_anew(made: Made, given: tuple[str, ...]) -> None:
     with request_span("gateway", scope(*given)):
         assert trace_id() not in ("", TRACE)
-    assert made.get_finished_spans()[0].parent is None
+    assert made.all[0].parent is None
 
 
-def test_a_trace_goes_on_with_what_was_stored(made: InMemorySpanExporter) -> None:
+def test_a_trace_goes_on_with_what_was_stored(made: Made) -> None:
     with continued("executor_svc", GIVEN), span("execution"):
         assert trace_id() == TRACE
     assert trace_id() == ""
     with continued("executor_svc", None), span("execution") as current:
         assert not current.is_recording()  # of nobody's request
-    assert len(made.get_finished_spans()) == 1
+    assert len(made.all) == 1
 
 
-def test_an_error_is_told_by_its_type_alone(made: InMemorySpanExporter) -> None:
+def test_an_error_is_told_by_its_type_alone(made: Made) -> None:
     with pytest.raises(ValueError, match="secret"), request_span("gateway", scope()), span("part"):
         raise ValueError("secret")
-    for one in made.get_finished_spans():
+    for one in made.all:
         assert one.attributes is not None
         assert one.attributes["error.type"] == "ValueError"
         assert not one.events
         assert "secret" not in one.to_json()
 
 
-def test_a_generator_that_is_left_ends_its_span_and_leaves_the_present_one_alone(made: InMemorySpanExporter) -> None:
+def test_a_generator_that_is_left_ends_its_span_and_leaves_the_present_one_alone(made: Made) -> None:
     def read() -> Iterator[int]:
         headers = dict[str, str]()
         with peer_span("executor_svc", "POST", headers):
@@ -218,7 +203,7 @@ def test_a_generator_that_is_left_ends_its_span_and_leaves_the_present_one_alone
         assert traceparent() == present
         cast("Iterator[int]", reading).close()  # type: ignore[attr-defined]
         assert traceparent() == present
-    left = next(one for one in made.get_finished_spans() if one.name == "POST executor_svc")
+    left = next(one for one in made.all if one.name == "POST executor_svc")
     assert left.status.is_unset
 
 
