@@ -30,7 +30,7 @@ async def test_the_gateway_that_takes_a_run_over_goes_on_with_its_trace(made: Ma
     async with open_gateway(tmp_path, lease_s=0.5) as one, open_gateway(tmp_path, one.fakes, lease_s=0.5) as two:
         one.fakes.executor.gate = asyncio.Event()
         request = ask(ASK_HOLIDAYS).model_copy(update={"wait": False})
-        answer = await one.http.post("/solve", content=request.model_dump_json(), headers={"traceparent": GIVEN})
+        answer = await one.http.post("/solve", json=request.model_dump(mode="json"), headers={"traceparent": GIVEN})
         run_id = answer.json()["id"]
         await until(lambda: "execute" in one.fakes.executor.calls)
         await one.die()
@@ -47,7 +47,7 @@ async def test_the_gateway_that_takes_a_run_over_goes_on_with_its_trace(made: Ma
 async def test_a_run_that_is_approved_later_goes_on_in_its_own_trace(made: Made, tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as gateway:
         answer = await gateway.http.post(
-            "/solve", content=ask(ASK_ROOM).model_dump_json(), headers={"traceparent": GIVEN}
+            "/solve", json=ask(ASK_ROOM).model_dump(mode="json"), headers={"traceparent": GIVEN}
         )
         done = await gateway.client.approve(answer.json()["id"], BOOKING.id)
         assert done.status is RunStatus.SUCCEEDED
@@ -58,8 +58,9 @@ async def test_a_run_that_is_approved_later_goes_on_in_its_own_trace(made: Made,
 
 async def test_a_run_that_fails_is_told_by_the_name_of_its_problem(made: Made, tmp_path: Path) -> None:
     async with open_gateway(tmp_path) as gateway:
+        gateway.fakes.planner.answers[ASK_BUG] = RuntimeError("secret detail")
         headers = {"traceparent": GIVEN}
-        answer = await gateway.http.post("/solve", content=ask(ASK_BUG).model_dump_json(), headers=headers)
+        answer = await gateway.http.post("/solve", json=ask(ASK_BUG).model_dump(mode="json"), headers=headers)
         assert answer.status_code == 500
         await gateway.http.get("/healthz", headers=headers)
         await gateway.http.get("/nowhere/secret?q=secret", headers=headers)
