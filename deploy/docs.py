@@ -44,8 +44,8 @@ def settings_page() -> str:
         [
             NOTE,
             "# Settings\n",
-            "Each is an environment variable, read when a service starts. Where traces go is said by OpenTelemetry's own",
-            "variables ([operations](operations.md#traces)).\n",
+            "Each is an environment variable, read when a service starts. Traces have OpenTelemetry's own",
+            "([operations](operations.md#traces)).\n",
             *_settings(),
         ]
     )

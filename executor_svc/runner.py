@@ -33,7 +33,7 @@ from services.contracts.run import (
     StepStarted,
     Succeeded,
 )
-from services.tracing import fail, span
+from services.tracing import Attributes, fail, span
 
 
 def _tell(current: Span, result: StepResult) -> None:
@@ -113,7 +113,7 @@ class Run:
         self._stop.requested = True
 
     async def _drive(self) -> None:
-        told = {"nestor.run_id": self._run_id, "nestor.steps": len(self._graph.steps)}
+        told: Attributes = {"nestor.run_id": self._run_id, "nestor.steps": len(self._graph.steps)}
         with span("execution", told):
             async with asyncio.TaskGroup() as group:
                 ready = [step for step, count in self._waiting.items() if count == 0]
