@@ -32,7 +32,7 @@ from services.contracts.run import (
 )
 from services.errors import TYPE_PREFIX, Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
 from services.telemetry import get_logger
-from services.tracing import continued, fail, span
+from services.tracing import Attributes, continued, fail, span
 
 RESUMED_DEADLINE_MS: Final = 60_000
 _log = get_logger(__name__)
@@ -192,7 +192,11 @@ class Runs:
 
     async def _drive(self, live: Live, takeovers: int = 0) -> None:
         """Work on a run to its end and store it. Cancelled, it leaves the run as it is, for another process."""
-        told = {"nestor.run_id": live.run.id, "nestor.tenant": live.run.tenant, "nestor.takeovers": takeovers}
+        told: Attributes = {
+            "nestor.run_id": live.run.id,
+            "nestor.tenant": live.run.tenant,
+            "nestor.takeovers": takeovers,
+        }
         with continued("gateway", live.traceparent), span("run", told) as current:
             live.work = asyncio.create_task(self._work(live, takeovers))
             try:
