@@ -9,7 +9,7 @@ baggage, which are the caller's own text, go no further.
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Final
 
@@ -32,6 +32,7 @@ Attributes = Mapping[str, AttributeValue]
 MakeTracer = Callable[[str], Tracer]
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _MAX_TRACEPARENT: Final = 512
+_NONE: Final = nullcontext(INVALID_SPAN)
 _make_tracer: MakeTracer | None = None
 _tracer: ContextVar[Tracer | None] = ContextVar("nestor_tracer", default=None)
 """Of the service that is at work; what no request and no run is worked on for has none, and makes no spans."""
@@ -79,36 +80,43 @@ def _continued(tracer: Tracer, traceparent: str) -> Iterator[None]:
         _tracer.reset(of_service)
 
 
-@contextmanager
-def span(name: str, attributes: Attributes | None = None, *, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
+def span(
+    name: str, attributes: Attributes | None = None, *, kind: SpanKind = SpanKind.INTERNAL
+) -> AbstractContextManager[Span]:
     """A part of the present work; what begins inside is part of it.
 
     Not for generators: they may be left where another span is the present one. They take :func:`peer_span`.
     """
-    with _begun(name, attributes, kind) as current:
-        token = context.attach(trace.set_span_in_context(current)) if current is not INVALID_SPAN else None
-        try:
-            yield current
-        finally:
-            if token is not None:
-                context.detach(token)
+    tracer = _tracer.get()
+    return _NONE if tracer is None else _present(tracer, name, attributes, kind)
+
+
+def peer_span(service: str, method: str, headers: MutableMapping[str, str]) -> AbstractContextManager[Span]:
+    """A request to another service; its headers are told of the trace."""
+    tracer = _tracer.get()
+    return _NONE if tracer is None else _to_peer(tracer, service, method, headers)
 
 
 @contextmanager
-def peer_span(service: str, method: str, headers: MutableMapping[str, str]) -> Iterator[Span]:
-    """A request to another service; its headers are told of the trace."""
+def _present(tracer: Tracer, name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator[Span]:
+    with _begun(tracer, name, attributes, kind) as current:
+        token = context.attach(trace.set_span_in_context(current))
+        try:
+            yield current
+        finally:
+            context.detach(token)
+
+
+@contextmanager
+def _to_peer(tracer: Tracer, service: str, method: str, headers: MutableMapping[str, str]) -> Iterator[Span]:
     attributes = {"http.request.method": method, "server.address": service}
-    with _begun(f"{method} {service}", attributes, SpanKind.CLIENT) as current:
+    with _begun(tracer, f"{method} {service}", attributes, SpanKind.CLIENT) as current:
         inject(headers, current)
         yield current
 
 
 @contextmanager
-def _begun(name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator[Span]:
-    tracer = _tracer.get()
-    if tracer is None:
-        yield INVALID_SPAN
-        return
+def _begun(tracer: Tracer, name: str, attributes: Attributes | None, kind: SpanKind) -> Iterator[Span]:
     current = tracer.start_span(name, kind=kind, attributes=attributes)
     try:
         yield current
