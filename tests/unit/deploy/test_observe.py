@@ -80,6 +80,14 @@ def test_an_alert_points_at_its_part_of_the_runbook(rule: dict[str, dict[str, st
     assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
 
 
+def test_the_runbook_names_panels_that_there_are() -> None:
+    titles = {panel.title for board in BOARDS for panel in board.panels}
+    text = " ".join((ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split())
+    named = re.findall(r"(?<![*\w])\*([A-Z][^*]+)\*(?!\*)", text)
+    assert named
+    assert set(named) <= titles
+
+
 @pytest.mark.parametrize("arguments", [("check", FOLDER / "alerts.yml"), ("test", RULE_TESTS)], ids=lambda one: one[0])
 def test_prometheus_takes_the_alerts_and_they_fire_when_they_should(arguments: tuple[str, Path]) -> None:
     promtool = shutil.which("promtool")
