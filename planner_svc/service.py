@@ -137,7 +137,7 @@ class PlannerService:
             word, asked, trace = await self._asked(order, request, time_left)
         missing = await self._untold(word, request)
         response = word.response.model_copy(update={"untold": missing})
-        response = response if request.backend else self._abstained(word, response)
+        response = self._cautioned(response if request.backend else self._abstained(word, response))
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -283,6 +283,17 @@ class PlannerService:
             reason=reason,
             untold=response.untold,
         )
+
+    def _cautioned(self, response: PlanResponse) -> PlanResponse:
+        """The answer; a plan that is more likely wrong than right says so, and what it calls."""
+        if response.compiled is None or response.confidence >= self._policy.unsure_below:
+            return response
+        self._metrics.unsure.labels(response.backend).inc()
+        unsure = (
+            f"I am not sure of this, it is right with a probability of {response.confidence:.0%} only: "
+            f"{_briefly(response.compiled.plan)}."
+        )
+        return response.model_copy(update={"unsure": unsure})
 
 
 def _told(word: Word, started: float) -> PlannerAsked:
