@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 
-from gateway.console import access, cancelling, catalogue, ops, playground, runs
+from gateway.console import access, cancelling, catalogue, ops, playground, review, runs
 
 
 def console_routers() -> list[APIRouter]:
     """The console's screens."""
-    screens = (access, cancelling, runs, playground, catalogue, ops)
+    screens = (access, cancelling, runs, review, playground, catalogue, ops)
     return [access.open_router, *(screen.router for screen in screens)]
