@@ -16,9 +16,9 @@ from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
+from gateway.previewing import Previews
 from gateway.principals import Principal
 from gateway.quotas import Quotas
-from gateway.rerunning import rerun_of
 from gateway.roles import Role
 from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
@@ -81,6 +81,7 @@ class GatewayService:
     ) -> None:
         self.peers, self.quotas = peers, quotas
         self.administration = Administration(peers, quotas, audit, runs.policy)
+        self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes)
         self._audit = audit
         self._store, self._runs, self._events = store, runs, events
         self._settings, self._metrics = settings, metrics
@@ -128,10 +129,7 @@ class GatewayService:
             ValidationFailed: the plan does not hold with these inputs and the APIs as they are now.
             ServiceError: as ``start``.
         """
-        earlier = await self._store.get(run_id, principal.tenant)
-        again = await rerun_of(earlier, request, self.peers.executor.value, self._settings.max_body_bytes)
-        policy = self._runs.policy(principal.tenant, request.options.mutations)
-        compiled = await prove_again(self.peers, again.plan, policy)
+        earlier, again, compiled = await self.previews.rerun(run_id, request, principal)
         asked = _as_given(earlier.query, request.options, request.wait)
         return await self._solve(asked, principal, key, again.fields(compiled))
 

@@ -187,7 +187,7 @@ def _environment() -> Environment:
         autoescape=True,
         auto_reload=False,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -205,7 +205,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _visible(value: Any) -> Any:
+def visible(value: Any) -> Any:
     """A value without what would steer how the page reads: much of it was written by services and documents."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return value.translate(_STEERING)

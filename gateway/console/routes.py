@@ -2,9 +2,17 @@
 
 from fastapi import APIRouter
 
-from gateway.console import access, catalogue, ops, playground, runs
+from gateway.console import access, catalogue, ops, playground, rerun, runs
 
 
 def console_routers() -> list[APIRouter]:
     """The console's screens."""
-    return [access.open_router, access.router, runs.router, playground.router, catalogue.router, ops.router]
+    return [
+        access.open_router,
+        access.router,
+        runs.router,
+        rerun.router,
+        playground.router,
+        catalogue.router,
+        ops.router,
+    ]

@@ -1,0 +1,75 @@
+"""What a reader changes in the console, in a real browser: reruns, plans, documents. Skipped without Chromium."""
+
+from pathlib import Path
+
+import pytest
+
+from services.contracts.run import Failed, RunStatus, Succeeded
+from tests.api.gateway.test_rerun import CHAIN
+from tests.e2e.test_console import CHROMIUM, _looking
+from tests.support.browser import Page
+from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, ask, ended
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+HOSTILE = '"><script>window.taken = 1</script><img src=x onerror="window.taken = 1">'
+ASK_CHAIN = "Find a country, book a room there and list its holidays"
+
+
+async def _fill(page: Page, name: str, text: str) -> None:
+    """Put a text into a field as a reader does, in place of what stands there."""
+    await page.evaluate(f"(f => {{ f.focus(); f.select(); }})(document.getElementsByName({name!r})[0])")
+    await page.type(text)
+
+
+async def _press(page: Page, text: str) -> None:
+    """Press the button or follow the link with these words, and wait for the page that comes of it."""
+    await page.evaluate("document.documentElement.dataset.old = 1")
+    await page.evaluate(
+        "[...document.querySelectorAll('main a, main button')]"
+        f".find(one => one.textContent.trim().startsWith({text!r})).click()"
+    )
+    await page.until("!document.documentElement.dataset.old && document.readyState === 'complete'")
+
+
+async def test_a_failed_run_is_run_again_from_a_step_with_another_input_and_compared(tmp_path: Path) -> None:
+    async with _looking(tmp_path) as (gateway, url, page):
+        gateway.fakes.executor.outcomes[HOLIDAYS.id] = Failed(reason="upstream_error", message="HTTP 500", status=500)
+        failed = await gateway.client.solve(ask(ASK_HOLIDAYS))
+        assert failed.status is RunStatus.FAILED
+        gateway.fakes.executor.outcomes[HOLIDAYS.id] = Succeeded(value={"names": ["Freedom Day"]}, status=200)
+        await page.open(f"{url}/runs/{failed.id}")
+        await _press(page, "Run again from here")
+        assert await page.evaluate("document.getElementsByName('in.country')[0].value") == "PT"
+        await _fill(page, "in.country", HOSTILE)
+        await _press(page, "Show what is sent again")
+        said = await page.evaluate("document.querySelector('#again').textContent")
+        assert said.split("\n")[1].strip() == "1 call sent again, 1 not"
+        assert "edited" in said
+        assert len((await gateway.client.runs()).runs) == 1
+        await _press(page, "Run it")
+        again = await ended(gateway.client, (await page.evaluate("location.pathname")).rpartition("/")[2])
+        assert (again.status, again.rerun_of) == (RunStatus.SUCCEEDED, failed.id)
+        assert [(one.step, one.edited) for one in again.resent] == [("var2", ("country",))]
+        await page.until("document.querySelector('#summary').textContent.includes('Freedom Day')")
+        await _press(page, "Compare")
+        assert "They part in step var2" in await page.evaluate("document.querySelector('#parts').textContent")
+        assert await page.evaluate("window.taken === undefined")
+        assert page.errors == []
+
+
+async def test_a_change_that_is_made_again_is_approved_anew(tmp_path: Path) -> None:
+    async with _looking(tmp_path) as (gateway, url, page):
+        gateway.fakes.planner.plans[ASK_CHAIN] = CHAIN
+        first = await gateway.client.solve(ask(ASK_CHAIN, mutations="allow"))
+        assert first.status is RunStatus.SUCCEEDED
+        await page.open(f"{url}/runs/{first.id}/rerun?from=var2")
+        await _fill(page, "in.room", "green")
+        await _press(page, "Show what is sent again")
+        said = await page.evaluate("document.querySelector('#again').textContent")
+        assert "sent again, after an approval" in said
+        await _press(page, "Run it")
+        run = await ended(gateway.client, (await page.evaluate("location.pathname")).rpartition("/")[2])
+        assert run.status is RunStatus.NEEDS_APPROVAL
+        assert [one.request.body for one in run.previews] == [{"room": "green"}]
+        assert gateway.fakes.executor.sent == [(first.id, "var2")]
+        assert page.errors == []
