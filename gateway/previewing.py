@@ -1,15 +1,25 @@
 """What a plan that is given, or a rerun, would be, before it is one: proved and ruled on, but neither kept nor sent."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pydantic import JsonValue
 
 from gateway.approval import prove, prove_again
 from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.rerunning import Rerun, rerun_of
 from gateway.storage import RunStore
+from services.codecs import nestful
+from services.codecs.text import CodecError, has_more_values
 from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, CompileResponse, Decision, Policy
 from services.contracts.run import RerunRequest, Run
+from services.errors import ValidationFailed
+
+_MAX_GIVEN_VALUES: Final = 20_000
+"""Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
 
 PolicyOf = Callable[[str, Decision], Policy]
 """The rules for a tenant and what its request says of calls that may change something."""
@@ -44,3 +54,14 @@ class Previews:
     async def plan(self, plan: Plan, mutations: Decision, principal: Principal) -> CompileResponse:
         """What the compiler says of a plan as it is: its proof, or its findings step by step."""
         return await prove(self._peers, plan, self._policy(principal.tenant, mutations))
+
+
+async def plan_of(calls: Sequence[JsonValue]) -> Plan:
+    """The plan that a list of calls is. Raises ValidationFailed where it is none, or holds too many values."""
+    given = list(calls)
+    if has_more_values(given, _MAX_GIVEN_VALUES):
+        raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
+    try:
+        return await asyncio.to_thread(nestful.decode, given)  # others are served meanwhile
+    except CodecError as error:
+        raise ValidationFailed(f"The calls are no plan: {error}.") from error

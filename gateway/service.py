@@ -16,7 +16,7 @@ from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers
-from gateway.previewing import Previews
+from gateway.previewing import Previews, plan_of
 from gateway.principals import Principal
 from gateway.quotas import Quotas
 from gateway.roles import Role
@@ -24,8 +24,6 @@ from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
-from services.codecs import nestful
-from services.codecs.text import CodecError, has_more_values
 from services.contracts.access import Action
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo
@@ -52,15 +50,13 @@ from services.contracts.run import (
     Succeeded,
     Verdict,
 )
-from services.errors import Conflict, Forbidden, NotFound, Overloaded, ValidationFailed
+from services.errors import Conflict, Forbidden, NotFound, Overloaded
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
 _NOTHING: Final[Mapping[str, object]] = {}
-_MAX_GIVEN_VALUES: Final = 20_000
-"""Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -109,13 +105,7 @@ class GatewayService:
             Overloaded: too many runs are under way.
             ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
         """
-        calls: list[JsonValue] = [dict(call) for call in request.calls]
-        if has_more_values(calls, _MAX_GIVEN_VALUES):
-            raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
-        try:
-            plan = await asyncio.to_thread(nestful.decode, calls)  # others are served meanwhile
-        except CodecError as error:
-            raise ValidationFailed(f"The calls are no plan: {error}.") from error
+        plan = await plan_of([dict(call) for call in request.calls])
         return await self._solve(
             _as_given(request.query, request.options, request.wait), principal, key, {"plan": plan}
         )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from services.contracts.plan import LiteralValue
 from services.contracts.run import Failed, RunStatus, Succeeded
 from tests.api.gateway.test_rerun import CHAIN
 from tests.e2e.test_console import CHROMIUM, _looking
@@ -72,4 +73,28 @@ async def test_a_change_that_is_made_again_is_approved_anew(tmp_path: Path) -> N
         assert run.status is RunStatus.NEEDS_APPROVAL
         assert [one.request.body for one in run.previews] == [{"room": "green"}]
         assert gateway.fakes.executor.sent == [(first.id, "var2")]
+        assert page.errors == []
+
+
+async def test_a_plan_is_edited_checked_and_run_as_it_is_shown(tmp_path: Path) -> None:
+    async with _looking(tmp_path) as (gateway, url, page):
+        await page.open(f"{url}/playground")
+        await page.type(ASK_HOLIDAYS)
+        await _press(page, "Plan")
+        await _fill(page, "arg.var2.country", "")
+        await page.press("Delete")
+        await _press(page, "Check")
+        said = await page.evaluate("document.querySelector('#step-var2').textContent")
+        assert "needs 'country'" in said
+        assert not await page.evaluate("document.querySelector('main').textContent.includes('Run it')")
+        await _fill(page, "arg.var2.country", HOSTILE)
+        await page.press("Enter")  # in a field: checks, and sends nothing
+        await page.until("document.querySelector('main').textContent.includes('Run it')")
+        assert len((await gateway.client.runs()).runs) == 1
+        await _press(page, "Run it")
+        run = await ended(gateway.client, (await page.evaluate("location.pathname")).rpartition("/")[2])
+        assert run.status is RunStatus.SUCCEEDED
+        assert run.plan is not None
+        assert run.plan.steps[1].arguments == {"country": LiteralValue(value=HOSTILE)}
+        assert await page.evaluate("window.taken === undefined")
         assert page.errors == []

@@ -1,15 +1,17 @@
 """Reruns, comparisons, edited plans and imports as pages: what is refused, what is kept, and who may."""
 
+import html
 import re
 
 import pytest
 
 from gateway.console.session import Role, Session
-from services.contracts.plan import LiteralValue
+from services.contracts.api import Location, Parameter
+from services.contracts.plan import AnswerOutput, LiteralValue, Match, Plan, Reference
 from services.contracts.run import RunStatus, Succeeded
 from tests.api.gateway.test_console import ESCAPED, HOSTILE, _get, _post, _visit
 from tests.api.gateway.test_rerun import BROKEN, ran
-from tests.support.gateways import ASK_HOLIDAYS, FIND, HOLIDAYS, Gateway, ask, ended
+from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, FIND, HOLIDAYS, NESTED, Gateway, ask, call, ended
 
 
 def _hidden(page: str, name: str) -> str:
@@ -101,11 +103,144 @@ async def test_a_role_edits_what_it_may(gateway: Gateway, monkeypatch: pytest.Mo
     first = await gateway.client.solve(ask(ASK_HOLIDAYS))
     cookie, csrf = await _visit(gateway)
     monkeypatch.setattr(Session, "may", lambda _self, *roles: role in roles)
-    for path in (f"runs/{first.id}/rerun",):
-        assert ((await _get(gateway, path, cookie)).status_code == 200) == (role == "ask"), path
-        assert ((await _post(gateway, path, cookie, csrf=csrf)).status_code != 403) == (role == "ask"), path
+    path = f"runs/{first.id}/rerun"
+    assert ((await _get(gateway, path, cookie)).status_code == 200) == (role == "ask")
+    assert ((await _post(gateway, path, cookie, csrf=csrf)).status_code != 403) == (role == "ask")
     compared = await _get(gateway, f"runs/{first.id}/compare", cookie)
     assert (compared.status_code == 200) == (role in ("ask", "approve"))
     if role != "administer":
         page = await _get(gateway, f"runs/{first.id}", cookie)
         assert ("Run again" in page.text) == (role == "ask")
+
+
+async def _planned(gateway: Gateway, cookie: str, csrf: str, query: str = ASK_HOLIDAYS) -> tuple[str, dict[str, str]]:
+    """The page of a plan, and the fields of its form."""
+    posted = await _post(gateway, "playground", cookie, csrf=csrf, q=query)
+    page = await gateway.http.get(posted.headers["location"], headers={"Cookie": cookie})
+    assert page.status_code == 200
+    return page.text, {"csrf": csrf} | _form(page.text)
+
+
+def _form(page: str) -> dict[str, str]:
+    calls = re.search(r'<textarea name="calls"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+    assert calls is not None
+    names = ("run", "key", "plan", "was")
+    return {name: _hidden(page, name) for name in names} | {"calls": html.unescape(calls[1])}
+
+
+async def test_the_plan_that_is_shown_is_the_one_that_runs(gateway: Gateway) -> None:
+    cookie, csrf = await _visit(gateway)
+    page, fields = await _planned(gateway, cookie, csrf)
+    assert 'name="arg.var1.name" value="Portugal"' in page
+    assert 'name="arg.var2.country" value="$var1.code$"' in page
+    planned = len([call for call in gateway.fakes.planner.calls if call == "plan"])
+    begun = [await _post(gateway, "playground/run", cookie, **fields, do="run") for _ in range(2)]
+    assert begun[0].headers["location"] == begun[1].headers["location"]
+    run = await ended(gateway.client, begun[0].headers["location"].rpartition("/")[2])
+    assert (run.status, run.plan, run.query) == (RunStatus.SUCCEEDED, NESTED, ASK_HOLIDAYS)
+    assert len([call for call in gateway.fakes.planner.calls if call == "plan"]) == planned
+
+
+async def test_an_edited_plan_is_proved_and_looked_at_before_it_runs(gateway: Gateway) -> None:
+    cookie, csrf = await _visit(gateway)
+    _, fields = await _planned(gateway, cookie, csrf)
+    edits = {"arg.var1.name": "Spain"}
+    moved = await _post(gateway, "playground/run", cookie, **fields, **edits, do="run")
+    assert moved.status_code == 200
+    assert "Nothing was sent" in moved.text
+    assert "Spain" in moved.text
+    again = {"csrf": csrf} | _form(moved.text)
+    begun = await _post(gateway, "playground/run", cookie, **again, **edits, do="run")
+    run = await ended(gateway.client, begun.headers["location"].rpartition("/")[2])
+    assert run.plan is not None
+    assert run.plan.steps[0].arguments == {"name": LiteralValue(value="Spain")}
+    assert len((await gateway.client.runs()).runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        ({"arg.var2.country": ""}, "needs &#39;country&#39;"),
+        ({"add": "world.bookRoom"}, "needs &#39;room&#39;"),
+        ({"add": "world.none"}, "there is no API"),
+        ({"answer.holidays": "var2"}, "must be a reference"),
+        ({"answer.holidays": ""}, "does not say what answers"),
+        ({"calls": "[", "was": ""}, "this is no JSON"),
+        ({"calls": "7", "was": ""}, "JSON list of objects"),
+        ({"calls": "[]", "was": ""}, "between 1 and"),
+        ({"calls": '[{"name": 3}]', "was": ""}, "must be text"),
+        ({"calls": '[{"name": "world.x", "label": "<b>"}]', "was": ""}, "This is no plan"),
+        ({"calls": "[" * 200, "was": ""}, "this is no JSON"),
+        ({"calls": f'[{{"name": "{"x" * 500}", "label": "a"}}]', "was": ""}, "This is no plan"),
+    ],
+)
+async def test_what_the_compiler_finds_stands_by_its_step(gateway: Gateway, edits: dict[str, str], said: str) -> None:
+    cookie, csrf = await _visit(gateway)
+    _, fields = await _planned(gateway, cookie, csrf)
+    page = await _post(gateway, "playground/run", cookie, **(fields | edits), do="check")
+    assert page.status_code in (200, 422)
+    assert said in page.text
+    assert "It is not planned anew" not in page.text
+    refused = await _post(gateway, "playground/run", cookie, **(fields | edits), do="run")
+    assert refused.status_code in (200, 422)
+    assert gateway.fakes.executor.requests == []
+    assert len((await gateway.client.runs()).runs) == 1
+
+
+async def test_a_call_is_removed_and_a_value_that_is_no_json_is_kept_for_its_writer(gateway: Gateway) -> None:
+    number = Parameter(
+        name="most", wire_name="most", location=Location.QUERY, json_schema={"type": "integer", "enum": [1, 2]}
+    )
+    api = HOLIDAYS.model_copy(update={"parameters": (*HOLIDAYS.parameters, number)})
+    gateway.fakes.retriever.apis[HOLIDAYS.id] = api
+    cookie, csrf = await _visit(gateway)
+    page, fields = await _planned(gateway, cookie, csrf)
+    assert '<option value="1">' in page
+    wrong = await _post(gateway, "playground/run", cookie, **fields, **{"arg.var2.most": HOSTILE}, do="check")
+    assert "this is no JSON" in wrong.text
+    assert ESCAPED in wrong.text
+    right = await _post(gateway, "playground/run", cookie, **fields, **{"arg.var2.most": "2"}, do="check")
+    assert "&#34;most&#34;: 2" in right.text
+    assert "Run it" in right.text
+    fewer = await _post(gateway, "playground/run", cookie, **fields, remove="var1")
+    assert "arg.var1.name" not in fewer.text
+    assert len(fewer.content) < 100_000
+
+
+async def test_a_plan_that_waited_to_be_looked_at_is_not_approved_twice(gateway: Gateway) -> None:
+    cookie, csrf = await _visit(gateway)
+    _, fields = await _planned(gateway, cookie, csrf, ASK_ROOM)
+    assert (await gateway.client.run(fields["run"])).status is RunStatus.NEEDS_APPROVAL
+    begun = await _post(gateway, "playground/run", cookie, **fields, do="run")
+    run = await ended(gateway.client, begun.headers["location"].rpartition("/")[2])
+    assert run.status is RunStatus.NEEDS_APPROVAL
+    assert (await gateway.client.run(fields["run"])).status is RunStatus.CANCELLED
+    assert gateway.fakes.executor.sent == []
+
+
+async def test_a_plan_that_calls_cannot_say_runs_as_it_was_planned(gateway: Gateway) -> None:
+    chosen = Reference(step="var1", path=("codes", 0), match=Match(said=("Portugal",)))
+    plan = Plan(steps=(NESTED.steps[0], call("var2", HOLIDAYS, country=chosen)), answer=NESTED.answer)
+    gateway.fakes.planner.plans[ASK_HOLIDAYS] = plan
+    cookie, csrf = await _visit(gateway)
+    posted = await _post(gateway, "playground", cookie, csrf=csrf, q=ASK_HOLIDAYS)
+    page = await gateway.http.get(posted.headers["location"], headers={"Cookie": cookie})
+    assert "shown as it is" in page.text
+    fields = {name: _hidden(page.text, name) for name in ("run", "key", "plan")}
+    begun = await _post(gateway, "playground/run", cookie, csrf=csrf, **fields, do="run")
+    run = await ended(gateway.client, begun.headers["location"].rpartition("/")[2])
+    assert (run.plan, run.rerun_of) == (plan, fields["run"])
+
+
+async def test_a_plan_of_250_steps_is_a_small_page_of_the_playground(gateway: Gateway) -> None:
+    for most, editable in ((20, True), (250, False)):
+        steps = [call("s0", FIND, name="Portugal")]
+        steps += [call(f"s{n}", HOLIDAYS, country=Reference(step="s0", path=("code",))) for n in range(1, most)]
+        answer = (AnswerOutput(name="all", value=Reference(step=f"s{most - 1}")),)
+        gateway.fakes.planner.plans[ASK_HOLIDAYS] = Plan(steps=tuple(steps), answer=answer)
+        cookie, csrf = await _visit(gateway)
+        posted = await _post(gateway, "playground", cookie, csrf=csrf, q=ASK_HOLIDAYS)
+        page = await gateway.http.get(posted.headers["location"], headers={"Cookie": cookie})
+        assert ('name="calls"' in page.text) == editable
+        assert "Run it" in page.text
+        assert len(page.content) < 100_000
