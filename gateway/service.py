@@ -76,7 +76,7 @@ class GatewayService:
         metrics: GatewayMetrics,
     ) -> None:
         self.peers, self.quotas = peers, quotas
-        self.administration = Administration(peers, quotas, audit, runs.policy)
+        self.administration = Administration(peers, store, quotas, audit, runs.policy)
         self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes)
         self._audit = audit
         self._store, self._runs, self._events = store, runs, events

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from gateway.console import access, catalogue, ops, playground, rerun, runs
+from gateway.console import access, catalogue, importing, ops, playground, rerun, runs
 
 
 def console_routers() -> list[APIRouter]:
@@ -13,6 +13,7 @@ def console_routers() -> list[APIRouter]:
         runs.router,
         rerun.router,
         playground.router,
+        importing.router,
         catalogue.router,
         ops.router,
     ]

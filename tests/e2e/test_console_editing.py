@@ -1,5 +1,6 @@
 """What a reader changes in the console, in a real browser: reruns, plans, documents. Skipped without Chromium."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -96,5 +97,32 @@ async def test_a_plan_is_edited_checked_and_run_as_it_is_shown(tmp_path: Path) -
         assert run.status is RunStatus.SUCCEEDED
         assert run.plan is not None
         assert run.plan.steps[1].arguments == {"country": LiteralValue(value=HOSTILE)}
+        assert await page.evaluate("window.taken === undefined")
+        assert page.errors == []
+
+
+async def test_a_file_is_imported_after_its_changes_were_read(tmp_path: Path) -> None:
+    paths = {"/listHolidays": {"get": {"operationId": "listHolidays", "summary": HOSTILE}}}
+    paths |= {f"/ports{n}": {"get": {"operationId": f"ports{n}", "summary": "Ports " * 20}} for n in range(100)}
+    document = {"openapi": "3.1.0", "info": {}, "servers": [{"url": "https://elsewhere.example"}], "paths": paths}
+    file = tmp_path / "world.json"
+    file.write_text(json.dumps(document))
+    async with _looking(tmp_path) as (gateway, url, page):
+        await page.open(f"{url}/catalogue/import?provider=world")
+        root = await page.send("DOM.getDocument")
+        field = await page.send("DOM.querySelector", nodeId=root["root"]["nodeId"], selector="input[type=file]")
+        await page.send("DOM.setFileInputFiles", nodeId=field["nodeId"], files=[str(file)])
+        await page.until("document.querySelector('textarea[name=document]').value.includes('ports99')")
+        await page.evaluate("document.querySelector('#import button').click()")
+        await page.until("document.querySelector('#outcome').textContent.includes('would be')")
+        said = await page.evaluate("document.querySelector('#outcome').textContent")
+        assert "https://elsewhere.example" in said
+        assert HOLIDAYS.id in gateway.fakes.retriever.apis
+        await page.evaluate("document.querySelector('#outcome button').click()")  # without the tick nothing is sent
+        await page.evaluate("document.querySelector('input[name=accept]').click()")
+        assert "world.ports1" not in gateway.fakes.retriever.apis
+        await page.evaluate("document.querySelector('#outcome button').click()")
+        await page.until("document.querySelector('#outcome').textContent.includes('Imported')")
+        assert len(gateway.fakes.retriever.apis) == 101
         assert await page.evaluate("window.taken === undefined")
         assert page.errors == []

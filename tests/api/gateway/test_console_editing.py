@@ -1,17 +1,32 @@
 """Reruns, comparisons, edited plans and imports as pages: what is refused, what is kept, and who may."""
 
 import html
+import json
 import re
+from pathlib import Path
 
 import pytest
 
+from gateway.affected import affected_by
 from gateway.console.session import Role, Session
-from services.contracts.api import Location, Parameter
+from services.contracts.api import FieldChange, ImportChange, Location, Parameter
+from services.contracts.demo import Demo
 from services.contracts.plan import AnswerOutput, LiteralValue, Match, Plan, Reference
 from services.contracts.run import RunStatus, Succeeded
 from tests.api.gateway.test_console import ESCAPED, HOSTILE, _get, _post, _visit
 from tests.api.gateway.test_rerun import BROKEN, ran
-from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, FIND, HOLIDAYS, NESTED, Gateway, ask, call, ended
+from tests.support.gateways import (
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    FIND,
+    HOLIDAYS,
+    NESTED,
+    Gateway,
+    ask,
+    call,
+    ended,
+    open_gateway,
+)
 
 
 def _hidden(page: str, name: str) -> str:
@@ -106,6 +121,12 @@ async def test_a_role_edits_what_it_may(gateway: Gateway, monkeypatch: pytest.Mo
     path = f"runs/{first.id}/rerun"
     assert ((await _get(gateway, path, cookie)).status_code == 200) == (role == "ask")
     assert ((await _post(gateway, path, cookie, csrf=csrf)).status_code != 403) == (role == "ask")
+    for answer in (
+        await _get(gateway, "catalogue/import", cookie),
+        await _post(gateway, "catalogue/import", cookie, csrf=csrf),
+    ):
+        assert (answer.status_code != 403) == (role == "administer")
+    assert ("/catalogue/import" in (await _get(gateway, "catalogue/providers", cookie)).text) == (role == "administer")
     compared = await _get(gateway, f"runs/{first.id}/compare", cookie)
     assert (compared.status_code == 200) == (role in ("ask", "approve"))
     if role != "administer":
@@ -244,3 +265,103 @@ async def test_a_plan_of_250_steps_is_a_small_page_of_the_playground(gateway: Ga
         assert ('name="calls"' in page.text) == editable
         assert "Run it" in page.text
         assert len(page.content) < 100_000
+
+
+def _document(**summaries: str) -> str:
+    """A description of operations without parameters, by name, on a host of its own."""
+    paths = {f"/{name}": {"get": {"operationId": name, "summary": text}} for name, text in summaries.items()}
+    return json.dumps(
+        {"openapi": "3.1.0", "info": {}, "servers": [{"url": "https://elsewhere.example"}], "paths": paths}
+    )
+
+
+async def test_an_import_is_shown_with_what_it_would_break_and_then_is_that_very_one(gateway: Gateway) -> None:
+    waiting = await gateway.client.solve(ask(ASK_ROOM))
+    await gateway.client.add_demo(Demo(query=f"{ASK_HOLIDAYS} {HOSTILE}", plan=NESTED))
+    cookie, csrf = await _visit(gateway)
+    document = _document(listHolidays=f"{HOSTILE} \u200b\u202e", listPorts=HOSTILE)
+    fields = {"csrf": csrf, "document": document, "provider": "world"}
+    before = dict(gateway.fakes.retriever.apis)
+    shown = await _post(gateway, "catalogue/import", cookie, **fields, do="show")
+    assert shown.status_code == 200
+    assert gateway.fakes.retriever.apis == before
+    assert ESCAPED in shown.text
+    assert "<script>alert" not in shown.text
+    assert "\\u{200b}" in shown.text
+    affected = shown.text.partition('id="affected"')[2].partition("</table>")[0]
+    assert affected.count("breaks") == 2  # the room that waits, and the demonstration's other call
+    assert f"/console/runs/{waiting.id}" in affected
+    assert "to be proved again" in affected
+    change = _hidden(shown.text, "change")
+    for missing in ({"change": change}, {"change": "0" * 64, "accept": "yes"}, {"change": "x", "accept": "yes"}):
+        refused = await _post(gateway, "catalogue/import", cookie, **fields, **missing, do="import")
+        assert refused.status_code in (409, 422)
+        assert gateway.fakes.retriever.apis == before
+    other = fields | {"document": _document(listHolidays="other")}
+    assert (
+        await _post(gateway, "catalogue/import", cookie, **other, change=change, accept="yes", do="import")
+    ).status_code == 409
+    done = await _post(gateway, "catalogue/import", cookie, **fields, change=change, accept="yes", do="import")
+    assert "Imported" in done.text
+    assert set(gateway.fakes.retriever.apis) == {"world.listHolidays", "world.listPorts"}
+    assert gateway.fakes.retriever.apis["world.listHolidays"].server == "https://elsewhere.example"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, 422),
+        ({"document": "{"}, 422),
+        ({"document": "<b>" * 100}, 422),
+        ({"document": "{}", "provider": "../x"}, 422),
+        ({"document": "{}", "server": "file:///etc/passwd"}, 422),
+        ({"document": "{}", "do": "import", "change": ""}, 422),
+        ({"document": "x" * 2_000}, 413),
+    ],
+)
+async def test_a_document_that_is_none_is_refused_above_the_form(
+    tmp_path: Path, fields: dict[str, str], status: int
+) -> None:
+    async with open_gateway(tmp_path, max_document_bytes=1_500) as gateway:
+        cookie, csrf = await _visit(gateway)
+        answer = await _post(gateway, "catalogue/import", cookie, csrf=csrf, **fields)
+        assert answer.status_code == status
+        assert "<b><b>" not in answer.text
+        assert gateway.fakes.retriever.pins == {}
+
+
+async def test_a_large_document_is_taken_and_its_page_is_small(gateway: Gateway) -> None:
+    cookie, csrf = await _visit(gateway)
+    document = _document(**{f"list{n}": "Lists " * 40 for n in range(2_000)})
+    fields = {"csrf": csrf, "document": document, "provider": "big"}
+    shown = await _post(gateway, "catalogue/import", cookie, **fields)
+    assert "and 1900 more" in shown.text
+    assert "choose it again" in shown.text
+    assert len(shown.content) < 100_000
+    done = await _post(gateway, "catalogue/import", cookie, **fields, change=_hidden(shown.text, "change"), do="import")
+    assert "Imported" in done.text
+    assert len(gateway.fakes.retriever.apis) == 2_003
+
+
+async def test_what_is_certain_to_break_is_told_from_what_may_hold(gateway: Gateway) -> None:
+    await gateway.client.add_demo(Demo(query="holidays", plan=NESTED))
+
+    async def told(*fields: FieldChange) -> list[tuple[bool, str]]:
+        change = ImportChange(action="updated", id=HOLIDAYS.id, fields=fields)
+        found, total = await affected_by([change], "default", gateway.fakes.peers, gateway.app.state.service._store)
+        assert total == len(found) == 1
+        return [(one.breaks, one.reason) for one in found]
+
+    def required(name: str, after: str | None) -> FieldChange:
+        return FieldChange(field=f"parameters.{name}.required", before=None, after=after)
+
+    assert await told(required("year", "true")) == [(True, "`year` becomes required")]
+    for harmless in (
+        required("country", "true"),
+        required("year", "false"),
+        required("year.json_schema", "true"),
+        FieldChange(field="parameters.year.wire_name", before="y"),
+        FieldChange(field="summary", before="a", after="b"),
+    ):
+        assert [breaks for breaks, _ in await told(harmless)] == [False], harmless
+    assert await told(FieldChange(field="parameters.country.wire_name", before="country")) == [(True, "`country` goes")]
