@@ -42,12 +42,12 @@ class Administration:
                     if isinstance(event, ImportChange) and len(changes) < MOST_CHANGES:
                         changes.append(event)
                     if isinstance(event, ImportReport) and not event.applied:
-                        event = await self._told(event, changes, principal.tenant)
+                        event = await self._told(event, changes, principal)
                     yield event
 
-    async def _told(self, report: ImportReport, changes: list[ImportChange], tenant: str) -> ImportReport:
+    async def _told(self, report: ImportReport, changes: list[ImportChange], who: Principal) -> ImportReport:
         """The report with what the import would touch."""
-        affected, total = await affected_by(changes, tenant, self._peers, self._store)
+        affected, total = await affected_by(changes, who, self._peers, self._store)
         return report.model_copy(update={"affected": affected, "affected_total": total})
 
     async def _recorded(

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from typing import Final
 
 from gateway.peers import Peers
+from gateway.principals import Principal
+from gateway.roles import Role
 from gateway.storage import Filter, RunStore
 from services.contracts.api import ImportChange
 from services.contracts.plan import Plan
@@ -25,19 +27,24 @@ _QUERY_CHARS: Final = 300
 
 
 async def affected_by(
-    changes: Sequence[ImportChange], tenant: str, peers: Peers, store: RunStore
+    changes: Sequence[ImportChange], who: Principal, peers: Peers, store: RunStore
 ) -> tuple[tuple[Affected, ...], int]:
-    """The tenant's demonstrations and waiting runs that these changes touch, and how many were found.
+    """Demonstrations and waiting runs of the principal's tenant that these changes touch, and how many were found.
+
+    Whoever may not read runs is told their ids, and not what was asked.
 
     Looked at are the first thousand changes, the demonstrations of the first 200 APIs, and the newest 100 runs.
     """
     touched = {change.id: change for change in changes[:MOST_CHANGES] if change.action != "added"}
     if not touched:
         return (), 0
-    found = [one async for one in _runs(touched, tenant, store)]
+    reads_runs = not who.roles.isdisjoint({Role.ASK, Role.APPROVE})
+    found = [one async for one in _runs(touched, who.tenant, store)]
+    if not reads_runs:
+        found = [one.model_copy(update={"query": ""}) for one in found]
     named = set[tuple[str, str]]()
     for api in list(touched)[:_APIS]:
-        page = await peers.demos.list(api=api, tenant=tenant, limit=_DEMOS)
+        page = await peers.demos.list(api=api, tenant=who.tenant, limit=_DEMOS)
         for demo in page.demos:
             for one in _of_plan("demo", demo.id, demo.query, demo.plan, touched):
                 if (one.id, one.api) not in named:

@@ -15,6 +15,7 @@ from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
+from gateway.operations import Overview
 from gateway.peers import Peers
 from gateway.previewing import Previews, plan_of
 from gateway.principals import Principal
@@ -78,6 +79,7 @@ class GatewayService:
         self.peers, self.quotas = peers, quotas
         self.administration = Administration(peers, store, quotas, audit, runs.policy)
         self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes)
+        self.overview = Overview(peers, store, settings.lease_s)
         self._audit = audit
         self._store, self._runs, self._events = store, runs, events
         self._settings, self._metrics = settings, metrics

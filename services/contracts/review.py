@@ -21,7 +21,7 @@ class Affected(Contract):
 
     kind: Literal["demo", "run"]
     id: str
-    query: str = Field(description="The request that it answers, or the beginning of it.")
+    query: str = Field(description="The beginning of the request; of a run empty for who may not read runs.")
     api: ApiId
     breaks: bool = Field(description="Its plan cannot be proved any more. Else it may hold, and is to be looked at.")
     reason: str

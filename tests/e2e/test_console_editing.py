@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from services.contracts.api import ApiResponse
+from services.contracts.operations import Breaker
 from services.contracts.plan import LiteralValue
 from services.contracts.run import Failed, RunStatus, Succeeded
 from tests.api.gateway.test_rerun import CHAIN
 from tests.e2e.test_console import CHROMIUM, _looking
 from tests.support.browser import Page
-from tests.support.gateways import ASK_HOLIDAYS, HOLIDAYS, ask, ended
+from tests.support.gateways import ASK_HOLIDAYS, FIND, HOLIDAYS, ask, ended
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 HOSTILE = '"><script>window.taken = 1</script><img src=x onerror="window.taken = 1">'
@@ -125,4 +127,20 @@ async def test_a_file_is_imported_after_its_changes_were_read(tmp_path: Path) ->
         await page.until("document.querySelector('#outcome').textContent.includes('Imported')")
         assert len(gateway.fakes.retriever.apis) == 101
         assert await page.evaluate("window.taken === undefined")
+        assert page.errors == []
+
+
+async def test_a_value_is_held_against_what_was_declared_and_hosts_in_trouble_are_told(tmp_path: Path) -> None:
+    async with _looking(tmp_path) as (gateway, url, page):
+        declared = ApiResponse(json_schema={"properties": {"code": {"type": "integer"}}})
+        gateway.fakes.retriever.apis[FIND.id] = FIND.model_copy(update={"response": declared})
+        gateway.fakes.executor.breakers = (Breaker(host="flights.example:443", state="open", failures=7, probe_in_s=4),)
+        run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+        await page.open(f"{url}/runs/{run.id}?edge=var1.var2")
+        said = await page.evaluate("document.querySelector('#detail').textContent")
+        assert "declaredinteger" in said
+        assert "actualstring not as declared" in said
+        await page.open(f"{url}/ops")
+        assert "flights.example:443" in await page.evaluate("document.querySelector('#breakers').textContent")
+        assert await page.evaluate("document.querySelectorAll('.workers').length") == 2
         assert page.errors == []

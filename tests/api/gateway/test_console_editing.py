@@ -1,5 +1,6 @@
 """Reruns, comparisons, edited plans and imports as pages: what is refused, what is kept, and who may."""
 
+import asyncio
 import html
 import json
 import re
@@ -9,15 +10,20 @@ import pytest
 
 from gateway.affected import affected_by
 from gateway.console.session import Role, Session
-from services.contracts.api import FieldChange, ImportChange, Location, Parameter
+from gateway.principals import Principal
+from gateway.roles import Role as ApiRole
+from services.contracts.api import ApiResponse, FieldChange, ImportChange, Location, Parameter
 from services.contracts.demo import Demo
+from services.contracts.operations import Breaker
 from services.contracts.plan import AnswerOutput, LiteralValue, Match, Plan, Reference
 from services.contracts.run import RunStatus, Succeeded
-from tests.api.gateway.test_console import ESCAPED, HOSTILE, _get, _post, _visit
+from services.errors import Forbidden
+from tests.api.gateway.test_console import ESCAPED, HOSTILE, PRINCIPALS, _get, _log_in, _post, _visit
 from tests.api.gateway.test_rerun import BROKEN, ran
 from tests.support.gateways import (
     ASK_HOLIDAYS,
     ASK_ROOM,
+    BOOK,
     FIND,
     HOLIDAYS,
     NESTED,
@@ -343,12 +349,22 @@ async def test_a_large_document_is_taken_and_its_page_is_small(gateway: Gateway)
     assert len(gateway.fakes.retriever.apis) == 2_003
 
 
+async def test_who_may_not_read_runs_is_told_no_words_of_them(gateway: Gateway) -> None:
+    await gateway.client.solve(ask(ASK_ROOM))
+    change = ImportChange(action="removed", id=BOOK.id)
+    store = gateway.app.state.service._store
+    for roles, query in (({ApiRole.ADMINISTER}, ""), ({ApiRole.ADMINISTER, ApiRole.APPROVE}, ASK_ROOM)):
+        who = Principal(roles=frozenset(roles))
+        found, _ = await affected_by([change], who, gateway.fakes.peers, store)
+        assert [(one.kind, one.query, one.breaks) for one in found] == [("run", query, True)]
+
+
 async def test_what_is_certain_to_break_is_told_from_what_may_hold(gateway: Gateway) -> None:
     await gateway.client.add_demo(Demo(query="holidays", plan=NESTED))
 
     async def told(*fields: FieldChange) -> list[tuple[bool, str]]:
         change = ImportChange(action="updated", id=HOLIDAYS.id, fields=fields)
-        found, total = await affected_by([change], "default", gateway.fakes.peers, gateway.app.state.service._store)
+        found, total = await affected_by([change], Principal(), gateway.fakes.peers, gateway.app.state.service._store)
         assert total == len(found) == 1
         return [(one.breaks, one.reason) for one in found]
 
@@ -365,3 +381,60 @@ async def test_what_is_certain_to_break_is_told_from_what_may_hold(gateway: Gate
     ):
         assert [breaks for breaks, _ in await told(harmless)] == [False], harmless
     assert await told(FieldChange(field="parameters.country.wire_name", before="country")) == [(True, "`country` goes")]
+
+
+async def test_an_edge_tells_the_declared_types_and_the_actual_one(gateway: Gateway) -> None:
+    schema = {"properties": {"code": {"$ref": "#/$defs/Code"}}}
+    finds = FIND.model_copy(
+        update={
+            "response": ApiResponse(json_schema=schema),
+            "definitions": {"Code": {"type": "string", "format": HOSTILE}},
+        }
+    )
+    country = HOLIDAYS.parameters[0].model_copy(update={"json_schema": {"type": ["integer", "null"]}})
+    gateway.fakes.retriever.apis[FIND.id] = finds
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    page = (await _get(gateway, f"runs/{run.id}?edge=var1.var2")).text
+    assert ESCAPED in page
+    assert "not as declared" not in page
+    assert re.search(r"<dt>actual</dt><dd>string", page)
+    gateway.fakes.retriever.apis[HOLIDAYS.id] = HOLIDAYS.model_copy(
+        update={"parameters": (country,), "content_hash": "f" * 64}
+    )
+    page = (await _get(gateway, f"runs/{run.id}?edge=var1.var2")).text
+    assert "integer or null; world.listHolidays has changed since" in page
+    assert "world.listHolidays declares to take something else" in page
+    gateway.fakes.retriever.apis.clear()
+    assert "not in the catalogue any more" in (await _get(gateway, f"runs/{run.id}?edge=var1.var2")).text
+    assert "nothing is declared" not in page
+    gateway.fakes.retriever.down = True
+    assert (await _get(gateway, f"runs/{run.id}?edge=var2.answer")).status_code == 200
+
+
+async def test_the_operator_sees_workers_leases_and_breakers(gateway: Gateway) -> None:
+    gateway.fakes.executor.breakers = (Breaker(host=f"{HOSTILE}:443", state="open", failures=7, probe_in_s=4),)
+    gateway.fakes.executor.gate = asyncio.Event()
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS).model_copy(update={"wait": False}))
+    told = await gateway.client.operations()
+    assert [(one.alive, one.runs) for one in told.workers] == [(True, 1)]
+    page = (await _get(gateway, "ops")).text
+    assert told.workers[0].id in page
+    assert ESCAPED in page
+    assert "in 4.0 s" in page
+    gateway.fakes.executor.gate.set()
+    await ended(gateway.client, run.id)
+    assert (await gateway.client.operations()).workers[0].runs == 0
+    gateway.fakes.executor.down = True
+    assert (await gateway.client.operations()).executor is None
+    assert "does not answer" in (await _get(gateway, "ops")).text
+
+
+async def test_a_tenant_sees_no_processes_and_no_hosts(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, principals=PRINCIPALS) as guarded:
+        with pytest.raises(Forbidden):
+            await guarded.as_principal("red-token-1").operations()
+        cookie, _ = await _log_in(guarded, "red-token-1")
+        page = await _get(guarded, "ops", cookie)
+        assert page.status_code == 200
+        assert "Workers of the" not in page.text
+        assert "Hosts in trouble" not in page.text

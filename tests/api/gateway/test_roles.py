@@ -52,6 +52,7 @@ TABLE = {
     "GET /keys": {"administer"},
     "DELETE /keys/{key_id}": {"administer"},
     "GET /audit": {"administer"},
+    "GET /operations": {"administer"},
 }
 PRINCIPALS = (
     *({"name": role, "tenant": "red", "token": f"{role}-token", "roles": [role]} for role in Role),
