@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from pydantic import JsonValue
@@ -62,6 +63,6 @@ async def plan_of(calls: Sequence[JsonValue]) -> Plan:
     if has_more_values(given, _MAX_GIVEN_VALUES):
         raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
     try:
-        return await asyncio.to_thread(nestful.decode, given)  # others are served meanwhile
+        return await asyncio.to_thread(partial(nestful.decode, given, matches=True))  # others are served meanwhile
     except CodecError as error:
         raise ValidationFailed(f"The calls are no plan: {error}.") from error

@@ -13,6 +13,7 @@ from gateway.console.forms import read_json
 from gateway.console.pages import visible
 from services.codecs import nestful
 from services.codecs.calls import EXTRAS, RESULT, Labels
+from services.codecs.matches import MATCHES
 from services.codecs.text import CodecError
 from services.contracts.api import Api
 from services.contracts.plan import Plan
@@ -74,10 +75,10 @@ class Draft:
 
 
 def calls_of(plan: Plan) -> list[Call] | None:
-    """A plan's calls; None where they cannot say all of it, such as which item of a list the request's words mean."""
+    """A plan's calls; None where they cannot say all of it, as where two answers have one name."""
     try:
-        calls: Any = nestful.encode(plan)
-        return calls if nestful.decode(calls).id == plan.id else None
+        calls: Any = nestful.encode(plan, matches=True)
+        return calls if nestful.decode(calls, matches=True).id == plan.id else None
     except CodecError:
         return None
 
@@ -154,7 +155,7 @@ def rows(
     for call in calls:
         if call["name"] == RESULT:
             continue
-        extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted(EXTRAS & call.keys())}
+        extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted({*EXTRAS, MATCHES} & call.keys())}
         row = Row(call["label"], call["name"], extras=extras)
         for finding in findings:
             if finding.step == row.label:

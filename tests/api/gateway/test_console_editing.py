@@ -245,9 +245,25 @@ async def test_a_plan_that_waited_to_be_looked_at_is_not_approved_twice(gateway:
     assert gateway.fakes.executor.sent == []
 
 
-async def test_a_plan_that_calls_cannot_say_runs_as_it_was_planned(gateway: Gateway) -> None:
+async def test_a_plan_that_chooses_an_item_by_words_keeps_them(gateway: Gateway) -> None:
     chosen = Reference(step="var1", path=("codes", 0), match=Match(said=("Portugal",)))
     plan = Plan(steps=(NESTED.steps[0], call("var2", HOLIDAYS, country=chosen)), answer=NESTED.answer)
+    gateway.fakes.planner.plans[ASK_HOLIDAYS] = plan
+    cookie, csrf = await _visit(gateway)
+    page, fields = await _planned(gateway, cookie, csrf)
+    assert "&#34;said&#34;: [&#34;Portugal&#34;]" in page
+    begun = await _post(gateway, "playground/run", cookie, **fields, do="run")
+    run = await ended(gateway.client, begun.headers["location"].rpartition("/")[2])
+    assert run.plan == plan
+    edited = await _post(gateway, "playground/run", cookie, **fields, **{"arg.var2.country": "PT"}, do="check")
+    assert "&#34;said&#34;" not in edited.text
+    assert "Run it" in edited.text
+
+
+async def test_a_plan_that_calls_cannot_say_runs_as_it_was_planned(gateway: Gateway) -> None:
+    plan = Plan(
+        steps=NESTED.steps, answer=(*NESTED.answer, AnswerOutput(name="holidays", value=Reference(step="var1")))
+    )
     gateway.fakes.planner.plans[ASK_HOLIDAYS] = plan
     cookie, csrf = await _visit(gateway)
     posted = await _post(gateway, "playground", cookie, csrf=csrf, q=ASK_HOLIDAYS)
