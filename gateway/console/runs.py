@@ -7,6 +7,7 @@ from fastapi import Depends, Header, Query, Request, Response
 from pydantic_core import to_json
 
 from gateway.console.cancelling import CANCELLABLE
+from gateway.console.declared import declared
 from gateway.console.flow import ANSWER, Flow
 from gateway.console.forms import read_json, request_of
 from gateway.console.graph import draw
@@ -114,8 +115,9 @@ async def show_run(
     taken = flow.bindings.get(_ends(edge)) if edge else None
     if (step and selected is None) or (edge and taken is None):
         raise NotFound("The plan of this run has no such step or edge.")
+    types = await declared(service.peers, run, taken, _ends(edge)[1]) if taken else []
     return render(
-        request, "run.html", screen="runs", run=run, flow=flow, drawing=draw(flow) if flow.steps else None,
+        request, "run.html", screen="runs", run=run, flow=flow, types=types, drawing=draw(flow) if flow.steps else None,
         looks=LOOKS, selected=selected, record=flow.records.get(chosen), edge=_ends(edge), taken=taken,
         steps=_lines(flow, begin), begin=begin, per_page=_STEPS, events=events[-_EVENTS:], told=len(events),
         under_way=run.status in UNDER_WAY, over=run.status in _OVER, answer=ANSWER, curl=_curl(request, run),

@@ -17,7 +17,7 @@ PARTS = 5
 WATCH_FOCUS = """
 window.every = () => [...document.querySelectorAll(
   'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]'
-)].filter((one) => !one.disabled && one.checkVisibility({visibilityProperty: true}));
+)].filter((one) => !one.disabled && one.tabIndex >= 0 && one.checkVisibility({visibilityProperty: true}));
 window.reached = {};
 addEventListener('focusin', ({target}) => {
   const shown = [target, target.closest('label')].some((one) => one && getComputedStyle(one).outlineStyle !== 'none');
@@ -40,6 +40,12 @@ def _screens(ids: list[str]) -> tuple[str, ...]:
         f"runs/{waiting}",
         f"runs/{failed}",
         f"runs/{failed}?edge=var1.var2",
+        f"runs/{solved}/rerun",
+        f"runs/{failed}/rerun?from=var2",
+        f"runs/{solved}/compare",
+        f"runs/{solved}/compare?other={failed}",
+        "catalogue/import",
+        f"playground?run={solved}",
         "playground",
         f"playground?run={waiting}",
         "approvals",

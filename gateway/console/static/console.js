@@ -192,6 +192,40 @@ addEventListener("pageshow", () => {
   tellChosen();
 });
 
+// ---- a document: the chosen file's text goes into its field, and stays there while the outcome is put in place
+
+for (const input of $$("input[data-into]")) {
+  input.closest("[data-script]").hidden = false;
+  input.addEventListener("change", async () => {
+    if (input.files[0]) input.form.elements[input.dataset.into].value = await input.files[0].text();
+  });
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.dataset.keeps) return;
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(form, event.submitter));
+  const response = await fetch(form.action, { method: "POST", body, headers: { Accept: "text/html" } }).catch(() => null);
+  for (const button of $$("button", form)) setTimeout(() => (button.disabled = false));
+  if (!response) {
+    say("The gateway does not answer");
+    return;
+  }
+  if (new URL(response.url).pathname === `${base}/login`) {
+    location.assign(response.url);
+    return;
+  }
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const next = page.getElementById(form.dataset.keeps) ?? $("main > *", page);
+  if (!next) return;
+  next.id = form.dataset.keeps;
+  tellTimes(next);
+  $(`#${form.dataset.keeps}`).replaceWith(next);
+  dress(next);
+  next.scrollIntoView({ block: "nearest" });
+});
+
 for (const select of $$("select[data-since]")) {
   for (const option of $$("option[data-hours]", select)) {
     option.value = new Date(Date.now() - Number(option.dataset.hours) * 3600e3).toISOString();
