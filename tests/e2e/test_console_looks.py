@@ -17,7 +17,7 @@ PARTS = 5
 WATCH_FOCUS = """
 window.every = () => [...document.querySelectorAll(
   'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]'
-)].filter((one) => !one.disabled && one.checkVisibility({visibilityProperty: true}));
+)].filter((one) => !one.disabled && one.tabIndex >= 0 && one.checkVisibility({visibilityProperty: true}));
 window.reached = {};
 addEventListener('focusin', ({target}) => {
   const shown = [target, target.closest('label')].some((one) => one && getComputedStyle(one).outlineStyle !== 'none');
