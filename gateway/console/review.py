@@ -84,6 +84,7 @@ async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
 @router.get(f"{HERE}/{{run_id}}/demo")
 async def show_demo(request: Request, run_id: Id, service: Service, who: Who, cursor: Cursor = "") -> Response:
     """The run as a demonstration: what of it is a slot, and which demonstrations are like it."""
+    who.require(*READING_RUNS)  # it shows a run
     who.require("administer")
     run = await service.run(run_id, who.principal)
     if run.plan is None or not _confirmable(run):
@@ -107,6 +108,7 @@ async def _near(service: Service, run: Run, pattern: Pattern) -> list[Near]:
 @router.post(f"{HERE}/{{run_id}}/demo")
 async def make_demo(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """Confirm the run where nobody has, and make it a demonstration."""
+    who.require(*READING_RUNS)  # it shows a run
     who.require("administer")
     shared = form.get("shared") == "yes"
     who.principal.audience(shared=shared)  # refused before the run is confirmed

@@ -90,11 +90,13 @@ async def test_only_the_operator_makes_a_demonstration_everyones_and_only_admini
     principals = (
         {"name": "shop", "tenant": "red", "token": "red-token-1"},
         {"name": "clerk", "tenant": "red", "token": "red-token-2", "roles": ["ask"]},
+        {"name": "keeper", "tenant": "red", "token": "red-token-3", "roles": ["administer"]},
     )
     async with open_gateway(tmp_path, principals=principals) as gateway:
         run = await gateway.as_principal("red-token-1").solve(ask(ASK_HOLIDAYS))
         for token, fields, status in (
             ("red-token-2", {}, 403),
+            ("red-token-3", {}, 403),
             ("red-token-1", {"shared": "yes"}, 403),
             ("red-token-1", {}, 303),
         ):
@@ -103,15 +105,17 @@ async def test_only_the_operator_makes_a_demonstration_everyones_and_only_admini
             answer = await gateway.http.post("/console/login", data={"token": token})
             cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
             gateway.http.cookies.clear()
-            csrf = re.search(r'name="csrf" value="([0-9a-f]{64})"', (await _page(gateway, cookie)))
+            csrf = re.search(r'name="csrf" value="([0-9a-f]{64})"', await _page(gateway, cookie))
             assert csrf is not None
             path = f"/console/review/{run.id}/demo"
+            seen = (await gateway.http.get(path, headers=cookie)).status_code
+            assert seen == (200 if token == "red-token-1" else 403)
             made = await gateway.http.post(path, headers=cookie, data=fields | {"csrf": csrf[1]})
             assert made.status_code == status
 
 
 async def _page(gateway: Gateway, cookie: dict[str, str]) -> str:
-    return (await gateway.http.get("/console/playground", headers=cookie)).text
+    return (await gateway.http.get("/console/catalogue", headers=cookie)).text
 
 
 async def test_several_runs_are_cancelled_at_once(gateway: Gateway) -> None:
