@@ -10,6 +10,7 @@ from deploy.cli import app
 from deploy.sockets import serving
 from gateway.main import create_app
 from gateway.settings import GatewaySettings
+from services.contracts.operations import Breaker
 from tests.support.gateways import Fakes
 
 PRINCIPALS = [{"name": "boss", "tenant": "red", "token": "red-boss-token"}]
@@ -19,6 +20,20 @@ def run(*arguments: str, exit_code: int = 0) -> str:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == exit_code, result.output
     return result.stdout if exit_code == 0 else result.output
+
+
+def test_the_operator_is_told_of_processes_and_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+    fakes = Fakes()
+    fakes.executor.breakers = (Breaker(host="flights.example:443", state="open", failures=7, probe_in_s=4),)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("NESTOR_TOKEN", raising=False)
+    with serving(create_app(GatewaySettings(database_url=url, warm_apis=0), peers=fakes.peers)) as address:
+        monkeypatch.setenv("NESTOR_URL", address)
+        shown = run("operations")
+        assert "held" in shown
+        assert "flights.example:443" in shown
+        assert json.loads(run("operations", "--json"))["workers"][0]["alive"]
 
 
 def test_keys_are_made_rotated_and_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
