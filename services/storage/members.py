@@ -45,7 +45,7 @@ async def workers(
     """
     async with read(engine) as connection:
         ages = (await connection.execute(sa.select(table.c.id, clock(engine) - table.c.seen_at))).all()
-        runs = dict((await connection.execute(owned)).tuples().all())
+        runs = {one: count for one, count in (await connection.execute(owned)).all()}
     seen = {row[0]: max(0.0, float(row[1])) for row in ages}
     found = [
         Worker(id=one, seen_s=round(age, 3), alive=age < lease_s, runs=runs.get(one, 0)) for one, age in seen.items()
