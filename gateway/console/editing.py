@@ -43,6 +43,7 @@ class Row:
         fields: its arguments.
         texts: what stands in their fields, by argument.
         extras: what else the call says, as JSON, by name.
+        chosen: by a reference what the item that it means is looked for by.
         findings: by argument what is wrong; by the empty text what is wrong with the call.
     """
 
@@ -51,6 +52,7 @@ class Row:
     fields: list[ArgumentField] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     extras: dict[str, str] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
     findings: dict[str, list[Diagnostic]] = field(default_factory=dict)
 
     def found(self) -> list[Diagnostic]:
@@ -155,8 +157,9 @@ def rows(
     for call in calls:
         if call["name"] == RESULT:
             continue
-        extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted({*EXTRAS, MATCHES} & call.keys())}
-        row = Row(call["label"], call["name"], extras=extras)
+        extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted(EXTRAS & call.keys())}
+        chosen = {text: str(one["said"][0]) for text, one in call.get(MATCHES, {}).items()}
+        row = Row(call["label"], call["name"], extras=extras, chosen=chosen)
         for finding in findings:
             if finding.step == row.label:
                 row.findings.setdefault(finding.argument or "", []).append(finding)

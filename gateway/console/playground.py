@@ -219,6 +219,7 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     try:
         draft = await _draft(service, form, origin.tenant)
         plan = await plan_of(draft.calls)
+        draft.calls = await _calls(plan) or draft.calls
     except ValidationFailed as error:
         unread = origin.model_copy(update=_UNPROVED | {"plan": None, "status": RunStatus.NO_PLAN})
         text = written(draft.calls) if draft is not None else form["calls"]
