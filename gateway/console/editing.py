@@ -24,9 +24,10 @@ Call = dict[str, Any]
 """A call of NESTful's list, as :mod:`services.codecs.nestful` writes it: name, arguments, label, and Nestor's own."""
 ARGUMENT: Final = "arg."
 ANSWER: Final = "answer."
-_MOST_CHARS: Final = 14_000
+_MOST_CHARS: Final = 9_000
+_MOST_CALLS: Final = 40
 """Of the JSON on a page; a longer plan is not edited there."""
-_FIELDS_CHARS: Final = 26_000
+_FIELDS_CHARS: Final = 24_000
 """Of all fields on a page, about: pages stay under 100 kB."""
 _FIELD_CHARS: Final = 260
 _OTHERS: Final = 20
@@ -91,9 +92,9 @@ def written(calls: Sequence[Call]) -> str:
     return text if visible(text) == text else json.dumps(calls, indent=1)
 
 
-def is_small(text: str) -> bool:
-    """Whether a page has room for it."""
-    return len(text) <= _MOST_CHARS
+def is_small(calls: Sequence[Call], text: str) -> bool:
+    """Whether a page has room for these calls, whose JSON is the text."""
+    return len(calls) <= _MOST_CALLS and len(text) <= _MOST_CHARS
 
 
 def stamp(text: str) -> str:
