@@ -48,6 +48,7 @@ EXECUTIONS = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("result", sa.Text),
+    sa.Column("traceparent", sa.String(55)),
 )
 CALLS = sa.Table(
     "calls",
@@ -342,6 +343,7 @@ def _execution(row: sa.Row[tuple[object, ...]]) -> Execution:
         cancel_requested=row.cancel_requested,
         request=ExecuteRequest.model_validate_json(row.request),
         result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
+        traceparent=row.traceparent,
     )
 
 
@@ -356,6 +358,7 @@ def _execution_row(admission: Admission) -> dict[str, object]:
         "takeovers": 0,
         "cancel_requested": False,
         "request": request.model_dump_json(),
+        "traceparent": admission.traceparent,
     }
 
 
