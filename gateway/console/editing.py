@@ -24,9 +24,10 @@ Call = dict[str, Any]
 """A call of NESTful's list, as :mod:`services.codecs.nestful` writes it: name, arguments, label, and Nestor's own."""
 ARGUMENT: Final = "arg."
 ANSWER: Final = "answer."
-_MOST_CHARS: Final = 14_000
+_MOST_CHARS: Final = 9_000
+_MOST_CALLS: Final = 40
 """Of the JSON on a page; a longer plan is not edited there."""
-_FIELDS_CHARS: Final = 26_000
+_FIELDS_CHARS: Final = 24_000
 """Of all fields on a page, about: pages stay under 100 kB."""
 _FIELD_CHARS: Final = 260
 _OTHERS: Final = 20
@@ -43,6 +44,7 @@ class Row:
         fields: its arguments.
         texts: what stands in their fields, by argument.
         extras: what else the call says, as JSON, by name.
+        chosen: by a reference what the item that it means is looked for by.
         findings: by argument what is wrong; by the empty text what is wrong with the call.
     """
 
@@ -51,6 +53,7 @@ class Row:
     fields: list[ArgumentField] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     extras: dict[str, str] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
     findings: dict[str, list[Diagnostic]] = field(default_factory=dict)
 
     def found(self) -> list[Diagnostic]:
@@ -89,9 +92,9 @@ def written(calls: Sequence[Call]) -> str:
     return text if visible(text) == text else json.dumps(calls, indent=1)
 
 
-def is_small(text: str) -> bool:
-    """Whether a page has room for it."""
-    return len(text) <= _MOST_CHARS
+def is_small(calls: Sequence[Call], text: str) -> bool:
+    """Whether a page has room for these calls, whose JSON is the text."""
+    return len(calls) <= _MOST_CALLS and len(text) <= _MOST_CHARS
 
 
 def stamp(text: str) -> str:
@@ -155,8 +158,9 @@ def rows(
     for call in calls:
         if call["name"] == RESULT:
             continue
-        extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted({*EXTRAS, MATCHES} & call.keys())}
-        row = Row(call["label"], call["name"], extras=extras)
+        extras = {name: json.dumps(call[name], ensure_ascii=False) for name in sorted(EXTRAS & call.keys())}
+        chosen = {text: str(one["said"][0]) for text, one in call.get(MATCHES, {}).items()}
+        row = Row(call["label"], call["name"], extras=extras, chosen=chosen)
         for finding in findings:
             if finding.step == row.label:
                 row.findings.setdefault(finding.argument or "", []).append(finding)

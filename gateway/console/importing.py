@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query, Request, Response
+from markupsafe import escape
 
 from gateway.console.forms import request_of
 from gateway.console.pages import ConsoleRoute, get_form, get_session, render
@@ -21,9 +22,9 @@ router = service_router(route_class=ConsoleRoute, include_in_schema=False)
 Who = Annotated[Session, Depends(get_session)]
 Form = Annotated[dict[str, str], Depends(get_form)]
 HERE: Final = f"{PATH}/catalogue/import"
-_ROOM: Final = 55_000
+_ROOM: Final = 40_000
 """Characters of changes on a page, about; the command line shows all of them."""
-_DOCUMENT_CHARS: Final = 8_000
+_DOCUMENT_CHARS: Final = 4_000
 """A longer document is not sent back with the page."""
 _FIELD_CHARS: Final = 600
 _LISTED: Final = 100
@@ -123,8 +124,12 @@ def _cut(text: str | None) -> str | None:
 
 def _size(change: ImportChange) -> int:
     """About how many characters it takes on the page."""
-    texts = sum(len(one.field) + len(one.before or "") + len(one.after or "") + 120 for one in change.fields)
-    return 200 + len(change.id) + len(change.summary) + texts
+    said = [
+        change.id,
+        change.summary,
+        *(text or "" for one in change.fields for text in (one.field, one.before, one.after)),
+    ]
+    return 200 + 120 * len(change.fields) + sum(len(escape(text)) for text in said)
 
 
 def revealed(text: str) -> str:

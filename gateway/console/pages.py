@@ -122,6 +122,8 @@ async def read_form(request: Request) -> dict[str, str]:
         pairs = await asyncio.to_thread(read, text) if len(body) > _LARGE else read(text)
     except ValueError as error:
         raise InvalidRequest(f"The form cannot be read: {error}.") from None
+    if any("\x00" in text for pair in pairs for text in pair):  # which PostgreSQL stores in no text
+        raise InvalidRequest("The form holds a NUL, which is in no text.")
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 

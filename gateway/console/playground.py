@@ -42,6 +42,8 @@ Who = Annotated[Session, Depends(get_session)]
 Form = Annotated[dict[str, str], Depends(get_form)]
 HERE = f"{PATH}/playground"
 _MOST_APIS: Final = 200
+_COPIED_CHARS: Final = 3_000
+"""Of the JSON of an edited plan that a page has room for twice more, to be copied."""
 EXAMPLES = (
     "Which public holidays does Portugal have in June 2027?",
     "How long is a flight from Lisbon to Vienna?",
@@ -87,7 +89,7 @@ async def playground(
     asked = await service.asked(run, who.principal)
     calls = await _calls(planned.plan)
     text = written(calls) if calls is not None else ""
-    return await _page(request, service, Sheet(planned, asked, text if is_small(text) else ""))
+    return await _page(request, service, Sheet(planned, asked, text if calls and is_small(calls, text) else ""))
 
 
 _NOTHING: Final[dict[str, Any]] = {
@@ -108,6 +110,8 @@ async def _page(request: Request, service: Service, sheet: Sheet, status: int = 
     apis = await _apis(service, calls, run.tenant)
     lines = rows(calls, apis, run.diagnostics, sheet.draft)
     labels = {row.label for row in lines}
+    edited = calls if sheet.draft is not None else []
+    is_copied = len(sheet.text) <= _COPIED_CHARS or not edited
     answers = calls[-1]["arguments"] if calls and calls[-1]["name"] == RESULT else {}
     return render(
         request, "playground.html", status=status,
@@ -116,8 +120,8 @@ async def _page(request: Request, service: Service, sheet: Sheet, status: int = 
             "fields": fields_of(run.questions), "sheet": sheet, "rows": lines, "answers": answers,
             "stamp_of": stamp(sheet.text), "key": secrets.token_hex(16), "argument_prefix": ARGUMENT,
             "elsewhere": [one for one in run.diagnostics if one.step not in labels][:12],
-            "curl": _curl(request, asked, calls if sheet.draft else []),
-            "python": _python(request, asked, calls if sheet.draft else []),
+            "curl": _curl(request, asked, edited) if is_copied else "",
+            "python": _python(request, asked, edited) if is_copied else "",
         },
     )  # fmt: skip
 
@@ -219,6 +223,7 @@ async def check_or_run(request: Request, service: Service, who: Who, form: Form)
     try:
         draft = await _draft(service, form, origin.tenant)
         plan = await plan_of(draft.calls)
+        draft.calls = await _calls(plan) or draft.calls
     except ValidationFailed as error:
         unread = origin.model_copy(update=_UNPROVED | {"plan": None, "status": RunStatus.NO_PLAN})
         text = written(draft.calls) if draft is not None else form["calls"]

@@ -9,7 +9,7 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import JsonValue
 
 from gateway.console.arguments import ArgumentField, argument_fields, edited
-from gateway.console.flow import Flow, json_type
+from gateway.console.flow import Flow
 from gateway.console.forms import read_json, request_of
 from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, render, see
 from gateway.console.session import PATH, Session
@@ -156,5 +156,5 @@ async def compare(
     names = list(dict.fromkeys(step.id for flow in flows for step in flow.steps))
     return render(
         request, "compare.html", screen="runs", run=run, second=second, parts=found.divergence, flows=flows, near=[],
-        names=names[:_LINES], left_out=len(names[_LINES:]), looks=LOOKS, type_of=json_type,
+        names=names[:_LINES], left_out=len(names[_LINES:]), looks=LOOKS,
     )  # fmt: skip

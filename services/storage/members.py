@@ -33,7 +33,7 @@ def members_table(metadata: sa.MetaData) -> sa.Table:
 
 
 async def workers(
-    engine: AsyncEngine, table: sa.Table, lease_s: float, owned: sa.Select[tuple[str, int]]
+    engine: AsyncEngine, table: sa.Table, lease_s: float, owned: sa.Select[str, int]
 ) -> tuple[Worker, ...]:
     """The processes that have a row, and others that still own something; the most recently seen first.
 
@@ -45,7 +45,7 @@ async def workers(
     """
     async with read(engine) as connection:
         ages = (await connection.execute(sa.select(table.c.id, clock(engine) - table.c.seen_at))).all()
-        runs = {one: count for one, count in (await connection.execute(owned)).all()}
+        runs = {owner: int(count) for owner, count in await connection.execute(owned)}
     seen = {row[0]: max(0.0, float(row[1])) for row in ages}
     found = [
         Worker(id=one, seen_s=round(age, 3), alive=age < lease_s, runs=runs.get(one, 0)) for one, age in seen.items()

@@ -8,7 +8,7 @@ import pytest
 from services.contracts.api import ApiResponse
 from services.contracts.operations import Breaker
 from services.contracts.plan import LiteralValue
-from services.contracts.run import Failed, RunStatus, Succeeded
+from services.contracts.run import Failed, RerunRequest, RunStatus, Succeeded
 from tests.api.gateway.test_rerun import CHAIN
 from tests.support.browser import Page
 from tests.support.consoles import CHROMIUM, looking
@@ -143,4 +143,27 @@ async def test_a_value_is_held_against_what_was_declared_and_hosts_in_trouble_ar
         await page.open(f"{url}/ops")
         assert "flights.example:443" in await page.evaluate("document.querySelector('#breakers').textContent")
         assert await page.evaluate("document.querySelectorAll('.workers').length") == 2
+        assert page.errors == []
+
+
+async def test_what_is_edited_fits_every_size(tmp_path: Path) -> None:
+    async with _looking(tmp_path) as (gateway, url, page):
+        gateway.fakes.planner.plans[ASK_CHAIN] = CHAIN
+        first = await gateway.client.solve(ask(ASK_CHAIN, mutations="allow"))
+        second = await gateway.client.rerun(first.id, RerunRequest.model_validate({"from": "var3"}))
+        planned = await gateway.client.plan(ask(ASK_CHAIN))
+        screens = (
+            f"runs/{first.id}/rerun",
+            f"runs/{first.id}/rerun?from=var2",
+            f"runs/{first.id}/compare",
+            f"runs/{first.id}/compare?other={second.id}",
+            f"playground?run={planned.id}",
+            "catalogue/import",
+            "ops",
+        )
+        for width in (320, 768, 1600):
+            await page.look(width=width, dark=width == 768)
+            for screen in screens:
+                await page.open(f"{url}/{screen}")
+                assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (screen, width)
         assert page.errors == []
