@@ -31,6 +31,7 @@ SCREENS: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
     ("runs", "Runs", READING_RUNS),
     ("playground", "Playground", ("ask",)),
     ("approvals", "Approvals", READING_RUNS),
+    ("review", "Review", READING_RUNS),
     ("catalogue", "Catalogue", ("ask", "approve", "administer")),
     ("ops", "Ops", ("administer",)),
 )

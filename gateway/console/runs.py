@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Depends, Header, Query, Request, Response
 from pydantic_core import to_json
 
+from gateway.console.cancelling import CANCELLABLE
 from gateway.console.declared import declared
 from gateway.console.flow import ANSWER, Flow
 from gateway.console.forms import read_json, request_of
@@ -89,6 +90,8 @@ async def list_runs(
     return render(
         request, "runs.html", screen="runs", page=page, asked=asked, older=older, first=cursor is None,
         statuses=list(RunStatus), looks=LOOKS, filtered=any(asked.values()),
+        here_with=with_query(f"{PATH}/runs", asked),
+        cancellable={run.id for run in page.runs if run.status in CANCELLABLE},
     )  # fmt: skip
 
 

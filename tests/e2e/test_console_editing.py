@@ -10,8 +10,8 @@ from services.contracts.operations import Breaker
 from services.contracts.plan import LiteralValue
 from services.contracts.run import Failed, RerunRequest, RunStatus, Succeeded
 from tests.api.gateway.test_rerun import CHAIN
-from tests.e2e.test_console import CHROMIUM, _looking
 from tests.support.browser import Page
+from tests.support.consoles import CHROMIUM, looking
 from tests.support.gateways import ASK_HOLIDAYS, FIND, HOLIDAYS, ask, ended
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
@@ -36,7 +36,7 @@ async def _press(page: Page, text: str) -> None:
 
 
 async def test_a_failed_run_is_run_again_from_a_step_with_another_input_and_compared(tmp_path: Path) -> None:
-    async with _looking(tmp_path) as (gateway, url, page):
+    async with looking(tmp_path) as (gateway, url, page):
         gateway.fakes.executor.outcomes[HOLIDAYS.id] = Failed(reason="upstream_error", message="HTTP 500", status=500)
         failed = await gateway.client.solve(ask(ASK_HOLIDAYS))
         assert failed.status is RunStatus.FAILED
@@ -62,7 +62,7 @@ async def test_a_failed_run_is_run_again_from_a_step_with_another_input_and_comp
 
 
 async def test_a_change_that_is_made_again_is_approved_anew(tmp_path: Path) -> None:
-    async with _looking(tmp_path) as (gateway, url, page):
+    async with looking(tmp_path) as (gateway, url, page):
         gateway.fakes.planner.plans[ASK_CHAIN] = CHAIN
         first = await gateway.client.solve(ask(ASK_CHAIN, mutations="allow"))
         assert first.status is RunStatus.SUCCEEDED
@@ -80,7 +80,7 @@ async def test_a_change_that_is_made_again_is_approved_anew(tmp_path: Path) -> N
 
 
 async def test_a_plan_is_edited_checked_and_run_as_it_is_shown(tmp_path: Path) -> None:
-    async with _looking(tmp_path) as (gateway, url, page):
+    async with looking(tmp_path) as (gateway, url, page):
         await page.open(f"{url}/playground")
         await page.type(ASK_HOLIDAYS)
         await _press(page, "Plan")
@@ -109,7 +109,7 @@ async def test_a_file_is_imported_after_its_changes_were_read(tmp_path: Path) ->
     document = {"openapi": "3.1.0", "info": {}, "servers": [{"url": "https://elsewhere.example"}], "paths": paths}
     file = tmp_path / "world.json"
     file.write_text(json.dumps(document))
-    async with _looking(tmp_path) as (gateway, url, page):
+    async with looking(tmp_path) as (gateway, url, page):
         await page.open(f"{url}/catalogue/import?provider=world")
         root = await page.send("DOM.getDocument")
         field = await page.send("DOM.querySelector", nodeId=root["root"]["nodeId"], selector="input[type=file]")
@@ -131,7 +131,7 @@ async def test_a_file_is_imported_after_its_changes_were_read(tmp_path: Path) ->
 
 
 async def test_a_value_is_held_against_what_was_declared_and_hosts_in_trouble_are_told(tmp_path: Path) -> None:
-    async with _looking(tmp_path) as (gateway, url, page):
+    async with looking(tmp_path) as (gateway, url, page):
         declared = ApiResponse(json_schema={"properties": {"code": {"type": "integer"}}})
         gateway.fakes.retriever.apis[FIND.id] = FIND.model_copy(update={"response": declared})
         gateway.fakes.executor.breakers = (Breaker(host="flights.example:443", state="open", failures=7, probe_in_s=4),)
@@ -147,7 +147,7 @@ async def test_a_value_is_held_against_what_was_declared_and_hosts_in_trouble_ar
 
 
 async def test_what_is_edited_fits_every_size(tmp_path: Path) -> None:
-    async with _looking(tmp_path) as (gateway, url, page):
+    async with looking(tmp_path) as (gateway, url, page):
         gateway.fakes.planner.plans[ASK_CHAIN] = CHAIN
         first = await gateway.client.solve(ask(ASK_CHAIN, mutations="allow"))
         second = await gateway.client.rerun(first.id, RerunRequest.model_validate({"from": "var3"}))
