@@ -17,16 +17,14 @@ from planner_svc.reading.context import read_clock
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.leaves import flat, has, put
 from planner_svc.reading.profile import Profile, Slot, read_profile
-from planner_svc.reading.text import stem_set, stems, words_of
+from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
 from planner_svc.reading.values import Kind, Span, find_spans
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
-from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value, step_values
 from services.contracts.planning import Question
 
 MAX_QUESTIONS: Final = 5
-MAX_CHARS: Final = 4_000
-"""Of a request, as far as it is read."""
 _KINDS: Final[frozenset[Kind]] = frozenset(("quoted", "email", "url", "phone", "code", "number", "moment"))
 _NAMED: Final[Mapping[Kind, frozenset[str]]] = {
     "email": stem_set("email mail recipient recipients to cc bcc contact sender from user username login"),
@@ -180,7 +178,7 @@ class _Said:
 
 def literals(plan: Plan) -> Iterator[str | int | float]:
     """Every text, number and truth of a plan; of its objects the names as well, of its lists how long they are."""
-    waiting: list[Value | JsonValue] = [value for step in plan.steps for value in _values(step)]
+    waiting: list[Value | JsonValue] = [value for step in plan.steps for value in step_values(step)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, LiteralValue):
@@ -195,14 +193,6 @@ def literals(plan: Plan) -> Iterator[str | int | float]:
             waiting += [*value, len(value)]
         elif isinstance(value, str | int | float):
             yield value
-
-
-def _values(step: Step) -> Iterator[Value]:
-    yield from step.arguments.values()
-    if step.foreach is not None:
-        yield step.foreach.items
-    if step.when is not None:
-        yield from (step.when.left, step.when.right)
 
 
 def _open(step: Step, profile: Profile, context: Context) -> Iterator[_Open]:

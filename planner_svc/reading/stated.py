@@ -6,7 +6,7 @@ Whoever says so leaves nothing to guess, so what is stated stands, whatever a pl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -15,21 +15,16 @@ from pydantic import JsonValue
 
 from planner_svc.reading.leaves import flat, put
 from planner_svc.reading.profile import Profile, Slot, read_profile
-from planner_svc.reading.readings import NO_CLOCK, moment_of, number_in, readings
-from planner_svc.reading.text import STOP, Word, name_parts, split_name, stem, stem_set
+from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in, readings
+from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import Plan, Reference, Step, Value
+from services.contracts.plan import Plan, Step, Value, dependencies
 
-MAX_CHARS: Final = 4_000
-"""Of a request, as far as it is read."""
 _MAX_LEAVES: Final = 120
 _MAX_ITEMS: Final = 50
 _MAX_COMPARED: Final = 20_000
 """Values of enumerations that are compared with words of the request, for one API."""
-_QUOTED: Final = re.compile(
-    r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
-)
 _IS: Final = re.compile(
     r"\s*(?:[:=]\s*|(?:is|are|as|to|of|equals|set\s+to|should\s+be|named|called)\s+)?(?=\S)", re.IGNORECASE
 )
@@ -40,9 +35,7 @@ _END: Final = re.compile(r"\s*(?:$|[,;.!?)\]}\n](?!\d)|(?:and|or|with|for|in|on|
 """What follows a bare value: a word behind a number is its unit, and what that means others know."""
 _BARE: Final = re.compile(r"[^\s,;!?()\"]+")
 _AND: Final = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+|&\s*)(?=[\"'`“«\d])")
-_TRUTHS: Final = {"true": True, "yes": True, "on": True, "enabled": True, "false": False, "no": False, "off": False}
-_TRUTHS["disabled"] = False
-_VALUED: Final = re.compile(r"[\"'`“«\d@]|\b(?:true|false|yes|no|on|off|enabled|disabled)\b", re.IGNORECASE)
+_VALUED: Final = re.compile(rf"[\"'`“«\d@]|\b(?:{'|'.join(TRUTHS)})\b", re.IGNORECASE)
 _ISO: Final = re.compile(r"\d{4}-\d\d(?:-\d\d(?:[T ][\d:.,+Z-]+)?)?")
 _BEFORE: Final = STOP | {"set", "given", "change", "add", "update", "put", "new"}
 _VAGUE: Final = stem_set("body value data item object")
@@ -135,28 +128,16 @@ def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
     """The plan without reading calls that nothing needs any more."""
     steps = list(plan.steps)
     while True:
-        used = {name for step in steps for name in _sources(step)} | {one.value.step for one in plan.answer}
+        used = {name for step in steps for name in dependencies(step)} | {one.value.step for one in plan.answer}
         kept = [one for one in steps if one.id in used or one.api not in apis or apis[one.api].mutating]
         if len(kept) == len(steps) or not kept:
             return Plan(steps=tuple(steps), answer=plan.answer)
         steps = kept
 
 
-def _sources(step: Step) -> Iterator[str]:
-    yield from step.after
-    waiting: list[object] = [*step.arguments.values(), step.foreach and step.foreach.items]
-    waiting += [step.when.left, step.when.right] if step.when is not None else []
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, Reference):
-            yield value.step
-        waiting += getattr(value, "items", ()) if getattr(value, "kind", "") == "list" else ()
-        waiting += getattr(value, "fields", {}).values() if getattr(value, "kind", "") == "object" else ()
-
-
 def _unquoted(query: str) -> list[Word]:
     """The words of names outside quotation marks."""
-    quoted = [match.span() for match in _QUOTED.finditer(query)]
+    quoted = [match.span() for match in QUOTED.finditer(query)]
     return [part for part in name_parts(query) if not any(a <= part.start < b for a, b in quoted)]
 
 
@@ -212,7 +193,7 @@ def _begins(query: str, parts: Sequence[Word], first: int, profile: Profile) -> 
     return (
         before.text.lower() in _BEFORE
         or before.stem in profile.title
-        or _QUOTED.search(query, before.end, start) is not None
+        or QUOTED.search(query, before.end, start) is not None
     )
 
 
@@ -240,7 +221,7 @@ def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonVa
 
 
 def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
-    quoted = _QUOTED.match(query, start)
+    quoted = QUOTED.match(query, start)
     if quoted is not None:
         text = next(group for group in quoted.groups() if group is not None)
         return _said(text, quoted.end(), profile, slot, quoted=True)
@@ -256,7 +237,7 @@ def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonV
         return None
     text = bare[0].rstrip(".:'")
     end = start + len(text)
-    is_value = text.lower() in _TRUTHS or any(char.isdigit() for char in text) or "@" in text
+    is_value = text.lower() in TRUTHS or any(char.isdigit() for char in text) or "@" in text
     return _said(text, end, profile, slot, quoted=False) if is_value and _END.match(query, end) else None
 
 
@@ -267,12 +248,12 @@ def _said(text: str, end: int, profile: Profile, slot: Slot, *, quoted: bool) ->
     def allowed(value: JsonValue) -> bool:
         return profile.schemas.problem(slot.node, [value] if listed else value) is None
 
-    if "boolean" in slot.kinds and text.lower() in _TRUTHS:
-        return _TRUTHS[text.lower()], end
+    if "boolean" in slot.kinds and text.lower() in TRUTHS:
+        return TRUTHS[text.lower()], end
     is_number = not quoted and number_in(text) is not None and bool(slot.kinds & {"integer", "number"})
     if slot.temporal and not is_number and not _ISO.fullmatch(text) and moment_of(text, NO_CLOCK) is not None:
         return None  # a day in words is read by the request's clock
-    if not is_number and text.lower() not in _TRUTHS and allowed(text):
+    if not is_number and text.lower() not in TRUTHS and allowed(text):
         return text, end
     meant = readings(profile, slot, text)
     return (meant[0], end) if meant else None

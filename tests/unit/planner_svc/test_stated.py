@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from planner_svc.reading.profile import read_profile
-from planner_svc.reading.stated import MAX_CHARS, stated, with_stated
+from planner_svc.reading.stated import stated, with_stated
+from planner_svc.reading.text import MAX_CHARS
 from services.contracts.api import Api, Location
 from services.contracts.plan import Plan
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
