@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -57,13 +57,6 @@ class Scripted:
         if isinstance(self._draft, Exception):
             raise self._draft
         return self._draft
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ComputePool]:
-    pool = ComputePool(1, 8)
-    yield pool
-    await pool.close()
 
 
 def holding(rules: float, compact: float) -> Weigh:

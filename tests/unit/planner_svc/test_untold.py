@@ -1,7 +1,5 @@
 """What no answer tells is said, and only what no answer tells."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -104,13 +102,6 @@ def test_what_changes_something_is_not_spoken_of() -> None:
 @pytest.mark.parametrize("query", ["which " * 5_000, "which \ud800\x00?", "how " * 9_000, "what's the " + "a-" * 9_000])
 def test_any_text_is_read(query: str) -> None:
     said(query)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ComputePool]:
-    pool = ComputePool(1, 8)
-    yield pool
-    await pool.close()
 
 
 @pytest.mark.parametrize(("below", "status"), [(0.0, "planned"), (0.9, "no_plan")])
