@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from evals.data import Call, DataError, Instance, read_dataset, read_lines
 from evals.planning.demonstrations import plan_of
 from evals.predictions import Planned, without_answer
-from planner_svc.untold import untold
+from planner_svc.proving.untold import untold
 from services.contracts.api import Api
 
 _OFFERED = 24

@@ -10,11 +10,11 @@ from planner_svc.cascade import DEMONSTRATED, MODEL, Word
 from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
-from planner_svc.leftovers import questions_about, with_answers
 from planner_svc.models import MissingValue, PlanDraft
-from planner_svc.near_misses import other_than_asked
+from planner_svc.proving.leftovers import questions_about, with_answers
+from planner_svc.proving.near_misses import other_than_asked
+from planner_svc.proving.repair import repair
 from planner_svc.reading.stated import may_state, with_stated
-from planner_svc.repair import repair
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.plan import Plan

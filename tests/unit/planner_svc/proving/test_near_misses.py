@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner_svc.near_misses import other_than_asked
+from planner_svc.proving.near_misses import other_than_asked
 from services.contracts.api import Location
 from tests.unit.planner_svc.building import api, param, plan, step
 

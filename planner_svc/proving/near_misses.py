@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from planner_svc.leftovers import literals
+from planner_svc.proving.leftovers import literals
 from planner_svc.reading.actions import asks_for_change, told
 from planner_svc.reading.profile import Profile, read_profile
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems

@@ -6,8 +6,8 @@ from prometheus_client import CollectorRegistry
 from planner_svc.cascade import CascadePolicy
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
+from planner_svc.proving.untold import untold
 from planner_svc.service import PlannerService
-from planner_svc.untold import untold
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
 from services.contracts.plan import Plan
