@@ -13,6 +13,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from planner_svc.reading import weights
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.leaves import flat, has, put
@@ -246,9 +247,10 @@ def _nearness(slot: Slot, span: Span) -> float:
     """How likely the value is meant for this argument: its name stands beside it, or says that it takes any text."""
     words = {*slot.words}
     named = len(words & {*span.near, span.unit})
-    body = 0.5 * (slot.parameter.location is Location.BODY)
-    text = 0.5 * (span.kind == "quoted" and "string" in slot.kinds) + 0.5 * bool(words & _TEXTS)
-    return named + body + text + 0.25 * slot.required
+    body = weights.IN_BODY * (slot.parameter.location is Location.BODY)
+    text = weights.QUOTED_TEXT * (span.kind == "quoted" and "string" in slot.kinds)
+    called = weights.CALLED_TEXT * bool(words & _TEXTS)
+    return named + body + text + called + weights.REQUIRED * slot.required
 
 
 def _question(best: _Open, span: Span, takers: Iterable[_Open]) -> Question:
