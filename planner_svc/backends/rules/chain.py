@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from planner_svc.backends.rules.fit import Fit, Fitter
-from planner_svc.backends.rules.links import Link, Links
+from planner_svc.backends.rules.links import GENERIC, Link, Links
 from planner_svc.backends.rules.objects import build
 from planner_svc.backends.rules.segments import with_roles
 from planner_svc.evidence import NOTHING, Tried
@@ -28,7 +28,6 @@ FREE_TEXT = 0.4
 WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
-_GENERIC = stem_set("code id name number key text value")
 _SEARCHED = stem_set("name query q search text title keyword term")
 DETOUR = 0.1
 MAX_PRODUCERS = 8
@@ -328,7 +327,7 @@ class Composer:
 
     def _mentioned(self, link: Link) -> float:
         """More where the request names the field ("how heavy" for a weight)."""
-        return 0.35 if (self._stems - _GENERIC) & set(link.field.words) else 0.0
+        return 0.35 if (self._stems - GENERIC) & set(link.field.words) else 0.0
 
     def _use_leftovers(self, call: Call, fits: Sequence[tuple[Slot, Fit]]) -> None:
         """Give optional arguments the values that nothing has used so far."""
