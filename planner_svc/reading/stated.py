@@ -135,14 +135,15 @@ def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
     """The plan without reading calls that nothing needs any more."""
     steps = list(plan.steps)
     while True:
-        used = {name for step in steps for name in _sources(step)} | {one.value.step for one in plan.answer}
+        used = {name for step in steps for name in sources(step)} | {one.value.step for one in plan.answer}
         kept = [one for one in steps if one.id in used or one.api not in apis or apis[one.api].mutating]
         if len(kept) == len(steps) or not kept:
             return Plan(steps=tuple(steps), answer=plan.answer)
         steps = kept
 
 
-def _sources(step: Step) -> Iterator[str]:
+def sources(step: Step) -> Iterator[str]:
+    """The steps that a step waits for or takes values of."""
     yield from step.after
     waiting: list[object] = [*step.arguments.values(), step.foreach and step.foreach.items]
     waiting += [step.when.left, step.when.right] if step.when is not None else []
