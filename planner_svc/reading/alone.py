@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from planner_svc.reading.profile import read_profile
-from planner_svc.reading.stated import MAX_CHARS, sources, stated
+from planner_svc.reading.stated import MAX_CHARS, stated
 from planner_svc.reading.text import STOP, name_parts, split_name, stem, word_set
 from services.contracts.api import Api
-from services.contracts.plan import Plan, Step
+from services.contracts.plan import Plan, Step, dependencies
 
 _SILENT: Final = STOP - word_set("call find get gets give help know knows look say see show tell write")
 """Words that ask for nothing."""
@@ -29,13 +29,15 @@ def alone(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     asked = [step for step in plan.steps if step.api in apis and _is_all(step, query, apis[step.api])]
     if len(asked) != 1:
         return plan
-    steps = {step.id: step.model_copy(update={"after": ()}) for step in plan.steps}  # whoever asks for one, for no order
+    steps = {
+        step.id: step.model_copy(update={"after": ()}) for step in plan.steps
+    }  # whoever asks for one, for no order
     kept, waiting = set[str](), [asked[0].id]
     while waiting:
         name = waiting.pop()
         if name in steps and name not in kept:
             kept.add(name)
-            waiting += sources(steps[name])
+            waiting += dependencies(steps[name])
     if len(kept) == len(steps):
         return plan
     answer = tuple(one for one in plan.answer if one.value.step in kept)

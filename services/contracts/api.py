@@ -421,7 +421,9 @@ class ImportedDocument(Contract):
     imported_at: AwareDatetime
     skipped: tuple[SkippedOperation, ...] = Field(default=(), description="The first operations not imported, and why.")
     skipped_total: int = Field(default=0, ge=0, description="How many there are in all.")
-    current: bool = Field(description="Whether importing the same text and `server` or `origin` for this provider changes nothing.")
+    current: bool = Field(
+        description="Whether importing the same text and `server` or `origin` for this provider changes nothing."
+    )
 
 
 class DocumentPage(Contract):

@@ -38,7 +38,9 @@ def called(subject: Plan, query: str) -> list[str]:
 def test_what_nothing_is_said_for_is_not_called_and_what_the_change_needs_is() -> None:
     assert called(DRAFT, 'Please create the new order: item name "chair".') == ["find_shop", "create_order"]
     given = 'New order: item name "chair", shop id "S-1"'
-    stated = plan(step("items", "list_items", name="chair"), step("o", "create_order", shop_id="S-1", item_name="chair"))
+    stated = plan(
+        step("items", "list_items", name="chair"), step("o", "create_order", shop_id="S-1", item_name="chair")
+    )
     assert called(stated, given) == ["create_order"]
 
 
