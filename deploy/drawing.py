@@ -1,7 +1,7 @@
 """Plans, runs and answers drawn for a terminal. Where output is not a terminal, the same as plain lines."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import JsonValue
 from rich.console import Console, Group, RenderableType
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from services.contracts.evidence import Attempt, written_call, written_path
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
-from services.contracts.planning import DiagnosticCode
+from services.contracts.planning import Diagnostic, DiagnosticCode
 from services.contracts.run import (
     DoubtfulCall,
     EvidenceRound,
@@ -207,8 +207,10 @@ def draw_conclusion(console: Console, run: Run) -> None:
     _draw_answer(console, run)
     for question in run.questions:
         console.print(plain(f"? {question.text}", "yellow"))
-    asked = run.approval is not None or bool(run.previews)  # the requests themselves say it better
-    for diagnostic in (d for d in run.diagnostics if not (asked and d.code is DiagnosticCode.APPROVAL_REQUIRED)):
+    if run.questions:
+        given = " ".join(f"--value {name}=..." for name in dict.fromkeys(one.argument for one in run.questions))
+        console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
+    for diagnostic in _not_said_already(run):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
     for remark in filter(None, (run.unsure, run.untold)):
@@ -236,6 +238,16 @@ def _draw_answer(console: Console, run: Run) -> None:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
             console.print(plain(shown, "dim"), soft_wrap=True)
+
+
+def _not_said_already(run: Run) -> Iterator[Diagnostic]:
+    """The diagnostics that neither the requests to be approved nor the questions say better."""
+    is_shown = run.approval is not None or bool(run.previews)
+    asked = {(question.step, question.argument) for question in run.questions}
+    for one in run.diagnostics:
+        is_asked = one.code is DiagnosticCode.MISSING_ARGUMENT and (one.step, one.argument) in asked
+        if not is_asked and not (is_shown and one.code is DiagnosticCode.APPROVAL_REQUIRED):
+            yield one
 
 
 def _draw_state(console: Console, run: Run) -> None:

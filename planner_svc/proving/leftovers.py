@@ -7,7 +7,7 @@ changed. Whoever approves it sees what is there, and hardly what is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,26 +96,25 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
 
 
 def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
-    """The plan with what the application gives for places inside objects, such as ``metadata.name``.
+    """The plan with what the application gives, by name, for what lacks a value.
 
-    Planners know arguments by name; such names only come from questions about them.
+    That is any place inside objects, such as ``metadata.name``, whose name only comes from a question about it; and
+    an argument that is required.
     """
-    names = {name for name in context.values if "." in name or "[" in name}
-    if not names:
-        return plan
-    steps = tuple(_with_answers(step, context, names, apis.get(step.api)) for step in plan.steps)
-    return Plan(steps=steps, answer=plan.answer)
+    steps = tuple(_with_answers(step, context, apis.get(step.api)) for step in plan.steps)
+    return plan if steps == plan.steps else Plan(steps=steps, answer=plan.answer)
 
 
-def _with_answers(step: Step, context: Context, names: Set[str], api: Api | None) -> Step:
+def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     if api is None:
         return step
     profile, arguments = flat(read_profile(api)), step.arguments
     for slot in profile.slots:
-        value = context.values[slot.name] if slot.path and slot.name in names else None
+        value = context.values.get(slot.name) if slot.path or slot.required else None
         allowed = value is not None and profile.schemas.problem(slot.node, value) is None
-        if allowed and not has(arguments, slot.path):
-            arguments = put(arguments, slot.path, value)
+        path = slot.path or (slot.name,)
+        if allowed and not has(arguments, path):
+            arguments = put(arguments, path, value)
     return step.model_copy(update={"arguments": arguments})
 
 

@@ -13,6 +13,7 @@ from planner_svc.models import MissingValue, PlanDraft
 from planner_svc.proving.leftovers import questions_about, with_answers
 from planner_svc.proving.near_misses import other_than_asked
 from planner_svc.proving.repair import repair
+from planner_svc.reading.alone import alone
 from planner_svc.reading.stated import may_state, with_stated
 from services.compute import ComputePool
 from services.contracts.api import Api
@@ -109,6 +110,7 @@ class Prover:
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         if backend != DEMONSTRATED and may_state(request.query):  # its pattern has a place for every word
             plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
+            plan = await self._pool.run(alone, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)

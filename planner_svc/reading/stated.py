@@ -5,12 +5,14 @@ Whoever says so leaves nothing to guess, so what is stated stands, whatever a pl
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import orjson
 from pydantic import JsonValue
 
 from planner_svc.reading.leaves import flat, put
@@ -19,8 +21,9 @@ from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in,
 from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import Plan, Step, Value, dependencies
+from services.contracts.plan import LiteralValue, Plan, Step, Value, dependencies
 
+_JSON: Final = json.JSONDecoder()
 _MAX_LEAVES: Final = 120
 _MAX_ITEMS: Final = 50
 _MAX_COMPARED: Final = 20_000
@@ -35,7 +38,7 @@ _END: Final = re.compile(r"\s*(?:$|[,;.!?)\]}\n](?!\d)|(?:and|or|with|for|in|on|
 """What follows a bare value: a word behind a number is its unit, and what that means others know."""
 _BARE: Final = re.compile(r"[^\s,;!?()\"]+")
 _AND: Final = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+|&\s*)(?=[\"'`“«\d])")
-_VALUED: Final = re.compile(rf"[\"'`“«\d@]|\b(?:{'|'.join(TRUTHS)})\b", re.IGNORECASE)
+_VALUED: Final = re.compile(rf"[\"'`“«\d@_]|\b(?:{'|'.join(TRUTHS)})\b", re.IGNORECASE)
 _ISO: Final = re.compile(r"\d{4}-\d\d(?:-\d\d(?:[T ][\d:.,+Z-]+)?)?")
 _BEFORE: Final = STOP | {"set", "given", "change", "add", "update", "put", "new"}
 _VAGUE: Final = stem_set("body value data item object")
@@ -71,6 +74,7 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     slots = flat(profile, _MAX_LEAVES).slots
     parts = _unquoted(query)
     labels = _labels(slots)
+    in_json = _labels((*slots, *(slot for slot in profile.slots if slot.name not in {leaf.name for leaf in slots})))
     found: list[Stated] = []
     items: dict[JsonPath, set[JsonPath]] = {}
     counts: dict[JsonPath, int] = {}
@@ -79,7 +83,8 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     for index in range(len(parts)):
         if parts[index].start < taken or (opening := _IS.match(query, parts[index].end)) is None:
             continue
-        named = [label.slot for label in _label_at(query, parts, index, labels, profile)]
+        known = in_json if query[opening.end()] in "{[" else labels  # an object as a whole is said in JSON alone
+        named = [label.slot for label in _label_at(query, parts, index, known, profile)]
         named.sort(key=lambda slot: slot.name in given)  # said again it is meant for the next one
         for slot in named:
             if left <= 0:
@@ -118,10 +123,26 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 
 def _given(step: Step, query: str, api: Api) -> Step:
-    arguments: dict[str, Value] = dict(step.arguments)
-    for one in stated(query, read_profile(api)):
+    found = stated(query, read_profile(api))
+    own = {str(one.path[0]) for one in found}
+    taken = {one.value for one in found if _is_said_once(query, one)}
+    arguments: dict[str, Value] = {
+        name: value for name, value in step.arguments.items() if name in own or _plain(value) not in taken
+    }
+    for one in found:
         arguments = put(arguments, one.path, one.value)
     return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
+
+
+def _is_said_once(query: str, one: Stated) -> bool:
+    """Whether the words that are one argument's value are nowhere else: no other argument has them."""
+    said = not isinstance(one.value, bool) and _plain(LiteralValue(value=one.value)) is not None
+    return said and query.count(query[one.start : one.end]) == 1
+
+
+def _plain(value: Value) -> str | int | float | None:
+    held = value.value if isinstance(value, LiteralValue) else None
+    return held if isinstance(held, str | int | float) and not isinstance(held, bool) else None
 
 
 def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
@@ -204,6 +225,8 @@ def _parts(value: tuple[JsonValue, int] | None) -> int:
 
 def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
     """The value that begins here and the end of the characters that say it."""
+    if query[start] in "{[":
+        return _json(query, start, profile, slot)
     listed = slot.kinds == {"array"}
     one = _single(query, start, profile, slot)
     if one is None or not listed:
@@ -218,6 +241,19 @@ def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonVa
     if profile.schemas.problem(slot.node, list(values)) is not None:
         return None
     return list(values), end
+
+
+def _json(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
+    """An object or a list that is written as JSON; one item where the argument is a list of such."""
+    try:
+        end = _JSON.raw_decode(query, start)[1]
+        value = orjson.loads(query[start:end])  # refuses NaN, infinities and lone surrogates
+    except (ValueError, RecursionError):
+        return None
+    for meant in (value, [value]):
+        if profile.schemas.problem(slot.node, meant) is None:
+            return meant, end
+    return None
 
 
 def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
@@ -237,7 +273,7 @@ def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonV
         return None
     text = bare[0].rstrip(".:'")
     end = start + len(text)
-    is_value = text.lower() in TRUTHS or any(char.isdigit() for char in text) or "@" in text
+    is_value = text.lower() in TRUTHS or any(char.isdigit() or char in "@_" for char in text)
     return _said(text, end, profile, slot, quoted=False) if is_value and _END.match(query, end) else None
 
 

@@ -56,6 +56,14 @@ def said(query: str, subject: Api = ORDER) -> dict[str, Any]:
             {"lines.0.sku": "a", "lines.0.quantity": 2, "lines.1.sku": "b", "lines.1.quantity": 3},
         ),
         ('lines[0].sku "a"', {"lines.0.sku": "a"}),
+        ('lines {"sku": "a", "quantity": 2}, title "x"', {"lines": [{"sku": "a", "quantity": 2}], "title": "x"}),
+        ('lines: [{"sku": "a"}, {"sku": "b"}]', {"lines": [{"sku": "a"}, {"sku": "b"}]}),
+        ('tags ["a", "b"]', {"tags": ["a", "b"]}),
+        (
+            'billing {"city": "Oslo", "contact": {"fullName": "Eva"}}',
+            {"billing": {"city": "Oslo", "contact": {"fullName": "Eva"}}},
+        ),
+        ("title BUYER_CANCEL and gift yes", {"title": "BUYER_CANCEL", "gift": True}),
     ],
 )
 def test_a_named_value_is_found_where_it_belongs(query: str, expected: dict[str, Any]) -> None:
@@ -69,6 +77,9 @@ def test_a_named_value_is_found_where_it_belongs(query: str, expected: dict[str,
         'working title "x"',  # another title
         "price 12 euros",  # a unit is converted elsewhere
         "a price that is fair",
+        'lines {"sku": 5}',  # not what the schema allows
+        "price {NaN}, price [1e999], price {",
+        'title [["' * 900,
         "price twelve-ish",
         'due "next Friday"',  # needs a clock
         'gift "maybe"',
@@ -107,6 +118,14 @@ def test_what_is_stated_replaces_what_was_drafted() -> None:
     assert arguments["title"]["value"] == "Spring sale"
     assert arguments["lines"]["value"] == [{"sku": "z", "quantity": 2}]
     assert arguments["shop_id"]["value"] == "S-1"
+
+
+def test_what_is_stated_for_one_argument_is_no_other_ones_value() -> None:
+    drafted = plan(step("a", "create_order", shop_id="Oslo", title="Oslo", price=3, gift=True))
+    ((_, arguments),) = mended('Create an order: billing city "Oslo", price 3, gift true', drafted)
+    assert set(arguments) == {"billing", "price", "gift"}
+    ((_, arguments),) = mended('Create an order in "Oslo": billing city "Oslo"', drafted)
+    assert arguments["title"]["value"] == "Oslo"
 
 
 def test_a_call_that_only_looked_it_up_is_left_out() -> None:

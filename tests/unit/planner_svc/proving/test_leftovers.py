@@ -105,6 +105,14 @@ def test_an_answer_goes_where_it_was_asked_for() -> None:
     assert asked('add "Buy milk" to list L-7', mended, context) == []
 
 
+def test_what_is_required_and_lacks_a_value_gets_the_given_one() -> None:
+    context = Context(now=NOW.now, values={"list_id": "L-9", "labels": ["a"], "urgent": True})
+    mended = with_answers(plan(step("a", "create_task", task={"name": "x"})), context, APIS)
+    assert mended.steps[0].arguments["list_id"] == LiteralValue(value="L-9")
+    assert set(mended.steps[0].arguments) == {"list_id", "task"}
+    assert with_answers(created(), context, APIS) == created()
+
+
 def test_an_answer_is_put_beside_what_is_there() -> None:
     context = Context(now=NOW.now, values={"task.owner.email": "a@b.example", "task.name": "no", "task.points": "no"})
     looked_up = plan(step("f", "find_task", query="x"), step("a", "create_task", list_id="L-7", task={}))

@@ -16,6 +16,7 @@ CANCEL = api("cancel_order", param("id", required=True, at=Location.PATH), metho
         ("cancel my order 77", False),
         ("cancel 77", False),
         ("is my account closed?", False),
+        ('change it: deleted "no", account "77"', False),
     ],
 )
 def test_another_thing_is_not_removed(query: str, refused: bool) -> None:
