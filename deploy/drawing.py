@@ -211,11 +211,8 @@ def draw_conclusion(console: Console, run: Run) -> None:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
             console.print(plain(shown, "dim"), soft_wrap=True)
-    for question in run.questions:
-        console.print(plain(f"? {question.text}", "yellow"))
     if run.questions:
-        given = " ".join(f"--value {name}=..." for name in dict.fromkeys(one.argument for one in run.questions))
-        console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
+        _draw_questions(console, run)
     for diagnostic in _not_said_already(run):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
@@ -232,6 +229,13 @@ def draw_conclusion(console: Console, run: Run) -> None:
     if run.status is RunStatus.CANCELLED and not run.reason:
         console.print(Text("It was cancelled.", "yellow"))
     _draw_state(console, run)
+
+
+def _draw_questions(console: Console, run: Run) -> None:
+    for question in run.questions:
+        console.print(plain(f"? {question.text}", "yellow"))
+    given = " ".join(f"--value {name}=..." for name in dict.fromkeys(one.argument for one in run.questions))
+    console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
 
 
 def _not_said_already(run: Run) -> Iterator[Diagnostic]:
