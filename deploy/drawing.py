@@ -28,6 +28,7 @@ from services.contracts.run import (
     Succeeded,
 )
 
+_MAX_DETAIL = 200
 _STATUS_STYLE = {
     RunStatus.SUCCEEDED: "bold green",
     RunStatus.PLANNED: "bold cyan",
@@ -144,7 +145,8 @@ def _outcome(outcome: StepOutcome, duration_ms: float | None = None) -> Text:
         line = plain(f"✓ {took}{_cut(json.dumps(outcome.value, ensure_ascii=False), 70)}", "green")
         return line.append(f"  {_stored(outcome.stored)}", "dim") if outcome.stored else line
     if isinstance(outcome, Failed):
-        return plain(f"✗ {outcome.message}", "red")
+        said = f": {_cut(json.dumps(outcome.detail, ensure_ascii=False), _MAX_DETAIL)}" if outcome.detail else ""
+        return plain(f"✗ {outcome.message}{said}", "red")
     if isinstance(outcome, Skipped):
         return plain(f"- skipped: {outcome.because}", "dim")
     assert isinstance(outcome, InDoubt)
@@ -220,6 +222,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
         console.print(plain(run.untold, "yellow"))
     if run.reason:
         console.print(plain(run.reason, "yellow"))
+    _draw_refusing(console, run)
     if run.problem is not None:
         console.print(plain(f"{run.problem.title}: {run.problem.detail}", "red"))
     if run.status is RunStatus.NEEDS_APPROVAL:
@@ -229,6 +232,15 @@ def draw_conclusion(console: Console, run: Run) -> None:
     if run.status is RunStatus.CANCELLED and not run.reason:
         console.print(Text("It was cancelled.", "yellow"))
     _draw_state(console, run)
+
+
+def _draw_refusing(console: Console, run: Run) -> None:
+    """Which providers answered 401, and where to look."""
+    failed = {one.step for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
+    steps = run.plan.steps if run.plan is not None else ()
+    for provider in dict.fromkeys(step.api.partition(".")[0] for step in steps if step.id in failed):
+        told = f"{provider} took no credential that was sent: see nestor secrets list {provider}"
+        console.print(plain(told, "yellow"))
 
 
 def _draw_questions(console: Console, run: Run) -> None:
