@@ -28,6 +28,7 @@ from services.contracts.run import (
     Succeeded,
 )
 
+_MAX_DETAIL = 200
 _STATUS_STYLE = {
     RunStatus.SUCCEEDED: "bold green",
     RunStatus.PLANNED: "bold cyan",
@@ -144,7 +145,8 @@ def _outcome(outcome: StepOutcome, duration_ms: float | None = None) -> Text:
         line = plain(f"✓ {took}{_cut(json.dumps(outcome.value, ensure_ascii=False), 70)}", "green")
         return line.append(f"  {_stored(outcome.stored)}", "dim") if outcome.stored else line
     if isinstance(outcome, Failed):
-        return plain(f"✗ {outcome.message}", "red")
+        said = f": {_cut(json.dumps(outcome.detail, ensure_ascii=False), _MAX_DETAIL)}" if outcome.detail else ""
+        return plain(f"✗ {outcome.message}{said}", "red")
     if isinstance(outcome, Skipped):
         return plain(f"- skipped: {outcome.because}", "dim")
     assert isinstance(outcome, InDoubt)
@@ -205,11 +207,8 @@ def draw_run(console: Console, run: Run) -> None:
 def draw_conclusion(console: Console, run: Run) -> None:
     """The answer, or the questions, diagnostics or reason there are instead."""
     _draw_answer(console, run)
-    for question in run.questions:
-        console.print(plain(f"? {question.text}", "yellow"))
     if run.questions:
-        given = " ".join(f"--value {name}=..." for name in dict.fromkeys(one.argument for one in run.questions))
-        console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
+        _draw_questions(console, run)
     for diagnostic in _not_said_already(run):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
@@ -218,6 +217,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
             console.print(plain(remark, "yellow"))
     if run.reason:
         console.print(plain(run.reason, "yellow"))
+    _draw_refusing(console, run)
     if run.problem is not None:
         console.print(plain(f"{run.problem.title}: {run.problem.detail}", "red"))
     if run.status is RunStatus.NEEDS_APPROVAL:
@@ -238,6 +238,22 @@ def _draw_answer(console: Console, run: Run) -> None:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
             console.print(plain(shown, "dim"), soft_wrap=True)
+
+
+def _draw_refusing(console: Console, run: Run) -> None:
+    """Which providers answered 401, and where to look."""
+    failed = {one.step for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
+    steps = run.plan.steps if run.plan is not None else ()
+    for provider in dict.fromkeys(step.api.partition(".")[0] for step in steps if step.id in failed):
+        told = f"{provider} took no credential that was sent: see nestor secrets list {provider}"
+        console.print(plain(told, "yellow"))
+
+
+def _draw_questions(console: Console, run: Run) -> None:
+    for question in run.questions:
+        console.print(plain(f"? {question.text}", "yellow"))
+    given = " ".join(f"--value {name}=..." for name in dict.fromkeys(one.argument for one in run.questions))
+    console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
 
 
 def _not_said_already(run: Run) -> Iterator[Diagnostic]:

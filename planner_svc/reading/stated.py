@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -21,7 +21,7 @@ from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in,
 from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import LiteralValue, Plan, Step, Value, dependencies
+from services.contracts.plan import LiteralValue, Plan, Step, Value, dependencies, scalars
 
 _JSON: Final = json.JSONDecoder()
 _MAX_LEAVES: Final = 120
@@ -126,9 +126,11 @@ def _given(step: Step, query: str, api: Api) -> Step:
     found = stated(query, read_profile(api))
     own = {str(one.path[0]) for one in found}
     taken = {one.value for one in found if _is_said_once(query, one)}
-    arguments: dict[str, Value] = {
-        name: value for name, value in step.arguments.items() if name in own or _plain(value) not in taken
-    }
+    arguments: dict[str, Value] = {}
+    for name, value in step.arguments.items():
+        kept = value if name in own else _without(value, taken)
+        if kept is not None:
+            arguments[name] = kept
     for one in found:
         arguments = put(arguments, one.path, one.value)
     return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
@@ -136,13 +138,27 @@ def _given(step: Step, query: str, api: Api) -> Step:
 
 def _is_said_once(query: str, one: Stated) -> bool:
     """Whether the words that are one argument's value are nowhere else: no other argument has them."""
-    said = not isinstance(one.value, bool) and _plain(LiteralValue(value=one.value)) is not None
-    return said and query.count(query[one.start : one.end]) == 1
+    return _is_plain(one.value) and query.count(query[one.start : one.end]) == 1
 
 
-def _plain(value: Value) -> str | int | float | None:
-    held = value.value if isinstance(value, LiteralValue) else None
-    return held if isinstance(held, str | int | float) and not isinstance(held, bool) else None
+def _is_plain(value: JsonValue) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _without(value: Value, taken: Set[JsonValue]) -> Value | None:
+    """The value without what is stated for other arguments; None where nothing is left."""
+    if not isinstance(value, LiteralValue) or not any(_is_plain(one) and one in taken for one in scalars(value)):
+        return value
+    kept = _pruned(value.value, taken)
+    return None if kept is None else LiteralValue(value=kept)
+
+
+def _pruned(value: JsonValue, taken: Set[JsonValue]) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: held for name, one in value.items() if (held := _pruned(one, taken)) is not None} or None
+    if isinstance(value, list):
+        return [held for one in value if (held := _pruned(one, taken)) is not None] or None
+    return None if _is_plain(value) and value in taken else value
 
 
 def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:

@@ -308,8 +308,8 @@ class ImportRequest(Contract):
         default=None,
         max_length=2_000,
         pattern=r"^https?://[^\s\x00-\x1f/@?#]+(?:/[^\s\x00-\x1f?#]*)?$",
-        description="URL that the document was fetched from, without user, query and fragment: where no `server` is given,"
-        " it completes an OpenAPI document's relative servers, and its host is the server where the document names none.",
+        description="URL that the document was fetched from, without user, query and fragment: where no `server` is"
+        " given, it completes an OpenAPI document's relative servers, and its host is the server where it names none.",
     )
     tenants: tuple[Tenant, ...] | None = Field(
         default=None,

@@ -121,11 +121,29 @@ def test_what_is_stated_replaces_what_was_drafted() -> None:
 
 
 def test_what_is_stated_for_one_argument_is_no_other_ones_value() -> None:
-    drafted = plan(step("a", "create_order", shop_id="Oslo", title="Oslo", price=3, gift=True))
+    drafted = plan(
+        step(
+            "a",
+            "create_order",
+            shop_id="Oslo",
+            title="Oslo",
+            price=3,
+            gift=True,
+            lines=[{"sku": "Oslo"}],
+            tags=["Oslo"],
+        )
+    )
     ((_, arguments),) = mended('Create an order: billing city "Oslo", price 3, gift true', drafted)
     assert set(arguments) == {"billing", "price", "gift"}
     ((_, arguments),) = mended('Create an order in "Oslo": billing city "Oslo"', drafted)
     assert arguments["title"]["value"] == "Oslo"
+
+
+def test_objects_keep_what_is_theirs() -> None:
+    drafted = plan(step("a", "create_order", shop_id="S", lines=[{"sku": "Oslo", "note": "3"}, {"sku": "b"}], tags=[]))
+    ((_, arguments),) = mended('Create an order: billing city "Oslo", gift yes', drafted)
+    assert arguments["lines"]["value"] == [{"note": "3"}, {"sku": "b"}]
+    assert arguments["tags"]["value"] == []
 
 
 def test_a_call_that_only_looked_it_up_is_left_out() -> None:
