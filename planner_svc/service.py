@@ -32,6 +32,7 @@ from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 from services.signing import PlanSigner
+from services.tracing import span
 from services.turns import Turns
 
 _NO_LIMIT: Final = 1_000_000
@@ -200,7 +201,9 @@ class PlannerService:
             return await self._judged(request, limit_s)
         started = time.perf_counter()
         try:
-            word = await self._word(name, request, limit_s)
+            with span(f"draft {name}", {"nestor.backend": name}) as current:
+                word = await self._word(name, request, limit_s)
+                current.set_attribute("nestor.outcome", word.outcome)
         except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
             return Heard((_failed(name, failed, started),), error=failed)
         return Heard((_told(word, started),), word)
