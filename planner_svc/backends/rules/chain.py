@@ -174,8 +174,7 @@ class Composer:
             named = self._fitter.choices(slot, self._text, self._offset)
             named = [fit for fit in named if slot.required or not self._asks_for(profile, fit)]
             fits += [fit for fit in named if not any(fit.span.overlaps(span) for span in self._without)]
-            bonus = 0.05 if slot.required else 0.0
-            found += [(-(fit.score + bonus), fit.span.start, order, slot, fit) for fit in fits]
+            found += [(-fit.score, fit.span.start, order, slot, fit) for fit in fits]
         return [(slot, fit) for _, _, _, slot, fit in sorted(found, key=lambda entry: entry[:3])]
 
     def _asks_for(self, profile: Profile, fit: Fit) -> bool:
@@ -248,7 +247,7 @@ class Composer:
                 continue
             for link in self._links.between(other.profile, call.profile, slot):
                 score = link.score + self._mentioned(link)
-                if score >= 0.5 and (best is None or score > best.score):
+                if best is None or score > best.score:
                     best = Output(other, link.field, min(score, 1.0))
         return best
 
@@ -321,7 +320,7 @@ class Composer:
         best: Output | None = None
         for other in reversed(self.given):
             for link in self._links.between(other.profile, call.profile, slot):
-                if link.score >= 0.45 and (best is None or link.score > best.score + 0.05):
+                if best is None or link.score > best.score + 0.05:
                     best = Output(other, link.field, link.score * 0.8)
         return best
 
