@@ -13,7 +13,7 @@ from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.cascade import CascadePolicy
 from planner_svc.handlers import router
-from planner_svc.judge import Weigh, WordJudge
+from planner_svc.judging.judge import Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.service import PlannerService

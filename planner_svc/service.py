@@ -9,7 +9,7 @@ from typing import Final
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.cascade import DEMONSTRATED, JUDGED, PAIR, CascadePolicy, TimeLeft, Word
 from planner_svc.compile import compile_plan
-from planner_svc.judge import QUESTION, Heard, Weigh, WordJudge
+from planner_svc.judging.judge import QUESTION, Heard, Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.prover import Prover, probability
 from planner_svc.proving.untold import untold

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from planner_svc.cascade import DEMONSTRATED, MODEL, Word
-from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
 from planner_svc.models import MissingValue, PlanDraft
+from planner_svc.proving.choosing import with_matches
 from planner_svc.proving.leftovers import questions_about, with_answers
 from planner_svc.proving.near_misses import other_than_asked
 from planner_svc.proving.repair import repair

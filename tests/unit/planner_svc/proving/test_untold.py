@@ -13,7 +13,7 @@ from services.contracts.api import Api, Candidate
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, Policy
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
-from tests.unit.planner_svc.test_judged import Scripted
+from tests.unit.planner_svc.judging.test_judged import Scripted
 
 ITEMS = {"type": "array", "items": record(product=TEXT, quantity=WHOLE)}
 ORDER = api(

@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry
 
 from planner_svc.backends.compact.judging import Judge, JudgeError
 from planner_svc.cascade import PAIR, CascadePolicy, Word
-from planner_svc.judge import SIGNS, Weigh, WordJudge, file_of
+from planner_svc.judging.judge import SIGNS, Weigh, WordJudge, file_of
+from planner_svc.judging.signs import calls_of, signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
 from planner_svc.service import PlannerService
-from planner_svc.signs import calls_of, signs_of
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
 from services.contracts.demo import Demo, SelectedDemo
