@@ -174,11 +174,17 @@ def confirmed(profile: Profile) -> list[Field]:
 
 
 def completed(profile: Profile, asked: Sequence[Field]) -> list[Field]:
-    """What was asked for; where that only names what a call did, what else it says of it: of a payment its state."""
-    if not asked or not changes(profile) or not all(_IDS & set(field.words) for field in asked):
+    """What was asked for, and of a call that changes something what identifies it.
+
+    Where that is all there is, what else the call says follows: of a payment its state.
+    """
+    if not asked or not changes(profile):
         return list(asked)
-    further = (one for one in confirmed(profile) if all(one is not field for field in asked))
-    return [*asked, *further][:MAX_CONFIRMED]
+    known = [field for field in asked if _IDS & set(field.words)]
+    further = [one for one in confirmed(profile) if all(one is not field for field in asked)]
+    if not known:
+        further = [one for one in further if _IDS & set(one.words)][:1]
+    return [*asked, *further][:MAX_CONFIRMED] if len(known) in (0, len(asked)) else list(asked)
 
 
 class Answerer:

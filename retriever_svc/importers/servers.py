@@ -57,7 +57,8 @@ def located_server(levels: list[JsonValue], url: str) -> str:
     Raises:
         NoServer: none of its servers is relative.
     """
-    servers = next((found for level in levels if (found := as_list(level))), [{"url": "/"}])
+    usual: list[JsonValue] = [{"url": "/"}]  # says OpenAPI
+    servers = next((found for level in levels if (found := as_list(level))), usual)
     for server in servers[:_MAX_SERVERS]:
         with suppress(NoServer, ValueError):
             path = _expand(server)
