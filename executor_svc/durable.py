@@ -62,6 +62,8 @@ class DurableLane:
         self._live: dict[str, Live] = {}
         self._fallen: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
         self._tasks: set[asyncio.Task[None]] = set()
+        # A run that was made this process's own and is not live yet looks like one that fell.
+        self._taking = asyncio.Lock()
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -127,6 +129,9 @@ class DurableLane:
     async def cancel(self, run_id: str) -> ExecutionState:
         """Start no further call of a run, whoever runs it.
 
+        No call that may change something is begun once this returns. An owner that has to hear of it in another process
+        may begin a read until then, for at most a tenth of a lease.
+
         Raises:
             NotFound: the run was never begun, and from now on cannot be: a request for it may still be under way.
         """
@@ -168,12 +173,14 @@ class DurableLane:
         left = open_doubts(execution, await self._store.calls(execution.run_id))
         if left:
             return ExecutionState(run_id=execution.run_id, status="in_doubt", doubts=left)
-        ticket = await self._store.reopen(execution, self._membership.id)
-        if ticket is not None:
-            self._launch(execution.request, partial(self._continue, execution, ticket))
+        async with self._taking:
+            ticket = await self._store.reopen(execution, self._membership.id)
+            if ticket is not None:
+                self._launch(execution.request, partial(self._continue, execution, ticket))
         return ExecutionState(run_id=execution.run_id, status="running")
 
     def _launch(self, request: ExecuteRequest, work: Callable[[Live], Coroutine[Any, Any, None]]) -> Live:
+        self._cancel_live(request.run_id)  # one that this process had lost, and has not heard of it yet
         live = self._live[request.run_id] = Live(request)
         self._fallen.discard(request.run_id)
         self._metrics.active.inc()
@@ -258,13 +265,13 @@ class DurableLane:
             await asyncio.sleep(_POLL_S)
 
     async def _look_after_orphans(self) -> None:
-        """Take over what dead processes left behind, hear of cancellations asked of others, forget what is old."""
+        """Take over what dead processes left behind, stop what others cancelled or took over, forget what is old."""
         clock = asyncio.get_running_loop().time
         forget_at = clock()
         while True:
             try:
                 await self._take_over()
-                for run_id in await self._store.cancelled(self._membership.id):
+                for run_id in await self._store.to_stop(self._membership.id, self._live.keys()):
                     self._cancel_live(run_id)
                 if clock() >= forget_at:
                     more = await self._store.forget(self._settings.keep_days * 86_400.0)
@@ -279,10 +286,11 @@ class DurableLane:
         room = self._settings.max_concurrent_runs - self.active
         if room <= 0:
             return
-        for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
-            _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
-            self._metrics.taken_over.inc()
-            self._launch(execution.request, partial(self._continue, execution, ticket))
+        async with self._taking:
+            for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
+                _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
+                self._metrics.taken_over.inc()
+                self._launch(execution.request, partial(self._continue, execution, ticket))
 
     def _cancel_live(self, run_id: str) -> None:
         if run_id in self._live:

@@ -64,11 +64,15 @@ class Unpreviewable(ValueError):
     """No request can be built for a call. The message says why; it is masked."""
 
 
+class NotBegun(Exception):
+    """The run was cancelled before this call was written down: it was not sent, and will not be."""
+
+
 class Adapter(Protocol):
     """Makes calls. Everything an upstream can do is an outcome; an exception is a bug in the adapter."""
 
     async def call(self, call: Call) -> CallResult:
-        """Make one call, and return before its deadline."""
+        """Make one call, and return before its deadline. Raises NotBegun where its run was cancelled before."""
         ...
 
 
@@ -146,6 +150,10 @@ class Standing:
     ended: frozenset[Ticket]
     cancelled: frozenset[str]
 
+    def lets_begin(self, sending: "Sending") -> bool:
+        """Whether a call may be begun by the owner of a running execution: not once somebody has cancelled it."""
+        return sending.again or sending.ticket.run_id not in self.cancelled
+
 
 @dataclass(frozen=True, slots=True)
 class Execution:
@@ -181,11 +189,20 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Write down that a mutating call is about to be sent. ``digest``: hash of its arguments."""
+    """Write down that a mutating call is about to be sent, unless its run was cancelled.
+
+    Attributes:
+        ticket: the right to run the execution.
+        key: of the call.
+        digest: hash of its arguments.
+        again: whether an earlier owner had written it down. Then it is sent in a cancelled run, too: it may have taken
+            effect already, and only its answer tells.
+    """
 
     ticket: Ticket
     key: str
     digest: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from executor_svc.models import Adapter, Call, CallResult, Limits
+from executor_svc.models import Adapter, Call, CallResult, Limits, NotBegun
 from executor_svc.references import Incomparable, Item, Several, Unresolved, holds, resolve, type_name
 from services.contracts.api import Api
 from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
@@ -121,7 +121,7 @@ async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: f
     step = prepared.step
     if not prepared.mapped:
         result = await _call(prepared, adapter, f"{run_id}/{step.id}", prepared.arguments[0], deadline)
-        return _single(result)
+        return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
     progress = _Progress(iter(enumerate(prepared.arguments)))
     async with asyncio.TaskGroup() as group:
@@ -141,6 +141,8 @@ async def _work(
         if (progress.stopped or stop.requested) and f"{prepared.step.id}/{index}" not in stop.begun:
             continue
         result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", arguments, deadline)
+        if result is None:
+            continue
         progress.results[index] = result
         if not isinstance(result.outcome, Succeeded):
             progress.stopped = True
@@ -148,11 +150,13 @@ async def _work(
 
 async def _call(
     prepared: Prepared, adapter: Adapter, key: str, arguments: dict[str, JsonValue], deadline: float
-) -> CallResult:
-    """Make one call. The adapter keeps the deadline itself, since it alone knows whether anything was sent."""
+) -> CallResult | None:
+    """Make one call; None where its run was cancelled before. The adapter keeps the deadline itself, since it alone knows whether anything was sent."""
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
             return await adapter.call(Call(prepared.api, arguments, key, deadline, prepared.items))
+    except NotBegun:
+        return None
     except TimeoutError:
         message = "the call did not end within its deadline"
         if prepared.api.mutating:
