@@ -26,6 +26,7 @@ class Call:
         items: of how many items of a list use is made; None: perhaps of all.
         resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
         tenant: for whom it is made; None: nobody said.
+        pages_anywhere: whether the next page of a list may have another path of the same origin.
     """
 
     api: Api
@@ -35,6 +36,7 @@ class Call:
     items: int | None = None
     resent: bool = False
     tenant: str | None = None
+    pages_anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

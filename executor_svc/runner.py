@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -131,7 +132,11 @@ class Run:
             return Skipped(because=CANCELLED)
         if self._hold is not None and (kept := self._hold.keeps(step, self.outputs)) is not None:
             return kept
-        return prepare(step, self._compiled.apis[step.api], self.outputs, self._limits, self._graph.items.get(step.id))
+        api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
+        prepared = prepare(step, api, self.outputs, self._limits, wanted)
+        if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
+            return replace(prepared, pages_anywhere=True)
+        return prepared
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         """Make a step's calls, then those of the steps it frees, one of them in this very task.

@@ -38,7 +38,8 @@ GRACE_S = 0.5
 class Prepared:
     """A step with its inputs resolved: the arguments of each call it makes. ``mapped`` where a `foreach` makes them.
 
-    ``items``: of how many items of a list the plan makes use; None: perhaps of all.
+    ``items``: of how many items of a list the plan makes use; None: perhaps of all. ``pages_anywhere``: see
+    :class:`~executor_svc.models.Call`.
     """
 
     step: Step
@@ -46,6 +47,7 @@ class Prepared:
     arguments: tuple[dict[str, JsonValue], ...]
     mapped: bool
     items: int | None
+    pages_anywhere: bool = False
 
 
 @dataclass(slots=True)
@@ -151,10 +153,15 @@ async def _work(
 async def _call(
     prepared: Prepared, adapter: Adapter, key: str, arguments: dict[str, JsonValue], deadline: float
 ) -> CallResult | None:
-    """Make one call; None where its run was cancelled before. The adapter keeps the deadline itself, since it alone knows whether anything was sent."""
+    """Make one call; None where its run was cancelled before.
+
+    The adapter keeps the deadline itself, since it alone knows whether anything was sent.
+    """
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
-            return await adapter.call(Call(prepared.api, arguments, key, deadline, prepared.items))
+            return await adapter.call(
+                Call(prepared.api, arguments, key, deadline, prepared.items, pages_anywhere=prepared.pages_anywhere)
+            )
     except NotBegun:
         return None
     except TimeoutError:

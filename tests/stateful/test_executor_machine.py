@@ -140,8 +140,8 @@ class Executors(Machine):
         if state.status in ("running", "in_doubt", "cancelled"):
             run.cancelled = True
             stored = self.turn(self.stored(run))
-            # The ledger lets no change begin, whoever owns the run. A read needs no ledger: one who runs it, or believes
-            # to, hears of the cancellation soon; at once where it was asked itself, and nobody else ever ran it.
+            # The ledger lets no change begin, whoever owns the run. A read needs no ledger: whoever runs it, or
+            # believes so, hears of the cancellation soon; at once where it was asked itself, if nobody else ran it before.
             asked_itself = state.status == "in_doubt" or f"-{self.at(which).pid}-" in stored.owner
             reads = asked_itself and stored.epoch == 1
             run.barred |= {

@@ -437,3 +437,11 @@ def test_any_graph_with_any_failures_ends_with_a_record_for_every_step(data: st.
         if not blocked:
             assert {f"s{m}" for m in needed} <= finished_when_called[f"s{n}"]
     assert outcomes(finished) == expected
+
+
+@pytest.mark.parametrize("anywhere", [(), ("test.get",), ("test.other",)])
+async def test_calls_are_told_where_their_pages_may_be(anywhere: tuple[str, ...]) -> None:
+    plan, adapter = compiled([GET], step("a", GET), pages_anywhere=anywhere), Scripted(echo)
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-1", LIMITS, no_shelf()).events():
+        pass
+    assert [call.pages_anywhere for call in adapter.calls] == [anywhere == ("test.get",)]
