@@ -16,7 +16,7 @@ from executor_svc.binding import Hold
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, chosen, walk
-from executor_svc.steps import CANCELLED, Prepared, StepResult, Stop, perform, prepare
+from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
 from executor_svc.values import Shelf, preview
 from services.contracts.plan import Step
 from services.contracts.planning import CompiledPlan
@@ -105,9 +105,18 @@ class Run:
     async def _drive(self) -> None:
         async with asyncio.TaskGroup() as group:
             ready = [step for step, count in self._waiting.items() if count == 0]
-            for prepared in self._start(ready):
-                group.create_task(self._execute(prepared, group))
+            self._launch(self._start(ready), group)
             self._bell.set()
+
+    def _launch(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
+        """Make the calls of these steps, a few in each round of the loop, so that others have their turn in between."""
+        for prepared in started[:AT_ONCE]:
+            group.create_task(self._execute(prepared, group))
+        if started[AT_ONCE:]:
+            group.create_task(self._launch_later(started[AT_ONCE:], group))
+
+    async def _launch_later(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
+        self._launch(started, group)
 
     def _start(self, ready: list[str]) -> list[Prepared]:
         """Say that these steps start. One that makes no call ends at once and may free others: hence the stack."""
@@ -149,8 +158,7 @@ class Run:
             deadline = min(self._ends, self._clock() + self._limits.step_s)
             result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
             left = self._start(self._finish(step, result, started_ms))
-            for other in left[1:]:
-                group.create_task(self._execute(other, group))
+            self._launch(left[1:], group)
             self._bell.set()
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:

@@ -30,6 +30,9 @@ CANCELLED = "cancelled"
 MAX_MESSAGES = 10
 """Of how many items in doubt the step's own message speaks; the items' records tell all."""
 
+AT_ONCE = 8
+"""Calls that are begun in one round of the loop: building and signing one takes up to some milliseconds."""
+
 GRACE_S = 0.5
 """How long after its deadline an adapter may still report, before it is cancelled and taken to have failed."""
 
@@ -122,12 +125,16 @@ async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: f
     """Make the step's call, or its calls with bounded parallelism; ``deadline`` is a reading of the loop's clock."""
     step = prepared.step
     if not prepared.mapped:
+        if stop.holds(step):
+            return StepResult(Skipped(because=CANCELLED))
         result = await _call(prepared, adapter, f"{run_id}/{step.id}", prepared.arguments[0], deadline)
         return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
     progress = _Progress(iter(enumerate(prepared.arguments)))
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(step.foreach.parallel, len(prepared.arguments))):
+        for worker in range(min(step.foreach.parallel, len(prepared.arguments))):
+            if worker and worker % AT_ONCE == 0:
+                await asyncio.sleep(0)
             group.create_task(_work(prepared, adapter, run_id, deadline, progress, stop))
     return _joined(progress.results, len(prepared.arguments))
 

@@ -141,7 +141,7 @@ class Executors(Machine):
             run.cancelled = True
             stored = self.turn(self.stored(run))
             # The ledger lets no change begin, whoever owns the run. A read needs no ledger: whoever runs it, or
-            # believes so, hears of the cancellation soon; at once where it was asked itself, if nobody else ran it before.
+            # believes so, hears of the cancellation soon; at once where it was asked itself and was its only owner.
             asked_itself = state.status == "in_doubt" or f"-{self.at(which).pid}-" in stored.owner
             reads = asked_itself and stored.epoch == 1
             run.barred |= {
