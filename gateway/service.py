@@ -59,7 +59,7 @@ _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
 _NOTHING: Final[Mapping[str, object]] = {}
-_MAX_GIVEN_VALUES: Final = 20_000
+_MAX_GIVEN_VALUES: Final = 5_000
 """Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
