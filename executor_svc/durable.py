@@ -60,9 +60,9 @@ class DurableLane:
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
         self._live: dict[str, Live] = {}
-        self._fallen: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
+        self._failed: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
         self._tasks: set[asyncio.Task[None]] = set()
-        # A run that was made this process's own and is not live yet looks like one that fell.
+        # A run that was made this process's own and is not live yet looks like one that a bug has ended.
         self._taking = asyncio.Lock()
 
     @asynccontextmanager
@@ -74,7 +74,7 @@ class DurableLane:
         await self._membership.beat()
         heartbeat = Heartbeat(self._membership)
         work = (self.ledger.write_forever(), self._look_after_orphans())
-        keepers = [asyncio.create_task(keeper) for keeper in work]
+        background = [asyncio.create_task(job) for job in work]
         async with heartbeat.beating():
             try:
                 yield
@@ -86,7 +86,7 @@ class DurableLane:
                         await self.ledger.flush()
                         await heartbeat.stop()
                         await self._membership.leave()
-                await _cancel(keepers)
+                await _cancel(background)
 
     @property
     def active(self) -> int:
@@ -101,7 +101,7 @@ class DurableLane:
             ServiceUnavailable: the ledger cannot be written, so nothing was started.
         """
         live = self._live.get(request.run_id)
-        if live is None and request.run_id not in self._fallen:
+        if live is None and request.run_id not in self._failed:
             live = self._launch(request, partial(self._begin, graph))
         if live is not None:
             if live.request.compiled.plan.id != request.compiled.plan.id:
@@ -135,7 +135,7 @@ class DurableLane:
         Raises:
             NotFound: the run was never begun, and from now on cannot be: a request for it may still be under way.
         """
-        if await self._store.execution(run_id) is None and await self._store.bury(run_id):
+        if await self._store.execution(run_id) is None and await self._store.forbid(run_id):
             raise NotFound(f"There is no durable execution {run_id}, and there will be none.")
         await self._store.request_cancel(run_id)
         self._cancel_live(run_id)
@@ -182,7 +182,7 @@ class DurableLane:
     def _launch(self, request: ExecuteRequest, work: Callable[[Live], Coroutine[Any, Any, None]]) -> Live:
         self._cancel_live(request.run_id)  # one that this process had lost, and has not heard of it yet
         live = self._live[request.run_id] = Live(request)
-        self._fallen.discard(request.run_id)
+        self._failed.discard(request.run_id)
         self._metrics.active.inc()
         task = asyncio.create_task(work(live))
         self._tasks.add(task)
@@ -200,7 +200,7 @@ class DurableLane:
                 _log.warning("a run stopped: its database is away", run=live.request.run_id, why=error.detail)
             else:
                 _log.error("bug", run=live.request.run_id, exc_info=error)
-            self._fallen.add(live.request.run_id)
+            self._failed.add(live.request.run_id)
         live.end()
 
     async def _begin(self, graph: Graph, live: Live) -> None:
@@ -221,8 +221,8 @@ class DurableLane:
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
         known = await restored(await self._store.calls(execution.run_id), self._store)
-        poisonous = execution.takeovers > self._settings.max_takeovers
-        adapter = _Refusing(self._adapter, execution.takeovers) if poisonous else self._adapter
+        given_up = execution.takeovers > self._settings.max_takeovers
+        adapter = _Refusing(self._adapter, execution.takeovers) if given_up else self._adapter
         await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
 
     async def _drive(

@@ -25,7 +25,7 @@ class Call:
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
         items: of how many items of a list use is made; None: perhaps of all.
         resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
-        tenant: for whom it is made; None: nobody said.
+        tenant: for whom it is made; None: nobody said, and only what everybody may use is presented.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
     """
 
@@ -99,7 +99,7 @@ class ForTenant:
     """A :class:`Caller` all of whose calls are made for one tenant."""
 
     caller: Caller
-    tenant: str | None
+    tenant: str
 
     async def call(self, call: Call) -> CallResult:
         """Make one call with what this tenant may use."""

@@ -75,7 +75,7 @@ class Run:
         self._ends = 0.0
         self._began = 0.0
         self._events: deque[ExecutionEvent] = deque()
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def events(self) -> AsyncGenerator[ExecutionEvent, None]:
         """Run the plan and yield what happens; the last event is ``ExecutionFinished``.
@@ -85,11 +85,11 @@ class Run:
         self._ends = self._clock() + self._limits.run_s
         self._began = time.perf_counter()  # uvloop's own clock counts whole milliseconds
         driver = asyncio.create_task(self._drive())
-        driver.add_done_callback(lambda _: self._bell.set())
+        driver.add_done_callback(lambda _: self._changed.set())
         try:
             while not driver.done():
-                await self._bell.wait()
-                self._bell.clear()
+                await self._changed.wait()
+                self._changed.clear()
                 while self._events:
                     yield self._events.popleft()
             await driver  # a bug inside a step is raised here
@@ -106,7 +106,7 @@ class Run:
         async with asyncio.TaskGroup() as group:
             ready = [step for step, count in self._waiting.items() if count == 0]
             self._launch(self._start(ready), group)
-            self._bell.set()
+            self._changed.set()
 
     def _launch(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
         """Make the calls of these steps, a few in each round of the loop, so that others have their turn in between."""
@@ -159,7 +159,7 @@ class Run:
             result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
             left = self._start(self._finish(step, result, started_ms))
             self._launch(left[1:], group)
-            self._bell.set()
+            self._changed.set()
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that waited for it alone."""

@@ -142,12 +142,12 @@ class LedgerStore:
         self._transactions.close()
 
     async def execution(self, run_id: str) -> Execution | None:
-        """An execution as it is stored; None also for one that was buried."""
+        """An execution as it is stored; None also for one that was forbidden before it was begun."""
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(EXECUTIONS).where(EXECUTIONS.c.id == run_id))).first()
         return None if row is None or not row.request else _execution(row)
 
-    async def bury(self, run_id: str) -> bool:
+    async def forbid(self, run_id: str) -> bool:
         """See to it that no execution of that id can be begun any more. False where one has been."""
         row = {
             "id": run_id,

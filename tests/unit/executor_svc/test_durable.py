@@ -535,7 +535,7 @@ async def test_a_run_that_a_bug_has_ended_is_not_begun_anew(house: House, upstre
     lane._adapter = Falls()
     first = asyncio.create_task(finish(executor, plan))
     async with asyncio.timeout(20):
-        while not lane._fallen:  # noqa: ASYNC110 - what is waited for has no event
+        while not lane._failed:  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
     lane._adapter = real
     assert [ended.status for ended in (await finish(executor, plan), await first)] == ["in_doubt"] * 2
