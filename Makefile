@@ -25,9 +25,9 @@ $(VENV)/.serve: requirements/serve.txt requirements/sandbox.txt pyproject.toml
 	@$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.llm requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.llm requirements/dev.txt requirements/traces.txt
 	@echo "installing the test and lint tools ..."
-	@$(PIP) -r requirements/dev.txt
+	@$(PIP) -r requirements/dev.txt -r requirements/traces.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt

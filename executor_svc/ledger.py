@@ -37,6 +37,7 @@ from services.contracts.plan import content_hash
 from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, InDoubt, Succeeded
 from services.errors import ServiceError
 from services.telemetry import get_logger
+from services.tracing import traceparent
 
 _log = get_logger(__name__)
 _MAX_BATCH = 500
@@ -75,7 +76,7 @@ class Ledger:
     async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
         """Write a new execution down. False where there is one of that id already."""
         try:
-            await self._wait(Admission(ticket, request))
+            await self._wait(Admission(ticket, request, traceparent()))
         except Fenced:
             return False
         return True

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 
+from opentelemetry.trace import Span
 from pydantic import JsonValue
 
 from executor_svc.binding import Hold
@@ -33,6 +34,16 @@ from services.contracts.run import (
     StepStarted,
     Succeeded,
 )
+from services.tracing import Attributes, fail, span
+
+
+def _tell(current: Span, result: StepResult) -> None:
+    """Have the span of a step say how it ended."""
+    current.set_attributes({"nestor.outcome": result.outcome.kind, "nestor.attempts": result.attempts})
+    if result.items:
+        current.set_attribute("nestor.items", len(result.items))
+    if isinstance(result.outcome, Failed):
+        fail(current, result.outcome.reason)
 
 
 class Run:
@@ -103,10 +114,12 @@ class Run:
         self._stop.requested = True
 
     async def _drive(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            ready = [step for step, count in self._waiting.items() if count == 0]
-            self._launch(self._start(ready), group)
-            self._changed.set()
+        told: Attributes = {"nestor.run_id": self._run_id, "nestor.steps": len(self._graph.steps)}
+        with span("execution", told):
+            async with asyncio.TaskGroup() as group:
+                ready = [step for step, count in self._waiting.items() if count == 0]
+                self._launch(self._start(ready), group)
+                self._changed.set()
 
     def _launch(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
         """Make the calls of these steps, a few in each round of the loop, so that others have their turn in between."""
@@ -156,7 +169,9 @@ class Run:
         while left:
             step, started_ms = left[0].step, self._now_ms()
             deadline = min(self._ends, self._clock() + self._limits.step_s)
-            result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
+            with span("step", {"nestor.step": step.id, "nestor.api": step.api}) as current:
+                result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
+                _tell(current, result)
             left = self._start(self._finish(step, result, started_ms))
             self._launch(left[1:], group)
             self._changed.set()

@@ -47,6 +47,7 @@ EXECUTIONS = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("result", sa.Text),
+    sa.Column("traceparent", sa.String(55)),
 )
 CALLS = sa.Table(
     "calls",
@@ -341,6 +342,7 @@ def _execution(row: sa.Row[tuple[object, ...]]) -> Execution:
         cancel_requested=row.cancel_requested,
         request=ExecuteRequest.model_validate_json(row.request),
         result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
+        traceparent=row.traceparent,
     )
 
 
@@ -355,6 +357,7 @@ def _execution_row(admission: Admission) -> dict[str, object]:
         "takeovers": 0,
         "cancel_requested": False,
         "request": request.model_dump_json(),
+        "traceparent": admission.traceparent,
     }
 
 

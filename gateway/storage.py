@@ -38,6 +38,7 @@ from services.contracts.run import Feedback, Judged, Run, RunEvent, RunPage, Run
 from services.errors import NotFound
 from services.storage.engine import Transactions, read, try_lock, write
 from services.storage.members import Membership
+from services.tracing import traceparent
 
 __all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "Filter", "Identity", "RunStore", "StoredRun", "Ticket"]
 
@@ -117,6 +118,7 @@ class RunStore:
             "idempotency_key": identity.key if identity else None,
             "fingerprint": identity.fingerprint if identity else None,
             "request": request.model_dump_json(),
+            "traceparent": traceparent(),
         }
         return await self._transactions.run(partial(self._add, row, entry))
 
