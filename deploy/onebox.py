@@ -25,7 +25,7 @@ from pydantic import SecretStr
 from demo_svc.main import create_app as create_demo_svc
 from demo_svc.settings import DemoSettings
 from deploy.llm.keeper import planning_model
-from deploy.serve import keep_what_is_loaded
+from deploy.serve import hand_over_soon, keep_what_is_loaded
 from deploy.sockets import address, listen, refuse_to_be_open, serving
 from deploy.traces import sending_traces
 from executor_svc.main import create_app as create_executor_svc
@@ -249,6 +249,7 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
     """
     settings = GatewaySettings()
     raise_file_limit()
+    hand_over_soon()
     configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())
     stop = threading.Event()
     with sending_traces(), ExitStack() as stack:

@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     except OpenToAnybody as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     keep_what_is_loaded()
+    hand_over_soon()
     settings = getattr(app.state, "settings", None)  # the sandbox, a customer's service, has none of the chassis
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
     raise_file_limit()
@@ -52,6 +53,14 @@ def keep_what_is_loaded() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def hand_over_soon() -> None:
+    """Let a thread keep the interpreter lock for 1 ms while others want it; Python's default is five times that.
+
+    An event loop that shares its process with computations waits so long each time that it wakes.
+    """
+    sys.setswitchinterval(0.001)
 
 
 if __name__ == "__main__":

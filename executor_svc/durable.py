@@ -61,8 +61,10 @@ class DurableLane:
         self._settings, self._metrics = settings, metrics
         self.ledger = Ledger(store, self._cancel_live)
         self._live: dict[str, Live] = {}
-        self._fallen: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
+        self._failed: set[str] = set()  # runs that ended here by a bug, until they are taken over: they are not new
         self._tasks: set[asyncio.Task[None]] = set()
+        # A run that was made this process's own and is not live yet looks like one that a bug has ended.
+        self._taking = asyncio.Lock()
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -73,7 +75,7 @@ class DurableLane:
         await self._membership.beat()
         heartbeat = Heartbeat(self._membership)
         work = (self.ledger.write_forever(), self._look_after_orphans())
-        keepers = [asyncio.create_task(keeper) for keeper in work]
+        background = [asyncio.create_task(job) for job in work]
         async with heartbeat.beating():
             try:
                 yield
@@ -85,7 +87,7 @@ class DurableLane:
                         await self.ledger.flush()
                         await heartbeat.stop()
                         await self._membership.leave()
-                await _cancel(keepers)
+                await _cancel(background)
 
     @property
     def active(self) -> int:
@@ -100,7 +102,7 @@ class DurableLane:
             ServiceUnavailable: the ledger cannot be written, so nothing was started.
         """
         live = self._live.get(request.run_id)
-        if live is None and request.run_id not in self._fallen:
+        if live is None and request.run_id not in self._failed:
             live = self._launch(request, partial(self._begin, graph))
         if live is not None:
             if live.request.compiled.plan.id != request.compiled.plan.id:
@@ -128,10 +130,13 @@ class DurableLane:
     async def cancel(self, run_id: str) -> ExecutionState:
         """Start no further call of a run, whoever runs it.
 
+        No call that may change something is begun once this returns. An owner that has to hear of it in another process
+        may begin a read until then, for at most a tenth of a lease.
+
         Raises:
             NotFound: the run was never begun, and from now on cannot be: a request for it may still be under way.
         """
-        if await self._store.execution(run_id) is None and await self._store.bury(run_id):
+        if await self._store.execution(run_id) is None and await self._store.forbid(run_id):
             raise NotFound(f"There is no durable execution {run_id}, and there will be none.")
         await self._store.request_cancel(run_id)
         self._cancel_live(run_id)
@@ -169,14 +174,16 @@ class DurableLane:
         left = open_doubts(execution, await self._store.calls(execution.run_id))
         if left:
             return ExecutionState(run_id=execution.run_id, status="in_doubt", doubts=left)
-        ticket = await self._store.reopen(execution, self._membership.id)
-        if ticket is not None:
-            self._launch(execution.request, partial(self._continue, execution, ticket))
+        async with self._taking:
+            ticket = await self._store.reopen(execution, self._membership.id)
+            if ticket is not None:
+                self._launch(execution.request, partial(self._continue, execution, ticket))
         return ExecutionState(run_id=execution.run_id, status="running")
 
     def _launch(self, request: ExecuteRequest, work: Callable[[Live], Coroutine[Any, Any, None]]) -> Live:
+        self._cancel_live(request.run_id)  # one that this process had lost, and has not heard of it yet
         live = self._live[request.run_id] = Live(request)
-        self._fallen.discard(request.run_id)
+        self._failed.discard(request.run_id)
         self._metrics.active.inc()
         task = asyncio.create_task(work(live))
         self._tasks.add(task)
@@ -194,7 +201,7 @@ class DurableLane:
                 _log.warning("a run stopped: its database is away", run=live.request.run_id, why=error.detail)
             else:
                 _log.error("bug", run=live.request.run_id, exc_info=error)
-            self._fallen.add(live.request.run_id)
+            self._failed.add(live.request.run_id)
         live.end()
 
     async def _begin(self, graph: Graph, live: Live) -> None:
@@ -215,8 +222,8 @@ class DurableLane:
         stored = await self._stored(execution.run_id)
         live.cancelled |= stored.cancel_requested
         known = await restored(await self._store.calls(execution.run_id), self._store)
-        poisonous = execution.takeovers > self._settings.max_takeovers
-        adapter = _Refusing(self._adapter, execution.takeovers) if poisonous else self._adapter
+        given_up = execution.takeovers > self._settings.max_takeovers
+        adapter = _Refusing(self._adapter, execution.takeovers) if given_up else self._adapter
         with continued("executor_svc", execution.traceparent):
             await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
 
@@ -260,13 +267,13 @@ class DurableLane:
             await asyncio.sleep(_POLL_S)
 
     async def _look_after_orphans(self) -> None:
-        """Take over what dead processes left behind, hear of cancellations asked of others, forget what is old."""
+        """Take over what dead processes left behind, stop what others cancelled or took over, forget what is old."""
         clock = asyncio.get_running_loop().time
         forget_at = clock()
         while True:
             try:
                 await self._take_over()
-                for run_id in await self._store.cancelled(self._membership.id):
+                for run_id in await self._store.to_stop(self._membership.id, self._live.keys()):
                     self._cancel_live(run_id)
                 if clock() >= forget_at:
                     more = await self._store.forget(self._settings.keep_days * 86_400.0)
@@ -281,10 +288,11 @@ class DurableLane:
         room = self._settings.max_concurrent_runs - self.active
         if room <= 0:
             return
-        for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
-            _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
-            self._metrics.taken_over.inc()
-            self._launch(execution.request, partial(self._continue, execution, ticket))
+        async with self._taking:
+            for execution, ticket in await self._store.take_over(self._membership, self._live.keys(), room):
+                _log.warning("run taken over", run=execution.run_id, from_=execution.owner, epoch=ticket.epoch)
+                self._metrics.taken_over.inc()
+                self._launch(execution.request, partial(self._continue, execution, ticket))
 
     def _cancel_live(self, run_id: str) -> None:
         if run_id in self._live:

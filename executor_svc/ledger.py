@@ -22,6 +22,7 @@ from executor_svc.models import (
     Conclusion,
     KnownCall,
     LargeValue,
+    NotBegun,
     Operation,
     Outcome,
     Previewer,
@@ -52,11 +53,11 @@ class Fenced(Exception):
 class _Entry:
     """An operation in the queue, or none, to hear when those before it are written.
 
-    ``written`` where somebody waits; it says whether the operation's ticket was valid.
+    ``written`` where somebody waits; it raises why the operation was not written.
     """
 
     operation: Operation | None
-    written: asyncio.Future[bool] | None
+    written: asyncio.Future[None] | None
 
 
 class Ledger:
@@ -74,12 +75,15 @@ class Ledger:
 
     async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
         """Write a new execution down. False where there is one of that id already."""
-        return await self._wait(Admission(ticket, request, traceparent()))
+        try:
+            await self._wait(Admission(ticket, request, traceparent()))
+        except Fenced:
+            return False
+        return True
 
-    async def sending(self, ticket: Ticket, key: str, digest: str) -> None:
-        """Write down that a call is about to be sent; it may be sent once this returns. Raises Fenced."""
-        if not await self._wait(Sending(ticket, key, digest)):
-            raise Fenced(ticket.run_id)
+    async def sending(self, sending: Sending) -> None:
+        """Write down that a call is about to be sent; it may be sent once this returns. Raises Fenced and NotBegun."""
+        await self._wait(sending)
 
     def outcome(self, ticket: Ticket, key: str, state: CallState, result: CallResult, *, sent: bool) -> None:
         """Write down what came of a call, soon."""
@@ -91,8 +95,7 @@ class Ledger:
 
     async def conclude(self, ticket: Ticket, finished: ExecutionFinished) -> None:
         """Write down how an execution ended, and all that came before it. Raises Fenced."""
-        if not await self._wait(Conclusion(ticket, finished)):
-            raise Fenced(ticket.run_id)
+        await self._wait(Conclusion(ticket, finished))
 
     async def flush(self) -> None:
         """Wait until everything handed in so far is written."""
@@ -138,12 +141,12 @@ class Ledger:
             self._urgent.clear()
         return [entry for entry in batch if entry.written is None or not entry.written.cancelled()]
 
-    async def _wait(self, operation: Operation | None) -> bool:
+    async def _wait(self, operation: Operation | None) -> None:
         entry = _Entry(operation, asyncio.get_running_loop().create_future())
         self._put(entry)
         self._urgent.set()
         assert entry.written is not None
-        return await entry.written
+        await entry.written
 
     def _put(self, entry: _Entry) -> None:
         self._queue.append(entry)
@@ -152,16 +155,25 @@ class Ledger:
 
 def _tell(batch: list[_Entry], standing: Standing) -> None:
     for entry in batch:
-        if entry.written is not None and not entry.written.done():
-            entry.written.set_result(_is_valid(entry.operation, standing))
+        if entry.written is None or entry.written.done():
+            continue
+        refused = _refusal(entry.operation, standing)
+        if refused is None:
+            entry.written.set_result(None)
+        else:
+            entry.written.set_exception(refused)
 
 
-def _is_valid(operation: Operation | None, standing: Standing) -> bool:
-    """Whether an operation was written. A conclusion may have been before, by a commit of which nobody heard."""
+def _refusal(operation: Operation | None, standing: Standing) -> Fenced | NotBegun | None:
+    """Why an operation was not written. A conclusion may have been before, by a commit of which nobody heard."""
     if operation is None or isinstance(operation, LargeValue):
-        return True
+        return None
     concluded = isinstance(operation, Conclusion) and operation.ticket in standing.ended
-    return concluded or operation.ticket in standing.running
+    if not concluded and operation.ticket not in standing.running:
+        return Fenced(operation.ticket.run_id)
+    if isinstance(operation, Sending) and not standing.lets_begin(operation):
+        return NotBegun(operation.ticket.run_id)
+    return None
 
 
 def _fail(batch: list[_Entry], error: Exception) -> None:
@@ -191,6 +203,7 @@ class LedgerAdapter:
 
         Raises:
             Fenced: another process has taken the execution over.
+            NotBegun: the run was cancelled before this call was written down.
         """
         key = call.key.removeprefix(f"{self._ticket.run_id}/")
         known = self._known.get(key)
@@ -206,7 +219,7 @@ class LedgerAdapter:
             return self._written(key, result, sent=True)
         try:
             async with asyncio.timeout_at(call.deadline):
-                await self._ledger.sending(self._ticket, key, digest)
+                await self._ledger.sending(Sending(self._ticket, key, digest, again=known is not None))
         except TimeoutError:
             message = "nothing was sent: the ledger could not be written before the deadline"
             result = CallResult(Failed(reason="ledger", message=message), None, 0)

@@ -12,7 +12,7 @@ from services.errors import ServiceError
 
 @dataclass(eq=False, slots=True)
 class Live:
-    """What happened so far, and a bell for those who follow.
+    """What happened so far, for those who follow.
 
     Attributes:
         request: what is run.
@@ -26,7 +26,7 @@ class Live:
     cancelled: bool = False
     _events: list[ExecutionEvent] = field(default_factory=list)
     _ended: bool = False
-    _bell: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def finished(self) -> bool:
@@ -48,31 +48,31 @@ class Live:
     def publish(self, event: ExecutionEvent) -> None:
         """Let everybody know."""
         self._events.append(event)
-        self._ring()
+        self._wake()
 
     def end(self) -> None:
         """Nothing more will happen in this process."""
         self._ended = True
-        self._ring()
+        self._wake()
 
     async def follow(self) -> AsyncGenerator[ExecutionEvent, None]:
         """Everything from the beginning, then as it happens. Raises the problem that kept the run from beginning."""
         seen = 0
         while True:
-            bell = self._bell
+            changed = self._changed
             while seen < len(self._events):
                 yield self._events[seen]
                 seen += 1
             if self._ended:
                 break
-            await bell.wait()
+            await changed.wait()
         if self.problem is not None:
             raise self.problem
 
-    def _ring(self) -> None:
-        """Wake all who wait; those who come later wait for the next ring."""
-        self._bell.set()
-        self._bell = asyncio.Event()
+    def _wake(self) -> None:
+        """Wake all who wait; those who come later wait for the next change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class Gate:

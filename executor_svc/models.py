@@ -25,7 +25,8 @@ class Call:
         deadline: reading of the event loop's clock, in seconds, after which nobody waits for the answer.
         items: of how many items of a list use is made; None: perhaps of all.
         resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
-        tenant: for whom it is made; None: nobody said.
+        tenant: for whom it is made; None: nobody said, and only what everybody may use is presented.
+        pages_anywhere: whether the next page of a list may have another path of the same origin.
     """
 
     api: Api
@@ -35,6 +36,7 @@ class Call:
     items: int | None = None
     resent: bool = False
     tenant: str | None = None
+    pages_anywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,15 @@ class Unpreviewable(ValueError):
     """No request can be built for a call. The message says why; it is masked."""
 
 
+class NotBegun(Exception):
+    """The run was cancelled before this call was written down: it was not sent, and will not be."""
+
+
 class Adapter(Protocol):
     """Makes calls. Everything an upstream can do is an outcome; an exception is a bug in the adapter."""
 
     async def call(self, call: Call) -> CallResult:
-        """Make one call, and return before its deadline."""
+        """Make one call, and return before its deadline. Raises NotBegun where its run was cancelled before."""
         ...
 
 
@@ -93,7 +99,7 @@ class ForTenant:
     """A :class:`Caller` all of whose calls are made for one tenant."""
 
     caller: Caller
-    tenant: str | None
+    tenant: str
 
     async def call(self, call: Call) -> CallResult:
         """Make one call with what this tenant may use."""
@@ -146,6 +152,10 @@ class Standing:
     ended: frozenset[Ticket]
     cancelled: frozenset[str]
 
+    def lets_begin(self, sending: "Sending") -> bool:
+        """Whether a call may be begun by the owner of a running execution: not once somebody has cancelled it."""
+        return sending.again or sending.ticket.run_id not in self.cancelled
+
 
 @dataclass(frozen=True, slots=True)
 class Execution:
@@ -189,11 +199,20 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Write down that a mutating call is about to be sent. ``digest``: hash of its arguments."""
+    """Write down that a mutating call is about to be sent, unless its run was cancelled.
+
+    Attributes:
+        ticket: the right to run the execution.
+        key: of the call.
+        digest: hash of its arguments.
+        again: whether an earlier owner had written it down. Then it is sent in a cancelled run, too: it may have taken
+            effect already, and only its answer tells.
+    """
 
     ticket: Ticket
     key: str
     digest: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 
 from opentelemetry.trace import Span
 from pydantic import JsonValue
@@ -16,7 +17,7 @@ from executor_svc.binding import Hold
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, chosen, walk
-from executor_svc.steps import CANCELLED, Prepared, StepResult, Stop, perform, prepare
+from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
 from executor_svc.values import Shelf, preview
 from services.contracts.plan import Step
 from services.contracts.planning import CompiledPlan
@@ -85,7 +86,7 @@ class Run:
         self._ends = 0.0
         self._began = 0.0
         self._events: deque[ExecutionEvent] = deque()
-        self._bell = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def events(self) -> AsyncGenerator[ExecutionEvent, None]:
         """Run the plan and yield what happens; the last event is ``ExecutionFinished``.
@@ -95,11 +96,11 @@ class Run:
         self._ends = self._clock() + self._limits.run_s
         self._began = time.perf_counter()  # uvloop's own clock counts whole milliseconds
         driver = asyncio.create_task(self._drive())
-        driver.add_done_callback(lambda _: self._bell.set())
+        driver.add_done_callback(lambda _: self._changed.set())
         try:
             while not driver.done():
-                await self._bell.wait()
-                self._bell.clear()
+                await self._changed.wait()
+                self._changed.clear()
                 while self._events:
                     yield self._events.popleft()
             await driver  # a bug inside a step is raised here
@@ -117,9 +118,18 @@ class Run:
         with span("execution", told):
             async with asyncio.TaskGroup() as group:
                 ready = [step for step, count in self._waiting.items() if count == 0]
-                for prepared in self._start(ready):
-                    group.create_task(self._execute(prepared, group))
-                self._bell.set()
+                self._launch(self._start(ready), group)
+                self._changed.set()
+
+    def _launch(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
+        """Make the calls of these steps, a few in each round of the loop, so that others have their turn in between."""
+        for prepared in started[:AT_ONCE]:
+            group.create_task(self._execute(prepared, group))
+        if started[AT_ONCE:]:
+            group.create_task(self._launch_later(started[AT_ONCE:], group))
+
+    async def _launch_later(self, started: list[Prepared], group: asyncio.TaskGroup) -> None:
+        self._launch(started, group)
 
     def _start(self, ready: list[str]) -> list[Prepared]:
         """Say that these steps start. One that makes no call ends at once and may free others: hence the stack."""
@@ -144,7 +154,11 @@ class Run:
             return Skipped(because=CANCELLED)
         if self._hold is not None and (kept := self._hold.keeps(step, self.outputs)) is not None:
             return kept
-        return prepare(step, self._compiled.apis[step.api], self.outputs, self._limits, self._graph.items.get(step.id))
+        api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
+        prepared = prepare(step, api, self.outputs, self._limits, wanted)
+        if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
+            return replace(prepared, pages_anywhere=True)
+        return prepared
 
     async def _execute(self, prepared: Prepared, group: asyncio.TaskGroup) -> None:
         """Make a step's calls, then those of the steps it frees, one of them in this very task.
@@ -159,9 +173,8 @@ class Run:
                 result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
                 _tell(current, result)
             left = self._start(self._finish(step, result, started_ms))
-            for other in left[1:]:
-                group.create_task(self._execute(other, group))
-            self._bell.set()
+            self._launch(left[1:], group)
+            self._changed.set()
 
     def _finish(self, step: Step, result: StepResult, started_ms: float) -> list[str]:
         """Record a step's outcome and return the steps that waited for it alone."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from executor_svc.models import Adapter, Call, CallResult, Limits
+from executor_svc.models import Adapter, Call, CallResult, Limits, NotBegun
 from executor_svc.references import Incomparable, Item, Several, Unresolved, holds, resolve, type_name
 from services.contracts.api import Api
 from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
@@ -30,6 +30,9 @@ CANCELLED = "cancelled"
 MAX_MESSAGES = 10
 """Of how many items in doubt the step's own message speaks; the items' records tell all."""
 
+AT_ONCE = 8
+"""Calls that are begun in one round of the loop: building and signing one takes up to some milliseconds."""
+
 GRACE_S = 0.5
 """How long after its deadline an adapter may still report, before it is cancelled and taken to have failed."""
 
@@ -38,7 +41,8 @@ GRACE_S = 0.5
 class Prepared:
     """A step with its inputs resolved: the arguments of each call it makes. ``mapped`` where a `foreach` makes them.
 
-    ``items``: of how many items of a list the plan makes use; None: perhaps of all.
+    ``items``: of how many items of a list the plan makes use; None: perhaps of all. ``pages_anywhere``: see
+    :class:`~executor_svc.models.Call`.
     """
 
     step: Step
@@ -46,6 +50,7 @@ class Prepared:
     arguments: tuple[dict[str, JsonValue], ...]
     mapped: bool
     items: int | None
+    pages_anywhere: bool = False
 
 
 @dataclass(slots=True)
@@ -120,12 +125,16 @@ async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: f
     """Make the step's call, or its calls with bounded parallelism; ``deadline`` is a reading of the loop's clock."""
     step = prepared.step
     if not prepared.mapped:
+        if stop.holds(step):
+            return StepResult(Skipped(because=CANCELLED))
         result = await _call(prepared, adapter, f"{run_id}/{step.id}", prepared.arguments[0], deadline)
-        return _single(result)
+        return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
     progress = _Progress(iter(enumerate(prepared.arguments)))
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(step.foreach.parallel, len(prepared.arguments))):
+        for worker in range(min(step.foreach.parallel, len(prepared.arguments))):
+            if worker and worker % AT_ONCE == 0:
+                await asyncio.sleep(0)
             group.create_task(_work(prepared, adapter, run_id, deadline, progress, stop))
     return _joined(progress.results, len(prepared.arguments))
 
@@ -141,6 +150,8 @@ async def _work(
         if (progress.stopped or stop.requested) and f"{prepared.step.id}/{index}" not in stop.begun:
             continue
         result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", arguments, deadline)
+        if result is None:
+            continue
         progress.results[index] = result
         if not isinstance(result.outcome, Succeeded):
             progress.stopped = True
@@ -148,11 +159,18 @@ async def _work(
 
 async def _call(
     prepared: Prepared, adapter: Adapter, key: str, arguments: dict[str, JsonValue], deadline: float
-) -> CallResult:
-    """Make one call. The adapter keeps the deadline itself, since it alone knows whether anything was sent."""
+) -> CallResult | None:
+    """Make one call; None where its run was cancelled before.
+
+    The adapter keeps the deadline itself, since it alone knows whether anything was sent.
+    """
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
-            return await adapter.call(Call(prepared.api, arguments, key, deadline, prepared.items))
+            return await adapter.call(
+                Call(prepared.api, arguments, key, deadline, prepared.items, pages_anywhere=prepared.pages_anywhere)
+            )
+    except NotBegun:
+        return None
     except TimeoutError:
         message = "the call did not end within its deadline"
         if prepared.api.mutating:

@@ -114,6 +114,9 @@ class LedgerStore:
     async def write(self, operations: Sequence[Operation]) -> Standing:
         """Write a batch in one transaction, save what belongs to executions that do not run or have another owner.
 
+        No call is begun of an execution that is cancelled: once :meth:`request_cancel` has returned, no owner sends one
+        that was not written down before, whether it has heard of the cancellation or not.
+
         It may be written twice, as where nobody knows whether a commit got through.
         """
         batch = _Batch.of(operations)
@@ -125,7 +128,7 @@ class LedgerStore:
         standing = _standing(connection, batch.runs)
         running, owned = standing.running, standing.running | standing.ended
         for statement, rows in (
-            (self._send, [_call_row(o) for o in batch.sendings if o.ticket in running]),
+            (self._send, [_call_row(o) for o in batch.sendings if o.ticket in running and standing.lets_begin(o)]),
             # What became of a call that was sent is the truth, whoever owns the run by now.
             (self._finish_sent, [_outcome_row(o) for o in batch.outcomes if o.sent]),
             (self._finish_read, [_call_row(o) for o in batch.outcomes if not o.sent and o.ticket in running]),
@@ -141,12 +144,12 @@ class LedgerStore:
         self._transactions.close()
 
     async def execution(self, run_id: str) -> Execution | None:
-        """An execution as it is stored; None also for one that was buried."""
+        """An execution as it is stored; None also for one that was forbidden before it was begun."""
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(EXECUTIONS).where(EXECUTIONS.c.id == run_id))).first()
         return None if row is None or not row.request else _execution(row)
 
-    async def bury(self, run_id: str) -> bool:
+    async def forbid(self, run_id: str) -> bool:
         """See to it that no execution of that id can be begun any more. False where one has been."""
         row = {
             "id": run_id,
@@ -230,15 +233,18 @@ class LedgerStore:
             return (await connection.execute(CALLS.update().where(doubtful).values(values))).rowcount == 1
 
     async def request_cancel(self, run_id: str) -> None:
-        """Let the owner know, whoever it is, that no further call shall be started."""
+        """Have no further call of an execution written down, whoever owns it."""
         async with write(self._engine) as connection:
             await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id == run_id).values(cancel_requested=True))
 
-    async def cancelled(self, owner: str) -> list[str]:
-        """The running executions of an owner that somebody wants cancelled."""
-        wanted = (EXECUTIONS.c.status == "running") & (EXECUTIONS.c.owner == owner) & EXECUTIONS.c.cancel_requested
+    async def to_stop(self, owner: str, running: Collection[str]) -> list[str]:
+        """Which of the executions that an owner runs are cancelled, or are not its own any more."""
+        if not running:
+            return []
+        c = EXECUTIONS.c
+        stopped = c.id.in_(sorted(running)) & ((c.owner != owner) | c.cancel_requested)
         async with read(self._engine) as connection:
-            return list(await connection.scalars(sa.select(EXECUTIONS.c.id).where(wanted)))
+            return list(await connection.scalars(sa.select(c.id).where(stopped)))
 
     async def empty(self, run_id: str) -> bool:
         """Delete all of an execution but its id: a request for it that comes late must not begin it once more.

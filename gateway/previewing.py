@@ -19,7 +19,7 @@ from services.contracts.planning import CompiledPlan, CompileResponse, Decision,
 from services.contracts.run import RerunRequest, Run
 from services.errors import ValidationFailed
 
-_MAX_GIVEN_VALUES: Final = 20_000
+_MAX_GIVEN_VALUES: Final = 5_000
 """Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
 
 PolicyOf = Callable[[str, Decision], Policy]

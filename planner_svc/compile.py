@@ -85,6 +85,7 @@ def _prove(
         credentials=access.credentials,
         missing=access.missing,
         inserted=inserted,
+        pages_anywhere=access.anywhere,
     )
     return CompiledPlan(plan=plan, apis=used, proof=proof)
 

@@ -6,8 +6,8 @@ with an unbounded queue every request waits longer than its caller does, so work
 Requests are what runs in parallel, so a library's own threads only get in their way: numpy's would spin after every
 small product, for half of the processor time of a search.
 
-Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least of late;
-for a call that has become long, its tenant's use counts four times, so that short ones need not wait for it.
+Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least. What a
+call uses after it has become long counts four times, so that short ones need not wait for it.
 Work that takes long calls :func:`checkpoint` now and then. There it ends when nobody waits for it any more or its
 budget is used up, and there it pauses while a tenant that has used less has work. It pauses also where a thread is free
 for that other tenant: two threads of Python code share one interpreter lock, so each would slow the other down.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import sys
 import threading
 import time
 from collections import deque
@@ -37,19 +36,17 @@ T = TypeVar("T")
 for_tenant: contextvars.ContextVar[str] = contextvars.ContextVar("for_tenant", default="")
 """For whom work is done that is offloaded from here on; unset: for the service itself."""
 
-_HALF_LIFE_S: Final = 10.0
-"""Seconds after which processor time that was used counts half."""
+_LAG_S: Final = 0.5
+"""How much less, or more, processor time a tenant may have on its account than another one with work."""
 _SLICE_S: Final = 0.05
 """How much more processor time than another a tenant may have used without giving way to it."""
 _LONG_S: Final = 0.25
 """Processor time from which on a call is a long one."""
 _LONG_WEIGHT: Final = 4.0
+"""How often its further processor time counts."""
 _CHARGE_EVERY_S: Final = 0.002
 _GRACE_S: Final = 0.05
 """How long work that has paused waits for the other tenant's next call: a request makes several in a row."""
-_SWITCH_S: Final = 0.001
-"""How long a thread may keep the interpreter lock while others want it; Python's default is five times that. A loop
-that shares its process with computations waits so long each time that it wakes."""
 _MOST_TENANTS: Final = 1_000
 _working = threading.local()
 
@@ -64,9 +61,6 @@ def checkpoint() -> None:
     job: _Job | None = getattr(_working, "job", None)
     if job is not None:
         job.pool.check(job)
-
-
-_Turn = tuple[str, bool]
 
 
 @dataclass(eq=False, slots=True)
@@ -91,45 +85,39 @@ class _Job:
     resumed: threading.Event = field(default_factory=threading.Event)
     unwanted: str = ""
 
-    @property
-    def turn(self) -> _Turn:
-        """For whom it runs, and whether it has become long."""
-        return self.tenant, self.used_s > _LONG_S
 
+class _Accounts:
+    """Processor seconds of tenants, as far as they decide whose turn it is.
 
-class _Usage:
-    """Processor seconds that tenants have used, which fade with time."""
+    Only their differences count, and between tenants with work none is larger than ``_LAG_S``. So what a tenant used
+    while it was alone holds it up no longer than that once others come, and what it left unused holds up nobody.
+    """
 
     def __init__(self) -> None:
-        self._used: dict[str, tuple[float, float]] = {}
+        self._used: dict[str, float] = {}
 
     def of(self, tenant: str) -> float:
-        """What a tenant has used of late."""
-        used, at = self._used.get(tenant, (0.0, 0.0))
-        return used * 0.5 ** ((time.monotonic() - at) / _HALF_LIFE_S) if used else 0.0
+        """Its account; the lower it is, the sooner is its turn."""
+        return self._used.get(tenant, 0.0)
 
-    def add(self, tenant: str, seconds: float) -> None:
-        """Count what it has used now."""
-        self._used[tenant] = (self.of(tenant) + seconds, time.monotonic())
+    def add(self, tenant: str, seconds: float, busy: Iterable[str]) -> None:
+        """Charge a tenant, 0 where it comes with work; ``busy``: the tenants that have work."""
+        used = self._used.pop(tenant, 0.0) + seconds
+        lowest = min((self.of(other) for other in busy if other != tenant), default=used)
+        self._used[tenant] = min(max(used, lowest - _LAG_S), lowest + _LAG_S)
         if len(self._used) > _MOST_TENANTS:
-            del self._used[min(self._used, key=self.of)]
+            del self._used[next(iter(self._used))]  # of the one that was charged longest ago
 
-    def claim(self, turn: _Turn) -> float:
-        """How late a tenant's call has its turn: the less it has used, the sooner."""
-        tenant, long = turn
-        return self.of(tenant) * (_LONG_WEIGHT if long else 1.0)
-
-    def gives_way(self, turn: _Turn, others: Iterable[_Turn]) -> bool:
-        """Whether another tenant among these has used so much less that this call lets it go first."""
-        least = min((self.claim(other) for other in others if other[0] != turn[0]), default=math.inf)
-        return self.claim(turn) > least + _SLICE_S
+    def gives_way(self, tenant: str, others: Iterable[str]) -> bool:
+        """Whether another one among these has used so much less that this one lets it go first."""
+        least = min((self.of(other) for other in others if other != tenant), default=math.inf)
+        return self.of(tenant) > least + _SLICE_S
 
 
 class ComputePool:
     """Runs blocking functions on a fixed number of threads at a time, with a bound on how many may wait.
 
-    From the first pool on, linear algebra that was loaded before it takes one thread for each call in this process, and
-    threads hand over the interpreter lock sooner.
+    From the first pool on, linear algebra that was loaded before it takes one thread for each call in this process.
 
     Args:
         max_workers: calls that run at the same time, at least 1.
@@ -147,7 +135,6 @@ class ComputePool:
         if max_workers < 1 or max_waiting < 0:
             raise ValueError(f"need max_workers >= 1 and max_waiting >= 0, got {max_workers} and {max_waiting}")
         threadpool_limits(1, user_api="blas")
-        sys.setswitchinterval(_SWITCH_S)
         # Calls that have paused keep their threads.
         self._executor = ThreadPoolExecutor(max_workers + max_waiting, thread_name_prefix=name)
         self._name = name
@@ -159,7 +146,7 @@ class ComputePool:
         self._lock = threading.Lock()
         self._lines: dict[str, deque[_Job]] = {}
         self._running: list[_Job] = []
-        self._usage = _Usage()
+        self._accounts = _Accounts()
         self._ended: dict[str, float] = {}
 
     @property
@@ -214,8 +201,7 @@ class ComputePool:
         if not job.unwanted and unaccounted_s >= _CHARGE_EVERY_S:
             with self._lock:
                 self._charge(job)
-                others = [*self._heads(), *(one.turn for one in self._running)]
-                if paused := self._usage.gives_way(job.turn, others):
+                if paused := self._accounts.gives_way(job.tenant, self._busy()):
                     self._pause(job)
             while paused and not job.resumed.wait(_GRACE_S):
                 with self._lock:
@@ -236,6 +222,7 @@ class ComputePool:
                     f"the {self._name} pool is full: {self._in_flight} calls are running or waiting", retry_after_s=1
                 )
             self._in_flight += 1
+            self._accounts.add(job.tenant, 0.0, self._busy())
             self._lines.setdefault(job.tenant, deque()).append(job)
             self._dispatch()
         # Outside the lock: for a finished future the callback runs here and now, and it takes the lock itself.
@@ -245,23 +232,23 @@ class ComputePool:
     def _dispatch(self) -> None:
         """Let calls begin or go on that have their turn. The lock is held."""
         while self._lines and len(self._running) < self._workers and not self._closed:
-            turn = min(self._heads(), key=self._usage.claim)
-            job = self._lines[turn[0]][0]
-            others = [one.turn for one in self._running]
-            if self._usage.gives_way(turn, [*others, *self._lately()] if job.state == "paused" else others):
+            tenant = min(self._lines, key=self._accounts.of)
+            job = self._lines[tenant][0]
+            others = [one.tenant for one in self._running]
+            if self._accounts.gives_way(tenant, [*others, *self._lately()] if job.state == "paused" else others):
                 return
             self._leave_line(job)
             self._go(job)
 
-    def _heads(self) -> list[_Turn]:
-        """Each tenant's first call that waits."""
-        return [line[0].turn for line in self._lines.values()]
+    def _busy(self) -> list[str]:
+        """The tenants that have work."""
+        return [*self._lines, *(job.tenant for job in self._running)]
 
-    def _lately(self) -> list[_Turn]:
+    def _lately(self) -> list[str]:
         """The tenants whose last call is just over: the next one comes soon."""
         now = time.monotonic()
         self._ended = {tenant: at for tenant, at in self._ended.items() if now - at < _GRACE_S}
-        return [(tenant, False) for tenant in self._ended]
+        return list(self._ended)
 
     def _go(self, job: _Job) -> None:
         before, job.state = job.state, "running"
@@ -287,8 +274,9 @@ class ComputePool:
     def _charge(self, job: _Job) -> None:
         """Bring a call's account up to date, on its own thread."""
         now = time.thread_time()
+        weight = _LONG_WEIGHT if job.used_s > _LONG_S else 1.0
+        self._accounts.add(job.tenant, (now - job.mark) * weight, self._busy())
         job.used_s += now - job.mark
-        self._usage.add(job.tenant, now - job.mark)
         job.mark = now
 
     def _give_up(self, jobs: Iterable[_Job], why: str) -> None:

@@ -1,8 +1,7 @@
 """``nestor secrets bind``: where in a request a credential may stand, and for whom. Its value stays as it is."""
 
-import shlex
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from pydantic import JsonValue
@@ -10,18 +9,12 @@ from pydantic import JsonValue
 from deploy.cli.keeping import File, Name, entries_of, keep
 from deploy.drawing import visible
 from executor_svc.secret_file import DEFAULT_FILE
+from executor_svc.secret_places import bind_command, said_place
 from executor_svc.secret_store import Secret, Token
 from services.contracts.api import Location, NeededSecret, SecretKind
 
 Entry = dict[str, JsonValue]
 PLACE_FIELDS = ("in", "name", "header", "query", "cookie", "scheme")
-_SAID: Final = {
-    Location.QUERY: "the query parameter",
-    Location.HEADER: "the header",
-    Location.COOKIE: "the cookie",
-    Location.PATH: "the place in the path",
-    Location.BODY: "the body's field",
-}
 Header = Annotated[str | None, typer.Option(help="It travels in this header.")]
 Query = Annotated[str | None, typer.Option(help="It travels in this query parameter.")]
 Cookie = Annotated[str | None, typer.Option(help="It travels in this cookie.")]
@@ -107,8 +100,9 @@ def chosen_place(name: str, given: Entry, there: Secret | None, needed: NeededSe
         return wanted
     if wanted and any(not _equal(field, before[field], wanted.get(field)) for field in before):
         message = (
-            f"{name} is set for {said_place(before)}, and the imported document wants it for {said_place(wanted)}. "
-            f"If the document is right: nestor secrets bind {shlex.quote(name)} {_options(wanted)}"
+            f"{name} is set for {place_of_entry(before)}, and the imported document wants it for "
+            f"{place_of_entry(wanted)}. If the document is right: "
+            f"{bind_command(name, _place(wanted), SecretKind(str(wanted['scheme'])))}"
         )
         raise typer.BadParameter(visible(message))
     return wanted | before
@@ -119,11 +113,10 @@ def for_tenants(tenants: list[str] | None) -> Entry:
     return {"tenants": list[JsonValue](tenants)} if tenants else {}
 
 
-def said_place(entry: Entry) -> str:
+def place_of_entry(entry: Entry) -> str:
     """Where a credential stands, for people."""
-    if "in" in entry:
-        return f"{_SAID[Location(str(entry['in']))]} {entry['name']}"
-    return str(entry.get("scheme", "no place"))
+    place = _place(entry)
+    return str(entry.get("scheme", "no place")) if place is None else said_place(*place)
 
 
 def place_of_secret(secret: Secret) -> str:
@@ -139,7 +132,5 @@ def _equal(field: str, one: JsonValue, other: JsonValue) -> bool:
     return one == other or (field == "name" and str(one).lower() == str(other).lower())
 
 
-def _options(place: Entry) -> str:
-    if "in" in place:
-        return f"--{place['in']} {shlex.quote(str(place['name']))}"
-    return f"--scheme {place['scheme']}"
+def _place(entry: Entry) -> tuple[Location, str] | None:
+    return (Location(str(entry["in"])), str(entry["name"])) if "in" in entry else None

@@ -11,12 +11,16 @@ from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Steps that change state, steps to approve, and secrets: those the calls will present, and those not there."""
+    """Steps that change state, steps to approve, and secrets: those the calls will present, and those not there.
+
+    ``anywhere``: APIs that only read, and may do so on every path of their host.
+    """
 
     mutating: tuple[str, ...]
     approvals: tuple[str, ...]
     credentials: tuple[str, ...]
     missing: tuple[str, ...]
+    anywhere: tuple[str, ...]
 
 
 def secrets_for(api: Api, configured: frozenset[str] | None) -> tuple[str, ...] | None:
@@ -61,7 +65,8 @@ def check_access(
             missing[api.id] = _report_missing(step.id, api, configured or frozenset(), findings)
     names = dict.fromkeys(name for found in secrets.values() for name in found or ())
     absent = dict.fromkeys(name for found in missing.values() for name in found)
-    return Access(tuple(mutating), tuple(approvals), tuple(names), tuple(absent))
+    anywhere = tuple(api.id for api in used.values() if not api.mutating and policy.allows_all_of_host(api))
+    return Access(tuple(mutating), tuple(approvals), tuple(names), tuple(absent), anywhere)
 
 
 def _report_missing(step: str, api: Api, configured: frozenset[str], findings: Findings) -> tuple[str, ...]:

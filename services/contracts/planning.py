@@ -3,6 +3,7 @@
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -91,6 +92,15 @@ class Policy(Contract):
         else:
             found.append(self._without_rules(api))
         return max(found, key=_STRICTNESS.index)
+
+    def allows_all_of_host(self, api: Api) -> bool:
+        """Whether calls as this API makes them may go to any path of its host: an answer can name the next page's."""
+        try:
+            server = urlsplit(api.server)
+        except ValueError:
+            return False
+        anywhere = {"server": f"{server.scheme}://{server.netloc}", "path": "/{anything}"}
+        return self.decide(api.model_copy(update=anywhere)) is Decision.ALLOW
 
     def _without_rules(self, api: Api) -> Decision:
         if any(fnmatchcase(api.id, pattern) for pattern in self.deny):
@@ -182,6 +192,11 @@ class Proof(Contract):
         default=(), description="Names of secrets that have to be configured before the plan can be run."
     )
     inserted: tuple[str, ...] = Field(default=(), description="Steps the compiler added (NESTful's implicit calls).")
+    pages_anywhere: tuple[str, ...] = Field(
+        default=(),
+        description="APIs of whose lists a next page may have another path of the same origin: the policy lets all of "
+        "it be read. Of others the next page has the path of the first.",
+    )
 
 
 class Signature(Contract):

@@ -137,11 +137,18 @@ class Executors(Machine):
         if not run.accepted:
             return
         state = self.turn(self.at(which).client.cancel(run.id))
-        if state.status in ("running", "in_doubt"):
+        if state.status in ("running", "in_doubt", "cancelled"):
             run.cancelled = True
-            # It was its owner's own word, or it has none: nothing starts any more. Other owners hear of it soon.
-            if state.status == "in_doubt" or f"-{self.at(which).pid}-" in self.turn(self.stored(run)).owner:
-                run.barred |= {task.id for task in run.case.tasks if self.cannot_have_begun(run, task)}
+            stored = self.turn(self.stored(run))
+            # The ledger lets no change begin, whoever owns the run. A read needs no ledger: whoever runs it, or
+            # believes so, hears of the cancellation soon; at once where it was asked itself and was its only owner.
+            asked_itself = state.status == "in_doubt" or f"-{self.at(which).pid}-" in stored.owner
+            reads = asked_itself and stored.epoch == 1
+            run.barred |= {
+                task.id
+                for task in run.case.tasks
+                if (reads or task.kind is not Kind.READ) and self.cannot_have_begun(run, task)
+            }
 
     def cannot_have_begun(self, run: Tracked, task: Task) -> bool:
         """Whether something that it needs has no answer yet, so that it cannot be on its way to the upstream either."""

@@ -149,7 +149,8 @@ class HttpAdapter:
         reply, value = page
         call, paging = reading.sending.call, reading.profile.paging
         if paging is not None and isinstance(value, (list, dict)) and not paging.chosen(call.arguments):
-            listing = listing_of(paging, self._limits.for_items(call.items), request, reply, value)
+            limits = self._limits.for_items(call.items)
+            listing = listing_of(paging, limits, request, reply, value, anywhere=call.pages_anywhere)
             if listing is not None:
                 failed = await self._follow(listing, reading)
                 reading.pages, reading.more = listing.pages, listing.more

@@ -35,10 +35,17 @@ class Listing:
     """
 
     def __init__(
-        self, paging: Paging, limits: ListLimits, request: HttpRequest, reply: Reply, value: JsonValue
+        self,
+        paging: Paging,
+        limits: ListLimits,
+        request: HttpRequest,
+        reply: Reply,
+        value: JsonValue,
+        *,
+        anywhere: bool = False,
     ) -> None:
         self.pages, self.more = 1, False
-        self._paging, self._limits = paging, limits
+        self._paging, self._limits, self._anywhere = paging, limits, anywhere
         self._request, self._reply, self._page = request, reply, value
         self._whole, self._member = value, _member(value)
         self._bytes, self._seen = len(reply.body), set[str]()
@@ -59,7 +66,9 @@ class Listing:
             return None
         progress = Progress(self.pages, len(self._items), len(self._last), self._first)
         try:
-            request = next_page(self._paging, self._request, credentials, self._reply, self._page, progress)
+            request = next_page(
+                self._paging, self._request, credentials, self._reply, self._page, progress, anywhere=self._anywhere
+            )
         except NoWay:
             self.more = True
             return None
@@ -104,12 +113,21 @@ class Listing:
 
 
 def listing_of(
-    paging: Paging, limits: ListLimits, request: HttpRequest, reply: Reply, value: JsonValue
+    paging: Paging,
+    limits: ListLimits,
+    request: HttpRequest,
+    reply: Reply,
+    value: JsonValue,
+    *,
+    anywhere: bool = False,
 ) -> Listing | None:
-    """The list that an answer begins; None where it is no list, or plainly the whole of it."""
+    """The list that an answer begins; None where it is no list, or plainly the whole of it.
+
+    ``anywhere``: whether its next page may have another path of the same origin.
+    """
     if not paging.controls and not may_go_on(reply, value):
         return None
-    listing = Listing(paging, limits, request, reply, value)
+    listing = Listing(paging, limits, request, reply, value, anywhere=anywhere)
     return listing if paging.controls or listing.is_list else None
 
 

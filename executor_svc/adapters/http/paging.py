@@ -123,12 +123,22 @@ def first_number(paging: Paging, body: JsonValue) -> int | None:
 
 
 def next_page(
-    paging: Paging, request: HttpRequest, credentials: Credentials, reply: Reply, body: JsonValue, progress: Progress
+    paging: Paging,
+    request: HttpRequest,
+    credentials: Credentials,
+    reply: Reply,
+    body: JsonValue,
+    progress: Progress,
+    *,
+    anywhere: bool = False,
 ) -> HttpRequest | None:
     """The request for the page after this one; None at the end of the list.
 
+    An upstream names the next page as it likes, and the policy has looked at the operation's path alone: so another
+    path is taken only where the whole origin may be read (``anywhere``).
+
     Raises:
-        NoWay: there is more, at another origin or by no way that is known.
+        NoWay: there is more, at another origin, at a path that must not be read, or by no way that is known.
     """
     facts = _facts(body)
     url: str | object | None = _next_link(reply)
@@ -141,7 +151,7 @@ def next_page(
     if url is _END:
         return None
     if isinstance(url, str):
-        return _at(url, paging, request, credentials, body)
+        return _at(url, paging, request, credentials, body, anywhere=anywhere)
     return _numbered(paging, request, facts, progress) if _goes_on(paging, reply, facts, progress) else None
 
 
@@ -214,7 +224,7 @@ def _next_link(reply: Reply) -> str | None:
 
 
 def _at(
-    target: str, paging: Paging, request: HttpRequest, credentials: Credentials, body: JsonValue
+    target: str, paging: Paging, request: HttpRequest, credentials: Credentials, body: JsonValue, *, anywhere: bool
 ) -> HttpRequest | None:
     """The request for a page that has a URL. Credentials go along, so it must be of the same origin.
 
@@ -231,7 +241,7 @@ def _at(
         raise NoWay from None
     if isinstance(body, dict) and not paging.controls and not (same and url.raw_path == request.path):
         return None
-    if not same or (isinstance(body, dict) and url.raw_path != request.path):
+    if not same or (url.raw_path != request.path and (isinstance(body, dict) or not anywhere)):
         raise NoWay
     pairs = (pair for pair in url.raw_query_string.split("&") if pair)
     own = tuple(pair for pair in pairs if unquote_plus(pair.partition("=")[0]) not in credentials.query)

@@ -6,10 +6,10 @@ go into headers and cookies only.
 """
 
 import re
-import shlex
 from typing import Final
 
 from executor_svc.adapters.http.request import is_settable_header
+from executor_svc.secret_places import bind_command, said_place
 from executor_svc.secret_store import Secret, Token
 from services.contracts.api import Location, SecretKind, SecurityRequirement
 
@@ -17,13 +17,6 @@ _COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 _BEARER: Final = frozenset({SecretKind.BEARER, SecretKind.OAUTH2, SecretKind.OPENID_CONNECT})
 """The kinds of which a pasted token is a bearer token."""
-_PLACES: Final = {
-    Location.HEADER: "in the header {!r}",
-    Location.QUERY: "in the query parameter {!r}",
-    Location.COOKIE: "in the cookie {!r}",
-    Location.PATH: "in the path, as {!r}",
-    Location.BODY: "in the body's field {!r}",
-}
 _ECHOED: Final = frozenset({Location.QUERY, Location.PATH, Location.BODY})
 """Where arguments travel, which operations give back."""
 
@@ -71,17 +64,16 @@ def _same(one: tuple[Location, str], other: tuple[Location | None, str]) -> bool
 
 def _moved(requirement: SecurityRequirement, secret: Token | None) -> str:
     """That the document wants a secret where its entry does not have it, and what to do if the document is right."""
-    asked, option = f"as {requirement.kind}", f"--scheme {requirement.kind}"
-    location = requirement.location or Location.HEADER
+    place = None
     if requirement.kind is SecretKind.API_KEY:
-        asked = _PLACES[location].format(requirement.parameter)
-        option = f"--{location} {shlex.quote(requirement.parameter or '')}"
+        place = requirement.location or Location.HEADER, requirement.parameter or ""
+    asked = f"as {requirement.kind}" if place is None else f"in {said_place(*place)}"
     held = "set as another kind"
     if secret is not None and secret.place is not None:
-        held = f"set for a place {_PLACES[secret.place[0]].format(secret.place[1])}"
+        held = f"set for {said_place(*secret.place)}"
     elif secret is not None:
         held = f"set as {secret.scheme or 'a token'}, for no place in a request"
     return (
         f"the secret {requirement.secret!r} is {held}, and the document asks for it {asked}; if the document is right: "
-        f"nestor secrets bind {shlex.quote(requirement.secret)} {option}"
+        f"{bind_command(requirement.secret, place, requirement.kind)}"
     )

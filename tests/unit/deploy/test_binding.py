@@ -89,7 +89,7 @@ def test_set_keeps_the_place_of_the_operations_and_no_document_moves_it(capsys: 
     with pytest.raises(typer.BadParameter) as refused:
         chosen_place("crm.apiKey", {}, there, needed("query", "text"))
     assert str(refused.value) == (
-        "crm.apiKey is set for the header X-Key, and the imported document wants it for the query parameter text. "
+        "crm.apiKey is set for the header 'X-Key', and the imported document wants it for the query parameter 'text'. "
         "If the document is right: nestor secrets bind crm.apiKey --query text"
     )
     given: dict[str, Any] = {"in": "query", "name": "text", "scheme": "api_key"}

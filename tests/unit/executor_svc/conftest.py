@@ -43,10 +43,12 @@ async def opened() -> AsyncIterator[Opener]:
                 key: str = "run/step",
                 resent: bool = False,
                 tenant: str | None = None,
+                pages_anywhere: bool = False,
                 **arguments: Any,
             ) -> CallResult:
                 deadline = asyncio.get_running_loop().time() + within_s
-                return await adapter.call(Call(api, arguments, key, deadline, resent=resent, tenant=tenant))
+                made = Call(api, arguments, key, deadline, resent=resent, tenant=tenant, pages_anywhere=pages_anywhere)
+                return await adapter.call(made)
 
             return call
 

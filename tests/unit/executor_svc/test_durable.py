@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from executor_svc.adapters.http.adapter import HttpAdapter
 from executor_svc.adapters.http.request import idempotency_key
 from executor_svc.main import open_executor
-from executor_svc.models import Admission, Call, CallResult, CallState, Outcome, Sending, Ticket
+from executor_svc.models import Admission, Call, CallResult, CallState, Conclusion, Outcome, Sending, Ticket
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import settled
@@ -33,6 +33,7 @@ from services.contracts.run import (
     InDoubt,
     ResolveRequest,
     Skipped,
+    StepRecord,
     Succeeded,
     doubts_of,
 )
@@ -534,7 +535,7 @@ async def test_a_run_that_a_bug_has_ended_is_not_begun_anew(house: House, upstre
     lane._adapter = Falls()
     first = asyncio.create_task(finish(executor, plan))
     async with asyncio.timeout(20):
-        while not lane._fallen:  # noqa: ASYNC110 - what is waited for has no event
+        while not lane._failed:  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
     lane._adapter = real
     assert [ended.status for ended in (await finish(executor, plan), await first)] == ["in_doubt"] * 2
@@ -627,3 +628,129 @@ async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(house: House, 
     executor = await house.executor()
     assert (await finish(executor, plan)).status == "succeeded"
     assert upstream.count("/book") == 2
+
+
+def held_bookings(upstream: Upstream) -> asyncio.Event:
+    """No booking is answered before this is set."""
+    held = asyncio.Event()
+
+    @upstream.on("/book")
+    async def answer(_: Seen) -> web.Response:
+        await held.wait()
+        return web.json_response({"id": "b1"})
+
+    return held
+
+
+def two_items(post: Api) -> CompiledPlan:
+    rooms = ForEach(items=literal(["red", "blue"]), parallel=1)
+    return compiled([post], step("each", post, {"room": item()}, foreach=rooms), mutating=("each",))
+
+
+def book_and_read(upstream: Upstream) -> CompiledPlan:
+    """The read needs the booking."""
+    upstream.replies("/free", {"room": "red"})
+    get, post = api(upstream.origin, "/free", name="free"), booking(upstream)
+    steps = step("a", post, {"room": literal("blue")}), step("r", get, after=("a",))
+    return compiled([get, post], *steps, mutating=("a",))
+
+
+@pytest.mark.parametrize(("plan_of", "kinds"), [(two_bookings, ["succeeded", "skipped"]), (two_items, ["skipped"])])
+async def test_no_change_begins_after_a_cancellation_of_which_the_owner_has_not_heard(
+    house: House, upstream: Upstream, plan_of: Callable[[Api], CompiledPlan], kinds: list[str]
+) -> None:
+    held, plan = held_bookings(upstream), plan_of(booking(upstream))
+    owner = await house.executor(lease_s=60)  # it looks every six seconds
+    following = asyncio.create_task(finish(owner, plan))
+    await upstream.arrived.wait()
+    elsewhere = LedgerStore(house.engine)
+    await elsewhere.request_cancel("run-1")
+    elsewhere.close()
+    held.set()
+    finished = await following
+    assert (finished.status, [record.outcome.kind for record in finished.records]) == ("cancelled", kinds)
+    assert upstream.count("/book") == 1
+    assert list(await owner._store.calls("run-1")) == ["a" if plan_of is two_bookings else "each/0"]
+
+
+async def test_a_call_begun_before_the_cancellation_is_sent_again_where_its_answer_is_lost(
+    house: House, upstream: Upstream
+) -> None:
+    upstream.replies("/book", {"id": "b1"})
+    plan = two_bookings(booking(upstream, idempotency_header="Idempotency-Key"))
+    await house.left_behind(plan, sending("a", room="blue"))
+    store = LedgerStore(house.engine)
+    await store.request_cancel("run-1")
+    store.close()
+    finished = await finish(await house.executor(), plan)
+    assert (finished.status, upstream.count("/book")) == ("cancelled", 1)
+
+
+async def test_who_has_lost_a_run_makes_no_more_of_its_reads(house: House, upstream: Upstream) -> None:
+    held, plan = held_bookings(upstream), book_and_read(upstream)
+    slow = await house.executor()
+    following = asyncio.create_task(finish(slow, plan))
+    await upstream.arrived.wait()
+    live = slow._lane._live["run-1"]
+    async with house.engine.begin() as connection:
+        await connection.execute(MEMBERS.insert().values(id="somebody else", seen_at=4e9))
+        await connection.execute(EXECUTIONS.update().values(owner="somebody else", epoch=2))
+    async with asyncio.timeout(20):
+        while not live.cancelled:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+        held.set()
+        while slow._lane.active:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    following.cancel()
+    assert upstream.count("/free") == 0
+
+
+async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, upstream: Upstream) -> None:
+    """Another process parked its call meanwhile; the run that stood still here must not read on beside the new one."""
+    held, plan = held_bookings(upstream), book_and_read(upstream)
+    slow = await house.executor(lease_s=60)
+    following = asyncio.create_task(finish(slow, plan))
+    await upstream.arrived.wait()
+    former, other = slow._lane._live["run-1"], Ticket("run-1", "somebody else", 2)
+    async with house.engine.begin() as connection:
+        await connection.execute(EXECUTIONS.update().values(owner=other.owner, epoch=other.epoch))
+    store, doubt = LedgerStore(house.engine), InDoubt(message="?")
+    records = tuple(
+        StepRecord(step=step, api=f"test.{name}", outcome=outcome, started_ms=0, duration_ms=0, attempts=0)
+        for step, name, outcome in (("a", "book", doubt), ("r", "free", Skipped(because="a")))
+    )
+    ended = ExecutionFinished(status="in_doubt", records=records, duration_ms=0)
+    parked = Outcome(other, "a", CallState.IN_DOUBT, CallResult(doubt, None, 1), sent=True)
+    await store.write([parked, Conclusion(other, ended)])
+    await store.request_cancel("run-1")
+    store.close()
+    await slow.resolve("run-1", "a", ResolveRequest(outcome="failed"))
+    assert former.cancelled
+    held.set()
+    assert (await following).status in ("failed", "cancelled")
+    assert upstream.count("/free") == 0
+
+
+async def test_a_run_set_running_again_is_not_taken_over_by_its_own_process(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orphans are looked for just when it is this process's own and not live yet."""
+    plan, reopening = two_bookings(booking(upstream)), LedgerStore.reopen
+    upstream.replies("/book", {"id": "b2"})
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    looking = list[asyncio.Task[None]]()
+
+    async def slowly(store: LedgerStore, *arguments: Any) -> Any:
+        ticket = await reopening(store, *arguments)
+        looking.append(asyncio.create_task(executor._lane._take_over()))
+        await asyncio.wait(looking, timeout=0.5)
+        return ticket
+
+    monkeypatch.setattr(LedgerStore, "reopen", slowly)
+    before = await executor._lane._stored("run-1")
+    await executor.resolve("run-1", "a", ResolveRequest(outcome="succeeded", value={"id": "b1"}))
+    await asyncio.gather(*looking)
+    assert (await finish(executor, plan)).status == "succeeded"
+    assert (await executor._lane._stored("run-1")).epoch == before.epoch + 1

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, quote
 import httpx2
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from deploy.onebox import sandbox_access
 from deploy.sockets import address, listen, serving
@@ -108,6 +109,22 @@ class TestLinks:
             assert read(result) == ([1], 1, True)
             assert evil.seen == []
         assert all(seen.path == PATH or seen.path.endswith("/list") for seen in upstream.seen)
+
+    @pytest.mark.parametrize("target", ["/admin/users", "/list/2", "/list/", "/LIST", "/%6cist/../admin", "/list;x=1"])
+    async def test_one_to_another_path_is_taken_only_where_all_of_the_host_may_be_read(
+        self, upstream: Upstream, opened: Opener, target: str
+    ) -> None:
+        """Rules allow the path of the operation; an answer must not lead past them."""
+        paged(upstream, lambda _: linked([1], f'<{target}>; rel="next"'))
+
+        @upstream.on(str(URL(upstream.origin + PATH).join(URL(target, encoded=True)).raw_path))
+        async def other(_: Seen) -> web.Response:
+            return web.json_response([2])
+
+        call = await opened()
+        assert read(await call(api(upstream.origin, PATH))) == ([1], 1, True)
+        assert [seen.path for seen in upstream.seen] == [PATH]
+        assert read(await call(api(upstream.origin, PATH), pages_anywhere=True)) == ([1, 2], 2, False)
 
     async def test_credentials_go_along_and_once(self, upstream: Upstream, opened: Opener) -> None:
         """This upstream repeats the key it was given in the URL of the next page."""

@@ -29,7 +29,7 @@ TEXT = "the document asks for it in the query parameter 'text'; if the document 
 @pytest.mark.parametrize(
     ("entry", "asked", "words"),
     [
-        (IN_HEADER, key_in("query", "text"), f"set for a place in the header 'X-Key', and {TEXT}--query text"),
+        (IN_HEADER, key_in("query", "text"), f"set for the header 'X-Key', and {TEXT}--query text"),
         ({}, key_in("query", "text"), f"set as a token, for no place in a request, and {TEXT}--query text"),
         ({"scheme": "bearer"}, key_in("query", "text"), f"set as bearer, for no place in a request, and {TEXT}--query"),
         ({"scheme": "bearer"}, key_in("header", "X-Name"), "--header X-Name"),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from executor_svc.graph import Graph, NotAGraph
 from executor_svc.models import Call, CallResult, Limits
 from executor_svc.runner import Run
+from executor_svc.steps import AT_ONCE
 from executor_svc.values import Shelf
 from services.contracts.plan import ForEach, ListValue, Plan, When
 from services.contracts.planning import CompiledPlan
@@ -447,3 +449,51 @@ def test_any_graph_with_any_failures_ends_with_a_record_for_every_step(data: st.
         if not blocked:
             assert {f"s{m}" for m in needed} <= finished_when_called[f"s{n}"]
     assert outcomes(finished) == expected
+
+
+@pytest.mark.parametrize("anywhere", [(), ("test.get",), ("test.other",)])
+async def test_calls_are_told_where_their_pages_may_be(anywhere: tuple[str, ...]) -> None:
+    plan, adapter = compiled([GET], step("a", GET), pages_anywhere=anywhere), Scripted(echo)
+    async for _ in Run(plan, Graph(plan.plan), adapter, "run-1", LIMITS, no_shelf()).events():
+        pass
+    assert [call.pages_anywhere for call in adapter.calls] == [anywhere == ("test.get",)]
+
+
+WIDE = compiled([GET], *(step(f"s{n}", GET) for n in range(100)))
+MAPPED = compiled([GET], step("a", GET, foreach=ForEach(items=literal(list(range(64))), parallel=64)))
+
+
+@pytest.mark.parametrize("plan", [WIDE, MAPPED])
+async def test_many_calls_are_begun_a_few_in_each_round_of_the_loop(plan: CompiledPlan) -> None:
+    begun, rounds, everything = 0, [0], asyncio.Event()
+
+    async def counted(call: Call) -> Any:
+        nonlocal begun
+        begun += 1
+        if begun == (100 if plan is WIDE else 64):
+            everything.set()
+        await everything.wait()
+
+    async def others() -> None:
+        while not everything.is_set():
+            await asyncio.sleep(0)
+            rounds.append(begun)
+
+    beside = asyncio.create_task(others())
+    assert (await finish(plan, counted)).status == "succeeded"
+    await beside
+    assert max(after - before for before, after in pairwise(rounds)) <= AT_ONCE
+
+
+async def test_a_call_that_waits_for_its_round_is_not_begun_once_the_run_is_cancelled() -> None:
+    run: list[Run] = []
+
+    async def cancelling(call: Call) -> Any:
+        run[0].cancel()
+
+    adapter = Scripted(cancelling)
+    run.append(Run(WIDE, Graph(WIDE.plan), adapter, "run-1", LIMITS, no_shelf()))
+    last = [event async for event in run[0].events()][-1]
+    assert isinstance(last, ExecutionFinished)
+    assert (last.status, len(adapter.calls)) == ("cancelled", 1)
+    assert [record.outcome.kind for record in last.records].count("skipped") == 99

@@ -84,6 +84,33 @@ def test_reads_can_be_asked_for_and_denied() -> None:
     assert (denied.compiled, codes(denied)) == (None, {DiagnosticCode.DENIED})
 
 
+@pytest.mark.parametrize(
+    ("rules", "anywhere"),
+    [
+        ((), True),
+        ((rule(DENY, method="DELETE"),), True),
+        ((rule(DENY, host="other.example", path="/v1*"),), True),
+        ((rule(DENY, path="/admin*"),), False),
+        ((rule(ASK, host="t.example", path="/admin*"),), False),
+        ((rule(ALLOW, path="/v1/read*"), rule(DENY)), False),
+        ((rule(ALLOW, host="t.example"), rule(DENY)), True),
+    ],
+)
+def test_pages_may_be_at_another_path_where_all_of_the_host_may_be_read(
+    rules: tuple[PolicyRule, ...], anywhere: bool
+) -> None:
+    read = api("read").model_copy(update={"server": "https://t.example/v1", "path": "/read"})
+    proved = prove(plan(step("a", "read")), read, policy=policy(*rules))
+    assert proved.compiled is not None
+    assert proved.compiled.proof.pages_anywhere == (("t.read",) if anywhere else ())
+
+
+def test_no_page_of_a_change_is_anywhere() -> None:
+    proved = prove(plan(step("a", "save")), SAVE, policy=Policy(mutating=ALLOW))
+    assert proved.compiled is not None
+    assert proved.compiled.proof.pages_anywhere == ()
+
+
 def test_each_tenant_has_its_own_rules() -> None:
     rules = (rule(ALLOW, tenant="trusted", method="POST"), rule(DENY, tenant="guest*"), rule(ASK))
     found = {name: policy(*rules, tenant=name).decide(SAVE) for name in ("trusted", "guest-7", "acme")}

@@ -14,7 +14,7 @@ import numpy  # noqa: F401 - brings the linear algebra that is limited
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from services.compute import ComputePool, checkpoint, for_tenant
+from services.compute import ComputePool, _Accounts, checkpoint, for_tenant
 from services.errors import DeadlineExceeded, Overloaded
 
 T = TypeVar("T")
@@ -258,6 +258,40 @@ async def test_closing_ends_a_call_that_has_paused() -> None:
             await paused
     gate.set()
     await asyncio.gather(running, closing)
+
+
+def test_what_a_tenant_used_alone_does_not_hold_it_up_when_others_come() -> None:
+    """It asked for half a minute's work while nobody else was there; then another one sends without an end."""
+    accounts, busy = _Accounts(), ["desk", "flood"]
+    for _ in range(300):
+        accounts.add("desk", 0.1, ["desk"])
+    for tenant in ("flood", "desk"):
+        accounts.add(tenant, 0.0, busy)
+    floods = 0.0
+    while not accounts.of("desk") < accounts.of("flood"):
+        accounts.add("flood", 0.01, busy)
+        floods += 0.01
+    assert floods < 1.0
+
+
+def test_a_tenant_that_was_away_has_no_more_than_a_little_before_those_at_work() -> None:
+    accounts, busy = _Accounts(), ["desk", "flood"]
+    for _ in range(300):
+        accounts.add("flood", 0.1, ["flood"])
+    accounts.add("desk", 0.0, busy)
+    desks = 0.0
+    while not accounts.gives_way("desk", busy):
+        accounts.add("desk", 0.01, busy)
+        desks += 0.01
+    assert 0.4 < desks < 1.0
+
+
+def test_accounts_are_forgotten_in_the_order_of_their_last_use() -> None:
+    accounts = _Accounts()
+    for number in range(1_500):
+        accounts.add("desk", 0.01, ["desk"])
+        accounts.add(f"t{number}", 0.01, [])
+    assert (accounts.of("t0"), accounts.of("desk") > 0) == (0.0, True)
 
 
 def test_a_checkpoint_outside_of_a_pool_is_nothing() -> None:
