@@ -10,6 +10,7 @@ from gateway.audit import AuditLog
 from gateway.console.routes import console_routers
 from gateway.events import Events
 from gateway.handlers import routers
+from gateway.issuers import open_issuers
 from gateway.keys import KeyStore
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers, Transports, open_peers
@@ -53,12 +54,16 @@ def create_app(
             for client in clients:
                 stack.push_async_callback(client.aclose)
             app.state.keys, app.state.audit = KeyStore(engine), AuditLog(engine)
-            app.state.principals = Principals(settings, app.state.keys)
+            metrics = GatewayMetrics(app.state.registry)
+            issuers, issuer_keys = await stack.enter_async_context(open_issuers(settings, metrics))
+            app.state.principals = Principals(settings, app.state.keys, issuers)
             await app.state.audit.note_configuration(settings)
             app.state.service = await stack.enter_async_context(
-                open_service(engine, asked, settings, GatewayMetrics(app.state.registry), app.state.audit)
+                open_service(engine, asked, settings, metrics, app.state.audit)
             )
-            app.state.readiness = {
+            checks = {f"issuer {name}": keys.check for name, keys in issuer_keys.items()}
+            app.state.optional = frozenset(checks)  # those who have keys, or whose issuer answers, are served
+            app.state.readiness = checks | {
                 "database": Probe(engine).check,
                 "retriever_svc": asked.retriever.ready,
                 "demo_svc": asked.demos.ready,

@@ -5,7 +5,7 @@ import hmac
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.requests import Request
 
@@ -26,7 +26,7 @@ class Principal:
 
     Attributes:
         operator: whether its tenant runs this installation.
-        key: the id of the key that it presented; empty for a configured token.
+        key: the id of the key that it presented; `jwt:` and the issuer's name; empty for a configured token.
     """
 
     name: str = "anonymous"
@@ -65,19 +65,34 @@ class Principal:
             raise Forbidden(f"The principal {self.name!r} needs the role {names} for this.")
 
 
+class TokenReader(Protocol):
+    """Who reads tokens of authorization servers."""
+
+    async def presented(self, token: bytes) -> Principal | None:
+        """The principal of a token; None where it is no token, or a forged one. Raises Unauthorized."""
+
+
 class Principals:
-    """Those who may use the gateway: who has a key, and the configured ones, or anybody where none is configured.
+    """Those who may use the gateway: who has a key or a token of an authorization server, and the configured ones.
+
+    Anybody, where nobody is configured.
 
     Args:
         settings: who is configured.
         keys: where keys are looked up; None: there are none.
+        issuers: who reads tokens of authorization servers; None: there are none.
         clock: seconds that only grow.
     """
 
     def __init__(
-        self, settings: GatewaySettings, keys: KeyStore | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: GatewaySettings,
+        keys: KeyStore | None = None,
+        issuers: TokenReader | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keys = keys
+        self._keys, self._issuers = keys, issuers
+        self._takes_anybody = not settings.asks_for_tokens
         self._operator = operator = settings.operator_tenant
         known = [(Principal(p.name, p.tenant, p.roles, p.tenant == operator), p.token) for p in settings.principals]
         self._anybody = Principal(operator=operator == Principal().tenant)
@@ -89,7 +104,7 @@ class Principals:
     @property
     def takes_anybody(self) -> bool:
         """Whether no token is asked for."""
-        return not self._known
+        return self._takes_anybody
 
     def holding(self, shows: Callable[[bytes], bool]) -> Principal | None:
         """The principal whose token passes a check, if any does. All are checked."""
@@ -101,7 +116,7 @@ class Principals:
 
         Raises:
             InvalidRequest: it names two.
-            Unauthorized: it names none that is known.
+            Unauthorized: it names none that is known, or its issuer's keys cannot be fetched now.
             TooManyAttempts: its address has been guessing.
             ServiceUnavailable: keys cannot be looked up now.
         """
@@ -110,6 +125,10 @@ class Principals:
             self._guesses.check(address)
             if (key := await self._keys.presented(token)) is not None:
                 return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
+        elif self._issuers is not None:
+            self._guesses.check(address)
+            if (principal := await self._issuers.presented(token)) is not None:
+                return principal
         return self.of(token, address)
 
     def of(self, token: bytes, address: str = "") -> Principal:
@@ -118,7 +137,7 @@ class Principals:
         All configured tokens are compared, each in constant time, so that the time it takes tells nothing about any of
         them. What looks like a key is nobody where it is not a valid one, also where anybody is taken otherwise.
         """
-        if not self._known and not is_key(token):
+        if self._takes_anybody and not is_key(token):
             return self._anybody
         self._guesses.check(address)
         matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]
