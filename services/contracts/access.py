@@ -34,6 +34,7 @@ class Action(StrEnum):
     ADD_DEMO = "demo.add"
     IMPORT_DEMOS = "demo.import"
     REMOVE_DEMO = "demo.remove"
+    PRESENT = "secret.use"
     POLICY = "policy.in_force"
     PRINCIPALS = "principals.in_force"
 
