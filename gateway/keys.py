@@ -80,6 +80,14 @@ class KeyStore:
                 await connection.execute(AUDIT.insert(), entry)
         self._remembered.pop(key_id, None)
 
+    async def delete_of(self, tenant: str, but: str = "") -> int:
+        """Delete the keys of a tenant, save one. Returns how many; they are refused from then on."""
+        gone = (KEYS.c.tenant == tenant) & (KEYS.c.id != but)
+        async with write(self._engine) as connection:
+            count = (await connection.execute(KEYS.delete().where(gone))).rowcount
+        self._remembered.clear()
+        return count
+
     async def page(self, tenant: str | None, *, limit: int, cursor: str | None) -> KeyPage:
         """Keys of a tenant, or everybody's where it is None, newest first, after the one with the id ``cursor``."""
         statement = sa.select(KEYS).where(_of(tenant)).order_by(KEYS.c.id.desc()).limit(limit + 1)

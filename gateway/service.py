@@ -24,6 +24,7 @@ from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
+from gateway.tenants import Tenants
 from services.codecs import nestful
 from services.codecs.text import CodecError, has_more_values
 from services.contracts.access import Action
@@ -75,11 +76,12 @@ class GatewayService:
         runs: Runs,
         events: Events,
         quotas: Quotas,
+        tenants: Tenants,
         audit: AuditLog,
         settings: GatewaySettings,
         metrics: GatewayMetrics,
     ) -> None:
-        self.peers, self.quotas = peers, quotas
+        self.peers, self.quotas, self.tenants = peers, quotas, tenants
         self.administration = Administration(peers, quotas, audit, runs.policy)
         self._audit = audit
         self._store, self._runs, self._events = store, runs, events

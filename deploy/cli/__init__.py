@@ -17,6 +17,7 @@ from deploy.cli.login import login
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
+from deploy.cli.tenants import tenants
 from deploy.cli.training import trains
 from deploy.cli.twin import twin
 from services.telemetry import configure_logging
@@ -124,6 +125,7 @@ app.add_typer(secrets, name="secrets")
 app.command()(twin)
 app.add_typer(keys, name="keys")
 app.command("audit")(read_audit)
+app.add_typer(tenants, name="tenants")
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")
