@@ -14,7 +14,7 @@ import jwt
 
 from gateway.issuer_keys import IssuerKeys, PublicKey
 from gateway.metrics import GatewayMetrics
-from gateway.principals import Principal
+from gateway.principals import ISSUED, Principal
 from gateway.roles import Role
 from gateway.settings import TENANT, GatewaySettings, IssuerSettings
 from services.clients import open_http
@@ -84,7 +84,8 @@ class Issuers:
         if not isinstance(tenant, str) or not self._may_be(tenant, issuer):
             return "its claim for the tenant is missing or names none that this issuer may"
         roles = _roles(_at(claims, issuer.roles_claim), issuer.roles)
-        return Principal(name, tenant, roles, tenant == self._operator, f"jwt:{issuer.name}")
+        key = f"{ISSUED}{issuer.name}"
+        return Principal(name, tenant, roles, tenant == self._operator, key, int(claims["exp"]))
 
     def _may_be(self, tenant: str, issuer: IssuerSettings) -> bool:
         if issuer.tenant is not None:

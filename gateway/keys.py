@@ -106,8 +106,12 @@ class KeyStore:
         expected, key = await self._find(match[1].decode())
         if key is None or not hmac.compare_digest(_hashed(match[2]), expected):
             return None
-        over = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
-        return None if over or key.revoked_at is not None else key
+        return _valid(key)
+
+    async def valid(self, key_id: str) -> Key | None:
+        """The key of this id, if there is one that is valid now."""
+        _, key = await self._find(key_id)
+        return None if key is None else _valid(key)
 
     async def _find(self, key_id: str) -> tuple[str, Key | None]:
         """The hash and the key of an id, as they were a moment ago at most."""
@@ -127,6 +131,11 @@ class KeyStore:
 def is_key(token: bytes) -> bool:
     """Whether a token has the form of a key."""
     return _KEY.fullmatch(token) is not None
+
+
+def _valid(key: Key) -> Key | None:
+    over = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
+    return None if over or key.revoked_at is not None else key
 
 
 def _hashed(secret: bytes) -> str:

@@ -121,6 +121,12 @@ class GatewaySettings(ServiceSettings):
         description="Bearer token that apps must send, as principal `token` of tenant `default`, of 8 characters or "
         "more; without it and `principals` the gateway takes anybody, and listens on loopback only.",
     )
+    console_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="What sessions of the console are signed with that a key or a token of an issuer opened: the same "
+        "for all gateways behind one name. Without it each draws its own: such sessions hold there, until it stops.",
+    )
     allow_anybody: bool = Field(
         default=False,
         description="Listen beyond loopback without a token, for example behind a proxy that authorises.",
@@ -247,8 +253,10 @@ class GatewaySettings(ServiceSettings):
         tokens = [principal.token.get_secret_value() for principal in self.principals]
         if self.token is not None:
             tokens.append(self.token.get_secret_value())
+        if self.console_key is not None:
+            tokens.append(self.console_key.get_secret_value())
         if len(set(tokens)) < len(tokens):
-            raise ValueError("two principals have the same token")
+            raise ValueError("two principals have the same token, or one is the `console_key`")
         for names in ([one.name for one in self.issuers], [one.issuer for one in self.issuers]):
             if len(set(names)) < len(names):
                 raise ValueError("two issuers have the same `name` or `issuer`")
