@@ -12,7 +12,7 @@ PROFILE ?= ci
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run llm test coverage test-train check bench vendors chaos compose-test docs lock clean
+.PHONY: help demo run llm test coverage test-train check bench vendors chaos compose-test screenshots docs lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -25,9 +25,9 @@ $(VENV)/.serve: requirements/serve.txt requirements/sandbox.txt pyproject.toml
 	@$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.llm requirements/dev.txt
+$(VENV)/.dev: $(VENV)/.llm requirements/dev.txt requirements/traces.txt
 	@echo "installing the test and lint tools ..."
-	@$(PIP) -r requirements/dev.txt
+	@$(PIP) -r requirements/dev.txt -r requirements/traces.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev requirements/bench.txt
@@ -86,6 +86,9 @@ chaos: $(VENV)/.dev ## break executors, databases and connections, count the eff
 
 compose-test: ## build and start the containers, solve, kill a service, recover, take all down
 	@$(PYTHON) -m tests.compose.compose_test
+
+screenshots: $(VENV)/.dev ## take the pictures of docs/screenshots anew (needs Chromium)
+	@$(BIN)/python -m tests.screenshots
 
 docs: $(VENV)/.dev ## write the generated pages of docs/ anew
 	@$(BIN)/python -m deploy.docs

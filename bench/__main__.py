@@ -80,6 +80,13 @@ def imports(report: Report) -> list[Figure]:
     return measure()
 
 
+def console(report: Report) -> list[Figure]:
+    """The console's graphs of many steps, and the size of its pages."""
+    from bench.console import measure
+
+    return measure()
+
+
 def clone(report: Report) -> list[Figure]:
     """A fresh clone's way to the end of ``make demo``, everything downloaded."""
     from bench.solve import fresh_clone
@@ -89,7 +96,7 @@ def clone(report: Report) -> list[Figure]:
 
 SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
     section.__name__: section
-    for section in (solve, imports, graphs, scale, fairness, index, retrieve, plan, peers, clone, soak)
+    for section in (solve, imports, graphs, scale, fairness, console, index, retrieve, plan, peers, clone, soak)
 }
 
 

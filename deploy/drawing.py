@@ -204,21 +204,16 @@ def draw_run(console: Console, run: Run) -> None:
 
 def draw_conclusion(console: Console, run: Run) -> None:
     """The answer, or the questions, diagnostics or reason there are instead."""
-    if run.answer.values:
-        told = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
-        console.print(Panel(plain(told), title="answer", title_align="left", border_style="green"))
-    for value in run.answer.values:
-        if value.stored is not None:
-            shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
-            console.print(plain(shown, "dim"), soft_wrap=True)
+    _draw_answer(console, run)
     for question in run.questions:
         console.print(plain(f"? {question.text}", "yellow"))
     asked = run.approval is not None or bool(run.previews)  # the requests themselves say it better
     for diagnostic in (d for d in run.diagnostics if not (asked and d.code is DiagnosticCode.APPROVAL_REQUIRED)):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
-    if run.untold and not run.answer.values and run.untold not in run.reason:  # else it is said already
-        console.print(plain(run.untold, "yellow"))
+    for remark in filter(None, (run.unsure, run.untold)):
+        if not run.answer.values and remark not in run.reason:  # else it is said already
+            console.print(plain(remark, "yellow"))
     if run.reason:
         console.print(plain(run.reason, "yellow"))
     if run.problem is not None:
@@ -230,6 +225,17 @@ def draw_conclusion(console: Console, run: Run) -> None:
     if run.status is RunStatus.CANCELLED and not run.reason:
         console.print(Text("It was cancelled.", "yellow"))
     _draw_state(console, run)
+
+
+def _draw_answer(console: Console, run: Run) -> None:
+    if run.answer.values:
+        told = f"{run.answer.sentence}\n\n{run.answer.text}" if run.answer.sentence else run.answer.text
+        title, style = ("answer, unsure", "yellow") if run.unsure else ("answer", "green")
+        console.print(Panel(plain(told), title=title, title_align="left", border_style=style))
+    for value in run.answer.values:
+        if value.stored is not None:
+            shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
+            console.print(plain(shown, "dim"), soft_wrap=True)
 
 
 def _draw_state(console: Console, run: Run) -> None:

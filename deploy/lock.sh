@@ -8,6 +8,7 @@ compile() { "$1/pip-compile" "${options[@]}" "${@:2}"; }
 compile "$1" -o requirements/serve.txt requirements/serve.in
 compile "$1" -c requirements/serve.txt -o requirements/sandbox.txt requirements/sandbox.in
 compile "$1" -c requirements/serve.txt -c requirements/sandbox.txt -o requirements/dev.txt requirements/dev.in
+compile "$1" -c requirements/serve.txt -c requirements/dev.txt -o requirements/traces.txt requirements/traces.in
 compile "$1" -c requirements/serve.txt -c requirements/dev.txt -o requirements/llm.txt requirements/llm.in
 compile "$1" -c requirements/serve.txt -c requirements/sandbox.txt -c requirements/dev.txt \
   -o requirements/bench.txt requirements/bench.in

@@ -27,6 +27,7 @@ from demo_svc.settings import DemoSettings
 from deploy.llm.keeper import planning_model
 from deploy.serve import keep_what_is_loaded
 from deploy.sockets import address, listen, refuse_to_be_open, serving
+from deploy.traces import sending_traces
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.secret_file import DEFAULT_FILE, change_file
 from executor_svc.settings import ExecutorSettings
@@ -250,7 +251,7 @@ def serve_onebox(*, host: str, port: int, data_dir: Path, sandbox_port: int | No
     raise_file_limit()
     configure_logging(level=settings.log_level, json=settings.log_json and not sys.stderr.isatty())
     stop = threading.Event()
-    with ExitStack() as stack:
+    with sending_traces(), ExitStack() as stack:
         if llm:
             stack.enter_context(planning_model())
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -4,12 +4,14 @@ import argparse
 import contextlib
 import gc
 import importlib
+import signal
 import sys
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from deploy.sockets import OpenToAnybody, refuse_to_be_open
+from deploy.traces import sending_traces
 from services.server import BoundedConfig, raise_file_limit
 from services.telemetry import configure_logging
 
@@ -36,7 +38,8 @@ def main(argv: list[str] | None = None) -> None:
     configure_logging(level=getattr(settings, "log_level", "INFO"), json=getattr(settings, "log_json", True))
     raise_file_limit()
     server = uvicorn.Server(BoundedConfig(app, host=options.host, port=options.port, timeout_graceful_shutdown=15))
-    with contextlib.suppress(KeyboardInterrupt):  # raised once more after an orderly end
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with sending_traces(), contextlib.suppress(KeyboardInterrupt):  # signals are raised once more after an orderly end
         server.run()
     if not server.started:
         sys.exit(STARTUP_FAILURE)

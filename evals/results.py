@@ -209,6 +209,7 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
             "format",
             "calibration error",
             "surer half",
+            "wrong, not said",
             "p50 / p95 ms",
             "late",
         ]
@@ -217,7 +218,9 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
         shares = [one.answers[name] for name in ("planned", "needs_input", "no_plan", "failed")]
         figures = [*shares, one.format_acc, one.calibration_error, one.confident_half]
         latency = f"{one.latency_ms['p50']:.0f} / {one.latency_ms['p95']:.0f}"
-        yield _row([f"{one.data} {_name(one)}", *(f"{figure:.1f}" for figure in figures), latency, f"{one.late:.1f}"])
+        said = "-" if one.wrong_and_sure is None else f"{one.wrong_and_sure:.1f}"
+        shown = [*(f"{figure:.1f}" for figure in figures), said, latency, f"{one.late:.1f}"]
+        yield _row([f"{one.data} {_name(one)}", *shown])
     yield ""
 
 

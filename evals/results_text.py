@@ -102,6 +102,8 @@ open whether one may be made. A dash: not measured.
 
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
+*Wrong, not said*: the share of all requests that get a plan whose calls are not the solution's, without a word that it
+is unsure (confidence from 0.5 on). A dash: not measured.
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
 *Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
 scored, so that no figure but these two depends on how busy the machine is: they are of a run with the machine to

@@ -35,6 +35,7 @@ from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable
 from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
 from services.telemetry import get_logger
+from services.tracing import continued
 
 _log = get_logger(__name__)
 _POLL_S = 0.2
@@ -216,7 +217,8 @@ class DurableLane:
         known = await restored(await self._store.calls(execution.run_id), self._store)
         poisonous = execution.takeovers > self._settings.max_takeovers
         adapter = _Refusing(self._adapter, execution.takeovers) if poisonous else self._adapter
-        await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
+        with continued("executor_svc", execution.traceparent):
+            await self._drive(live, Graph(execution.request.compiled.plan), ticket, known, adapter)
 
     async def _drive(
         self, live: Live, graph: Graph, ticket: Ticket, known: dict[str, KnownCall], adapter: Caller

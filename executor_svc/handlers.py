@@ -7,6 +7,7 @@ from fastapi import Path, Request, Response, status
 from executor_svc.service import ExecutorService
 from services.app import service_router
 from services.contracts.api import Tenant
+from services.contracts.operations import ExecutorStatus
 from services.contracts.run import (
     Credentials,
     ExecuteRequest,
@@ -74,6 +75,12 @@ async def forget(request: Request, run_id: Id) -> None:
 async def value(request: Request, value_id: Id) -> Response:
     """The value as JSON."""
     return Response(await _service(request).value(value_id), media_type="application/json")
+
+
+@router.get("/status", summary="Which processes are there, and which hosts are in trouble?")
+async def executor_status(request: Request) -> ExecutorStatus:
+    """All processes, by their leases. Breakers are those of the process that answers."""
+    return await _service(request).status()
 
 
 @router.get("/credentials", summary="Which secrets are configured?")

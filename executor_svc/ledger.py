@@ -36,6 +36,7 @@ from services.contracts.plan import content_hash
 from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, InDoubt, Succeeded
 from services.errors import ServiceError
 from services.telemetry import get_logger
+from services.tracing import traceparent
 
 _log = get_logger(__name__)
 _MAX_BATCH = 500
@@ -73,7 +74,7 @@ class Ledger:
 
     async def admit(self, ticket: Ticket, request: ExecuteRequest) -> bool:
         """Write a new execution down. False where there is one of that id already."""
-        return await self._wait(Admission(ticket, request))
+        return await self._wait(Admission(ticket, request, traceparent()))
 
     async def sending(self, ticket: Ticket, key: str, digest: str) -> None:
         """Write down that a call is about to be sent; it may be sent once this returns. Raises Fenced."""

@@ -151,7 +151,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A durable run as it is stored. ``result`` is None while it runs; ``takeovers`` counts the processes it lost."""
+    """A durable run as it is stored.
+
+    Attributes:
+        takeovers: how many processes it lost.
+        result: None while it runs.
+        traceparent: of the request that it began with.
+    """
 
     run_id: str
     plan_id: str
@@ -162,6 +168,7 @@ class Execution:
     cancel_requested: bool
     request: ExecuteRequest
     result: ExecutionFinished | None
+    traceparent: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,7 @@ class Admission:
 
     ticket: Ticket
     request: ExecuteRequest
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

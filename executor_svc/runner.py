@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
+from opentelemetry.trace import Span
 from pydantic import JsonValue
 
 from executor_svc.binding import Hold
@@ -32,6 +33,16 @@ from services.contracts.run import (
     StepStarted,
     Succeeded,
 )
+from services.tracing import Attributes, fail, span
+
+
+def _tell(current: Span, result: StepResult) -> None:
+    """Have the span of a step say how it ended."""
+    current.set_attributes({"nestor.outcome": result.outcome.kind, "nestor.attempts": result.attempts})
+    if result.items:
+        current.set_attribute("nestor.items", len(result.items))
+    if isinstance(result.outcome, Failed):
+        fail(current, result.outcome.reason)
 
 
 class Run:
@@ -102,11 +113,13 @@ class Run:
         self._stop.requested = True
 
     async def _drive(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            ready = [step for step, count in self._waiting.items() if count == 0]
-            for prepared in self._start(ready):
-                group.create_task(self._execute(prepared, group))
-            self._bell.set()
+        told: Attributes = {"nestor.run_id": self._run_id, "nestor.steps": len(self._graph.steps)}
+        with span("execution", told):
+            async with asyncio.TaskGroup() as group:
+                ready = [step for step, count in self._waiting.items() if count == 0]
+                for prepared in self._start(ready):
+                    group.create_task(self._execute(prepared, group))
+                self._bell.set()
 
     def _start(self, ready: list[str]) -> list[Prepared]:
         """Say that these steps start. One that makes no call ends at once and may free others: hence the stack."""
@@ -142,7 +155,9 @@ class Run:
         while left:
             step, started_ms = left[0].step, self._now_ms()
             deadline = min(self._ends, self._clock() + self._limits.step_s)
-            result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
+            with span("step", {"nestor.step": step.id, "nestor.api": step.api}) as current:
+                result = await perform(left[0], self._adapter, self._run_id, deadline, self._stop)
+                _tell(current, result)
             left = self._start(self._finish(step, result, started_ms))
             for other in left[1:]:
                 group.create_task(self._execute(other, group))

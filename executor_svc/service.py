@@ -19,6 +19,7 @@ from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
 from executor_svc.values import Shelf
 from services.contracts.api import OUTSIDE_CONTENT
+from services.contracts.operations import ExecutorStatus
 from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
@@ -64,6 +65,12 @@ class ExecutorService:
         """The names of the secrets that calls of this tenant can present; None: of nobody known."""
         self._secrets.reload()
         return Credentials(secrets=self._secrets.names(tenant))
+
+    async def status(self) -> ExecutorStatus:
+        """The executor's processes, and what this one knows of hosts in trouble."""
+        lease_s = self._settings.lease_s
+        workers = await self._store.workers(lease_s)
+        return ExecutorStatus(lease_s=lease_s, workers=workers, breakers=self._adapter.breakers())
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials; of one that changes something only whether they are there."""

@@ -61,6 +61,11 @@ class ExecutorSettings(InternalSettings):
         default=(),
         description="Hosts (`host` or `host:port`) that may be called although their addresses are not public.",
     )
+    traceparent_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Hosts (`host` or `host:port`) that are told of the trace (`traceparent`, W3C Trace Context) in "
+        "calls to them, where traces are made; `*`: all.",
+    )
     step_deadline_ms: int = Field(
         default=30_000, ge=1, le=3_600_000, description="Deadline of a step where the request sets none."
     )

@@ -28,9 +28,10 @@ from executor_svc.models import (
     Standing,
     Ticket,
 )
+from services.contracts.operations import Worker
 from services.contracts.run import ExecuteRequest, ExecutionFinished
 from services.storage.engine import Transactions, clock, read, try_lock, write
-from services.storage.members import Membership, members_table
+from services.storage.members import Membership, members_table, workers
 
 METADATA = sa.MetaData()
 MEMBERS = members_table(METADATA)
@@ -47,6 +48,7 @@ EXECUTIONS = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("request", sa.Text, nullable=False),
     sa.Column("result", sa.Text),
+    sa.Column("traceparent", sa.String(55)),
 )
 CALLS = sa.Table(
     "calls",
@@ -176,6 +178,12 @@ class LedgerStore:
         async with read(self._engine) as connection:
             found: str | None = await connection.scalar(sa.select(VALUES.c.content).where(VALUES.c.id == value_id))
         return found
+
+    async def workers(self, lease_s: float) -> tuple[Worker, ...]:
+        """The executor's processes, with how many durable runs under way each owns."""
+        c = EXECUTIONS.c
+        owned = sa.select(c.owner, sa.func.count()).where(c.status == "running").group_by(c.owner)
+        return await workers(self._engine, MEMBERS, lease_s, owned)
 
     async def take_over(
         self, membership: Membership, running: Collection[str], limit: int
@@ -335,6 +343,7 @@ def _execution(row: sa.Row[tuple[object, ...]]) -> Execution:
         cancel_requested=row.cancel_requested,
         request=ExecuteRequest.model_validate_json(row.request),
         result=None if row.result is None else ExecutionFinished.model_validate_json(row.result),
+        traceparent=row.traceparent,
     )
 
 
@@ -349,6 +358,7 @@ def _execution_row(admission: Admission) -> dict[str, object]:
         "takeovers": 0,
         "cancel_requested": False,
         "request": request.model_dump_json(),
+        "traceparent": admission.traceparent,
     }
 
 

@@ -1,4 +1,4 @@
-"""Routes of keys and of the audit log, for administrators."""
+"""Routes of keys, of the audit log and of how the processes are, for administrators."""
 
 from typing import Annotated
 
@@ -6,10 +6,11 @@ from fastapi import Depends, Path, Query, Request, status
 
 from gateway.audit import AuditFilter, AuditLog, entry
 from gateway.keys import KeyStore
-from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Limit, Moment, ProtectedRoute
+from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Limit, Moment, ProtectedRoute, Service
 from services.app import service_router
 from services.contracts.access import Action, AuditPage, CreatedKey, KeyPage, KeyRequest
 from services.contracts.api import Tenant
+from services.contracts.operations import Operations
 
 
 def get_keys(request: Request) -> KeyStore:
@@ -31,6 +32,15 @@ OfTenant = Annotated[
     Query(description="Unset: your own; for administrators of the operator's tenant, who may name any: all."),
 ]
 access = service_router(route_class=ProtectedRoute, tags=["access"])
+
+
+@access.get("/operations", summary="Processes, leases, breakers", openapi_extra=ADMINISTERING)
+async def show_operations(service: Service, caller: Caller) -> Operations:
+    """The processes of the gateway and of the executor, what each owns, and hosts to which calls fail.
+
+    For the operator's administrators; 403 for others.
+    """
+    return await service.overview.now(caller)
 
 
 @access.post("/keys", summary="Make a key", status_code=status.HTTP_201_CREATED, openapi_extra=ADMINISTERING)

@@ -5,12 +5,14 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 
+from gateway.affected import MOST_CHANGES, affected_by
 from gateway.audit import AuditLog
 from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.quotas import Quotas
+from gateway.storage import RunStore
 from services.contracts.access import Action
-from services.contracts.api import ImportEvent, ImportReport, ImportRequest, NeededSecrets
+from services.contracts.api import ImportChange, ImportEvent, ImportReport, ImportRequest, NeededSecrets
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
 from services.contracts.planning import Decision, Policy
 from services.contracts.run import Run, SecretTest, SecretTestRequest
@@ -23,8 +25,10 @@ class Administration:
     ``policy`` gives the rules of a tenant.
     """
 
-    def __init__(self, peers: Peers, quotas: Quotas, audit: AuditLog, policy: Callable[[str], Policy]) -> None:
-        self._peers, self._quotas, self._audit, self._policy = peers, quotas, audit, policy
+    def __init__(
+        self, peers: Peers, store: RunStore, quotas: Quotas, audit: AuditLog, policy: Callable[[str], Policy]
+    ) -> None:
+        self._peers, self._store, self._quotas, self._audit, self._policy = peers, store, quotas, audit, policy
 
     async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
         """Import an API description, and tell how that goes. Raises QuotaExceeded where the tenant imports already."""
@@ -32,9 +36,19 @@ class Administration:
         with self._quotas.holding("imports", principal.tenant):
             asked = self._peers.retriever.import_document(request, tenant=principal.owner)
             events = asked if request.dry_run else self._recorded(request, principal, asked)
+            changes: list[ImportChange] = []
             async with aclosing(events):
                 async for event in events:
+                    if isinstance(event, ImportChange) and len(changes) < MOST_CHANGES:
+                        changes.append(event)
+                    if isinstance(event, ImportReport) and not event.applied:
+                        event = await self._told(event, changes, principal)
                     yield event
+
+    async def _told(self, report: ImportReport, changes: list[ImportChange], who: Principal) -> ImportReport:
+        """The report with what the import would touch."""
+        affected, total = await affected_by(changes, who, self._peers, self._store)
+        return report.model_copy(update={"affected": affected, "affected_total": total})
 
     async def _recorded(
         self, request: ImportRequest, principal: Principal, events: AsyncGenerator[ImportEvent, None]

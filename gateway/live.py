@@ -39,6 +39,7 @@ class Live:
     Attributes:
         run: as it is known now.
         compiled: what is executed; None while it is not planned yet.
+        traceparent: of the request that the run began with, where that was another one; its trace goes on.
         durable: the executor keeps the run by itself; it is cancelled there.
         worded: whether the planner words answers, as far as is known: a run that was not planned here asks it.
         cancelled: somebody wants it ended.
@@ -53,6 +54,7 @@ class Live:
     request: SolveRequest
     clock: Clock
     compiled: CompiledPlan | None = None
+    traceparent: str | None = None
     durable: bool = False
     worded: bool = True
     cancelled: bool = False

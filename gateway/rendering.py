@@ -19,13 +19,13 @@ _LISTED: Final = re.compile(_PUNCTUATED.pattern + "|,")
 _OPEN, _CLOSE = "“", "”"
 
 
-def render(values: Iterable[AnswerValue], untold: str = "") -> str:
+def render(values: Iterable[AnswerValue], *remarks: str) -> str:
     """One line for each value, with lists and objects indented below their name; long ones are cut, and say so.
 
-    Where there are values, what none of them tells comes first.
+    Where there are values, remarks about them come first.
     """
     lines = [line for value in values for line in _block(value.name, value.value, indent="")]
-    text = "\n".join([untold, *lines] if untold and lines else lines)
+    text = "\n".join([*filter(None, remarks), *lines] if lines else lines)
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
 
 

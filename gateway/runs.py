@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
+from opentelemetry.trace import Span
+
 from gateway.approval import given, has_changed, lapsed, shown, unlocked_by
 from gateway.evidence import attempts_of, questions_of, same_changes
 from gateway.execution import CalledOff, carry_out, is_durable, pauses
@@ -29,8 +31,9 @@ from services.contracts.run import (
     RunStatus,
     SolveRequest,
 )
-from services.errors import Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
+from services.errors import TYPE_PREFIX, Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
 from services.telemetry import get_logger
+from services.tracing import Attributes, continued, fail, span
 
 RESUMED_DEADLINE_MS: Final = 60_000
 _log = get_logger(__name__)
@@ -144,7 +147,7 @@ class Runs:
     def _resumed(self, stored: StoredRun, run: Run, epoch: int, compiled: CompiledPlan | None) -> Live:
         request = stored.request or SolveRequest(query=run.query)
         clock = Clock(max(RESUMED_DEADLINE_MS, request.options.deadline_ms))
-        return Live(Ticket(run.id, self.owner, epoch), run, request, clock, compiled)
+        return Live(Ticket(run.id, self.owner, epoch), run, request, clock, compiled, stored.traceparent)
 
     async def _enter(self, live: Live, admission: Callable[[], Awaitable[str | None]]) -> str | None:
         """Store that the run is under way here, and go on with it: in a task, since the caller may go away."""
@@ -191,14 +194,21 @@ class Runs:
 
     async def _drive(self, live: Live, takeovers: int = 0) -> None:
         """Work on a run to its end and store it. Cancelled, it leaves the run as it is, for another process."""
-        live.work = asyncio.create_task(self._work(live, takeovers))
-        try:
-            await asyncio.wait({live.work})
-        finally:
-            live.work.cancel()
-            await asyncio.wait({live.work})
-        run, problem = _verdict(live, live.work)
-        await self._conclude(live, run, problem)
+        told: Attributes = {
+            "nestor.run_id": live.run.id,
+            "nestor.tenant": live.run.tenant,
+            "nestor.takeovers": takeovers,
+        }
+        with continued("gateway", live.traceparent), span("run", told) as current:
+            live.work = asyncio.create_task(self._work(live, takeovers))
+            try:
+                await asyncio.wait({live.work})
+            finally:
+                live.work.cancel()
+                await asyncio.wait({live.work})
+            run, problem = _verdict(live, live.work)
+            _tell(current, run)
+            await self._conclude(live, run, problem)
 
     async def _work(self, live: Live, takeovers: int) -> Run:
         """Plan if need be, then execute."""
@@ -358,6 +368,17 @@ def _asking(ended: Run, questions: tuple[Question, ...]) -> Run:
         return ended
     reason = "Several things match the request equally well."
     return ended.model_copy(update={"status": RunStatus.NEEDS_INPUT, "questions": questions, "reason": reason})
+
+
+def _tell(current: Span, run: Run) -> None:
+    """Have the span of a run say how it ended."""
+    current.set_attributes({"nestor.status": run.status.value, "nestor.candidates": len(run.candidates)})
+    if run.backend:
+        current.set_attribute("nestor.backend", run.backend)
+    if run.plan is not None:
+        current.set_attribute("nestor.steps", len(run.plan.steps))
+    if run.problem is not None:
+        fail(current, run.problem.type.removeprefix(TYPE_PREFIX))
 
 
 def _verdict(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError | None]:

@@ -86,7 +86,8 @@ async def wording(
 
 def _is_wanted(live: Live, compiled: CompiledPlan) -> bool:
     wished = live.request.options.sentence
-    return (live.worded if wished is None else wished) and 1 <= len(compiled.plan.answer) <= MAX_SLOTS
+    worded = live.worded and not live.run.unsure  # a sentence would read as if it were sure
+    return (worded if wished is None else wished) and 1 <= len(compiled.plan.answer) <= MAX_SLOTS
 
 
 async def _ask(planner: Planner, live: Live, compiled: CompiledPlan) -> Sentence:

@@ -15,18 +15,17 @@ from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
+from gateway.operations import Overview
 from gateway.peers import Peers
+from gateway.previewing import Previews, plan_of
 from gateway.principals import Principal
 from gateway.quotas import Quotas
-from gateway.rerunning import rerun_of
 from gateway.roles import Role
 from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
 from gateway.tenants import Tenants
-from services.codecs import nestful
-from services.codecs.text import CodecError, has_more_values
 from services.contracts.access import Action
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo
@@ -53,15 +52,13 @@ from services.contracts.run import (
     Succeeded,
     Verdict,
 )
-from services.errors import Conflict, Forbidden, NotFound, Overloaded, ValidationFailed
+from services.errors import Conflict, Forbidden, NotFound, Overloaded
 from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
 _NOTHING: Final[Mapping[str, object]] = {}
-_MAX_GIVEN_VALUES: Final = 20_000
-"""Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
 _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
@@ -82,7 +79,9 @@ class GatewayService:
         metrics: GatewayMetrics,
     ) -> None:
         self.peers, self.quotas, self.tenants = peers, quotas, tenants
-        self.administration = Administration(peers, quotas, audit, runs.policy)
+        self.administration = Administration(peers, store, quotas, audit, runs.policy)
+        self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes)
+        self.overview = Overview(peers, store, settings.lease_s)
         self._audit = audit
         self._store, self._runs, self._events = store, runs, events
         self._settings, self._metrics = settings, metrics
@@ -110,13 +109,7 @@ class GatewayService:
             Overloaded: too many runs are under way.
             ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
         """
-        calls: list[JsonValue] = [dict(call) for call in request.calls]
-        if has_more_values(calls, _MAX_GIVEN_VALUES):
-            raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
-        try:
-            plan = await asyncio.to_thread(nestful.decode, calls)  # others are served meanwhile
-        except CodecError as error:
-            raise ValidationFailed(f"The calls are no plan: {error}.") from error
+        plan = await plan_of([dict(call) for call in request.calls])
         return await self._solve(
             _as_given(request.query, request.options, request.wait), principal, key, {"plan": plan}
         )
@@ -130,10 +123,7 @@ class GatewayService:
             ValidationFailed: the plan does not hold with these inputs and the APIs as they are now.
             ServiceError: as ``start``.
         """
-        earlier = await self._store.get(run_id, principal.tenant)
-        again = await rerun_of(earlier, request, self.peers.executor.value, self._settings.max_body_bytes)
-        policy = self._runs.policy(principal.tenant, request.options.mutations)
-        compiled = await prove_again(self.peers, again.plan, policy)
+        earlier, again, compiled = await self.previews.rerun(run_id, request, principal)
         asked = _as_given(earlier.query, request.options, request.wait)
         return await self._solve(asked, principal, key, again.fields(compiled))
 

@@ -200,6 +200,7 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
             "diagnostics": planned.diagnostics,
             "reason": planned.reason,
             "untold": planned.untold,
+            "unsure": planned.unsure,
             "clauses": retrieved.clauses,
             "candidates": tuple(
                 CandidateSummary(
@@ -248,7 +249,7 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
             "reason": finished.problem,
             "steps": finished.records,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
-            "answer": Answer(values=values, text=render(values, run.untold), sentence=sentence),
+            "answer": Answer(values=values, text=render(values, run.unsure, run.untold), sentence=sentence),
             "timings": clock.timings(),
         }
     )

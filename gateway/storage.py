@@ -33,11 +33,13 @@ from gateway.tables import (
     stored_run,
     taken_run,
 )
+from services.contracts.operations import Worker
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Feedback, Judged, Run, RunEvent, RunPage, RunStatus, RunSummary, SolveRequest
 from services.errors import NotFound
 from services.storage.engine import Transactions, read, try_lock, write
-from services.storage.members import Membership
+from services.storage.members import Membership, workers
+from services.tracing import traceparent
 
 __all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "Filter", "Identity", "RunStore", "StoredRun", "Ticket"]
 
@@ -117,6 +119,7 @@ class RunStore:
             "idempotency_key": identity.key if identity else None,
             "fingerprint": identity.fingerprint if identity else None,
             "request": request.model_dump_json(),
+            "traceparent": traceparent(),
         }
         return await self._transactions.run(partial(self._add, row, entry))
 
@@ -336,6 +339,13 @@ class RunStore:
             for r in rows[:limit]
         )
         return RunPage(runs=runs, next=runs[-1].id if len(rows) > limit else None)
+
+    async def workers(self, lease_s: float) -> tuple[Worker, ...]:
+        """The gateway's processes, with how many runs under way each owns."""
+        c = RUNS.c
+        under_way = c.status.in_([status.value for status in UNDER_WAY])
+        owned = sa.select(c.owner, sa.func.count()).where(under_way).group_by(c.owner)
+        return await workers(self._engine, MEMBERS, lease_s, owned)
 
     async def counts(self, which: Filter) -> dict[RunStatus, int]:
         """How many of these runs there are of each status that has any."""

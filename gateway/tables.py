@@ -37,6 +37,7 @@ RUNS = sa.Table(
     sa.Column("compiled", sa.Text),
     sa.Column("verdict", sa.String(20)),
     sa.Column("feedback", sa.Text),
+    sa.Column("traceparent", sa.String(55)),
     sa.Index("ix_runs_tenant_id", "tenant", "id"),
     sa.Index("uq_runs_tenant_idempotency_key", "tenant", "idempotency_key", unique=True),
     sa.Index("ix_runs_tenant_verdict_id", "tenant", "verdict", "id", sqlite_where=_JUDGED, postgresql_where=_JUDGED),
@@ -96,6 +97,8 @@ class StoredRun:
     fingerprint: str | None
     request: SolveRequest | None
     compiled: CompiledPlan | None
+    traceparent: str | None
+    """Of the request that it began with."""
 
 
 def run_row(run: Run) -> dict[str, object]:
@@ -150,6 +153,7 @@ def stored_run(row: sa.Row[tuple[object, ...]]) -> StoredRun:
         fingerprint=row.fingerprint,
         request=_readable(SolveRequest, row.request),
         compiled=_readable(CompiledPlan, row.compiled),
+        traceparent=row.traceparent,
     )
 
 

@@ -38,6 +38,7 @@ class CascadePolicy:
         escalate_below: the confidence from which on a plan stands that no language model made.
         abstain_below: a plan that is less sure than this, after all, is not answered with.
         abstain_changes_below: the same of a plan that may change something.
+        unsure_below: a plan that is less sure than this is answered with, and said to be unsure.
     """
 
     cascade: Cascade = "model_first"
@@ -45,6 +46,7 @@ class CascadePolicy:
     escalate_below: float = 0.0
     abstain_below: float = 0.0
     abstain_changes_below: float = 0.0
+    unsure_below: float = 0.0
 
     def order(self, default: str, available: Collection[str], wished: Cascade | None = None) -> tuple[str, ...]:
         """The backends to ask, in order.

@@ -76,6 +76,7 @@ def create_app(
                     settings.escalate_below,
                     settings.abstain_below,
                     settings.abstain_changes_below,
+                    settings.unsure_below,
                 ),
                 weigh=weigh,
                 signer=PlanSigner(settings.proof_key) if settings.proof_key else None,

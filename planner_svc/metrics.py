@@ -36,6 +36,12 @@ class PlannerMetrics:
             ["backend"],
             registry=registry,
         )
+        self.unsure = Counter(
+            "nestor_planner_unsure",
+            "Plans that were answered with, and said to be unsure, by planner.",
+            ["backend"],
+            registry=registry,
+        )
         self.untold = Counter(
             "nestor_planner_untold", "Plans of which something asked for is told by no API.", registry=registry
         )

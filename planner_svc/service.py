@@ -32,6 +32,7 @@ from services.contracts.sentence import Sentence, SentenceRequest
 from services.contracts.trace import PlannerAsked, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceError, ServiceUnavailable, ValidationFailed
 from services.signing import PlanSigner
+from services.tracing import span
 from services.turns import Turns
 
 _NO_LIMIT: Final = 1_000_000
@@ -136,7 +137,7 @@ class PlannerService:
             word, asked, trace = await self._asked(order, request, time_left)
         missing = await self._untold(word, request)
         response = word.response.model_copy(update={"untold": missing})
-        response = response if request.backend else self._abstained(word, response)
+        response = self._cautioned(response if request.backend else self._abstained(word, response))
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -200,7 +201,9 @@ class PlannerService:
             return await self._judged(request, limit_s)
         started = time.perf_counter()
         try:
-            word = await self._word(name, request, limit_s)
+            with span(f"draft {name}", {"nestor.backend": name}) as current:
+                word = await self._word(name, request, limit_s)
+                current.set_attribute("nestor.outcome", word.outcome)
         except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
             return Heard((_failed(name, failed, started),), error=failed)
         return Heard((_told(word, started),), word)
@@ -280,6 +283,17 @@ class PlannerService:
             reason=reason,
             untold=response.untold,
         )
+
+    def _cautioned(self, response: PlanResponse) -> PlanResponse:
+        """The answer; a plan that is more likely wrong than right says so, and what it calls."""
+        if response.compiled is None or response.confidence >= self._policy.unsure_below:
+            return response
+        self._metrics.unsure.labels(response.backend).inc()
+        unsure = (
+            f"I am not sure of this, it is right with a probability of {response.confidence:.0%} only: "
+            f"{_briefly(response.compiled.plan)}."
+        )
+        return response.model_copy(update={"unsure": unsure})
 
 
 def _told(word: Word, started: float) -> PlannerAsked:

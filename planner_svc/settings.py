@@ -132,6 +132,13 @@ class PlannerSettings(InternalSettings):
         le=1,
         description="The same of a plan that may change something, where this is the higher one.",
     )
+    unsure_below: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="A plan less likely right than this is answered with, and said to be unsure: in `unsure` and in "
+        "the answer's first line; 0: none is.",
+    )
     max_alternatives: int = Field(
         default=4,
         ge=0,

@@ -19,6 +19,7 @@ from services.middleware import NamesMiddleware, RequestScopeMiddleware
 from services.service_token import ServiceTokenMiddleware
 from services.settings import InternalSettings, ServiceSettings
 from services.telemetry import HttpMetrics
+from services.tracing import SPANS
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 ReadinessCheck = Callable[[], Awaitable[None]]
@@ -70,6 +71,7 @@ def create_service(
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
+    registry.register(SPANS)
 
     @asynccontextmanager
     async def with_state(app: FastAPI) -> AsyncIterator[None]:
@@ -88,6 +90,7 @@ def create_service(
         responses=PROBLEM_RESPONSES,
         docs_url=None,  # ours is below: FastAPI's loads scripts that nobody has pinned
         redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # FastAPI's own would tell paths and queries
         redirect_slashes=False,  # an unknown address is a problem, not a detour
         generate_unique_id_function=lambda route: route.name,
     )

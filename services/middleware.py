@@ -4,8 +4,10 @@ import ipaddress
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Final
 
+from opentelemetry.trace import INVALID_SPAN, Span
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.errors import Forbidden, InternalError, InvalidRequest, Misdirected, ServiceError
 from services.http import KNOWN_METHODS, problem_response
 from services.telemetry import REQUEST_ID_HEADER, HttpMetrics, get_logger, new_request_id, request_id
+from services.tracing import answered, request_span
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,60}\]|[A-Za-z0-9_.-]{1,253}?)\.?(?::[0-9]{1,5})?")
@@ -75,7 +78,7 @@ def _is_own(name: str) -> bool:
 
 
 class RequestScopeMiddleware:
-    """Outermost: request id, metrics, access log, and the last resort for bugs.
+    """Outermost: request id, metrics, span, access log, and the last resort for bugs.
 
     A bug is logged with its traceback and answered as ``internal-error``. Nothing is re-raised: the server above would
     only log it a second time, and an in-process caller must see what a remote one sees.
@@ -102,11 +105,16 @@ class RequestScopeMiddleware:
             await send(message)
 
         self.metrics.in_flight.labels(self.service).inc()
+        polled = scope["path"] in _POLLED
         try:
-            await self._guarded(scope, receive, send_with_id, lambda: status)
+            with nullcontext(INVALID_SPAN) if polled else request_span(self.service, scope) as span:
+                try:
+                    await self._guarded(scope, receive, send_with_id, lambda: status)
+                finally:
+                    _describe(span, scope, status, current)
+                    self._report(scope, status, started)
         finally:
             self.metrics.in_flight.labels(self.service).dec()
-            self._report(scope, status, started)
             request_id.reset(token)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send, status: Callable[[], int]) -> None:
@@ -120,8 +128,7 @@ class RequestScopeMiddleware:
                 await problem_response(InternalError("The request id is in `instance`."))(scope, receive, send)
 
     def _report(self, scope: Scope, status: int, started: float) -> None:
-        route = getattr(scope.get("route"), "path", "unmatched")
-        method = scope["method"] if scope["method"] in KNOWN_METHODS else "OTHER"
+        method, route = _method_and_route(scope)
         self.metrics.observe(method=method, route=route, status=status, started=started)
         level = _log.debug if route in _POLLED else _log.info
         level(
@@ -132,3 +139,19 @@ class RequestScopeMiddleware:
             status=status,
             ms=round((time.perf_counter() - started) * 1000, 2),
         )
+
+
+def _method_and_route(scope: Scope) -> tuple[str, str]:
+    """What was asked, in words of ours: an outsider chooses paths and methods."""
+    method = scope["method"] if scope["method"] in KNOWN_METHODS else "OTHER"
+    return method, getattr(scope.get("route"), "path", "unmatched")
+
+
+def _describe(span: Span, scope: Scope, status: int, asked_as: str) -> None:
+    if not span.is_recording():
+        return
+    method, route = _method_and_route(scope)
+    span.update_name(f"{method} {route}")
+    span.set_attributes({"http.request.method": method, "http.route": route, "nestor.request_id": asked_as})
+    if status:
+        answered(span, status, bad_from=500)

@@ -12,6 +12,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger, Processor
 
+from services.tracing import trace_id
+
 REQUEST_ID_HEADER = "X-Request-ID"
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("nestor_request_id", default="")
 """The id of the request being served; typed clients pass it on."""
@@ -35,6 +37,12 @@ def _add_request_id(_logger: object, _method: str, event: structlog.typing.Event
     return event
 
 
+def _add_trace_id(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if current := trace_id():
+        event.setdefault("trace_id", current)
+    return event
+
+
 def configure_logging(*, level: str, json: bool) -> None:
     """Send structured logs to standard error. Called once by whatever starts a process, never by a library.
 
@@ -45,6 +53,7 @@ def configure_logging(*, level: str, json: bool) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_request_id,
+        _add_trace_id,
         structlog.processors.format_exc_info,
     ]
     number = logging.getLevelNamesMapping()[level.upper()]

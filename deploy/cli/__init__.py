@@ -14,6 +14,7 @@ from deploy.cli.gateway import Json
 from deploy.cli.importing import import_apis
 from deploy.cli.llm import llm, told
 from deploy.cli.login import login
+from deploy.cli.operating import operations
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
@@ -126,6 +127,7 @@ app.command()(twin)
 app.add_typer(keys, name="keys")
 app.command("audit")(read_audit)
 app.add_typer(tenants, name="tenants")
+app.command("operations")(operations)
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")
 app.add_typer(runs, name="runs")

@@ -19,7 +19,7 @@ from deploy.cli.bundling import Unreadable
 from deploy.cli.credentials import missing_secrets, print_missing
 from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
 from deploy.cli.reasons import grouped, told
-from deploy.cli.reviewing import FEW, show_changes, show_sensitive
+from deploy.cli.reviewing import FEW, show_affected, show_changes, show_sensitive
 from deploy.cli.sources import Source, find_sources
 from deploy.cli.tally import Outcome, Tally
 from deploy.drawing import plain, visible
@@ -124,6 +124,7 @@ def _import_one(source: Source, wish: Wish) -> None:
         if wish.dry_run or not wish.accept_changes:
             show_changes(console, changes, None if wish.dry_run else FEW)
             show_sensitive(console, report)
+            show_affected(console, report)
         if not wish.dry_run:
             _accept(console, changes, report, wish)
             request = request.model_copy(update={"confirm": report.change_hash, "hold_changes": False})

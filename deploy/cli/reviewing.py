@@ -35,6 +35,17 @@ def show_sensitive(console: Console, report: ImportReport) -> None:
         console.print(Text(f"! ... and {more:,} more like these", "bold red"))
 
 
+def show_affected(console: Console, report: ImportReport) -> None:
+    """Print which demonstrations and waiting runs call an API that would change or go; those that break first."""
+    names = {"demo": "demonstration", "run": "waiting run"}
+    for one in report.affected:
+        sign, style = ("!", "bold red") if one.breaks else ("~", "")
+        line = f"{sign} {names[one.kind]} {one.id}: {one.api}: {one.reason}"
+        console.print(Text(revealed(line), style), soft_wrap=True)
+    if (more := report.affected_total - len(report.affected)) > 0:
+        console.print(f"~ ... and {more:,} more like these")
+
+
 def _lines(change: ImportChange) -> Iterator[Text]:
     style = {"updated": "bold", "removed": "bold red", "added": "bold green"}[change.action]
     yield Text(f"{change.action} {revealed(change.id)}", style)

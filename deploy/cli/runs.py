@@ -3,6 +3,7 @@
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -177,10 +178,23 @@ def approve_run(
 
 
 @runs.command("cancel")
-def cancel_run(run_id: RunId, json: Json = False) -> None:
-    """End a run. Nothing further is sent; calls in flight are waited for."""
-    done = ask(lambda g: g.cancel(run_id))
-    typer.echo(done.model_dump_json(indent=2) if json else f"{run_id} is {done.status.value}")
+def cancel_run(
+    run_ids: Annotated[list[str], typer.Argument(help="The runs' ids.", metavar="RUN...")], json: Json = False
+) -> None:
+    """End runs. Nothing further is sent; calls in flight are waited for.
+
+    Where one cannot be ended, the command says so, ends the others, and exits 1.
+    """
+    problem = 0
+    for run_id in run_ids:
+        try:
+            done = ask(partial(GatewayClient.cancel, run_id=run_id))
+        except typer.Exit as exit_:
+            problem = exit_.exit_code
+            continue
+        typer.echo(done.model_dump_json(indent=2) if json else f"{run_id} is {done.status.value}")
+    if problem:
+        raise typer.Exit(problem)
 
 
 @runs.command("confirm")

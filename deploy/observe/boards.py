@@ -82,6 +82,7 @@ BOARDS: Final = (
             Panel("Memory", "process_resident_memory_bytes", "{{instance}}", "bytes"),
             Panel("Processor cores in use", "rate(process_cpu_seconds_total[5m])", "{{instance}}"),
             Panel("Open files", "process_open_fds", "{{instance}}"),
+            Panel("Spans", _rate("nestor_spans_total", "outcome"), "{{outcome}}", "reqps"),
         ),
     ),
     Board(

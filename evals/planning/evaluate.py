@@ -28,6 +28,7 @@ from evals.planning.summary import (
     percentiles,
     published,
     summed,
+    wrong_and_sure,
 )
 from planner_svc.cascade import PAIR, Word
 from planner_svc.judge import SIGNS
@@ -47,6 +48,8 @@ class PlanReport(Metrics):
             takes what another one answers.
         calibration_error: of the confidence in proposed plans, against their full match.
         confident_half: percent of full matches among the half of the proposed plans that the planner is surest of.
+        wrong_and_sure: percent of all requests with a wrong plan that is not said to be unsure (``unsure_below``);
+            None in kept reports that did not measure it.
         latency_ms: of candidates (found, where they are its own), demos and plan together, one request at a time.
         answers: percent planned, needing input, without a plan, and failed.
         late: percent that took longer than the planner's service waits for its backend (``backend_timeout_s``): there
@@ -71,6 +74,7 @@ class PlanReport(Metrics):
     subsets: dict[str, Scores]
     calibration_error: float
     confident_half: float
+    wrong_and_sure: float | None = None
     latency_ms: dict[str, float]
     answers: dict[str, float]
     late: float = 0.0
@@ -179,7 +183,8 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
     judged = [one.judged for one in asked]
     known = {api.id for api in dataset.apis}
     statuses = Counter(one.answer.status for one in asked)
-    limit_s = PlannerSettings().backend_timeout_s
+    settings = PlannerSettings()
+    limit_s = settings.backend_timeout_s
     models = sorted({trace.model for one in asked for trace in one.answer.traces})
     whole = summed(judged)
     subsets = {
@@ -190,6 +195,7 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
         subsets=subsets,
         calibration_error=calibration_error(judged),
         confident_half=confident_half(judged),
+        wrong_and_sure=wrong_and_sure(judged, settings.unsure_below),
         latency_ms=percentiles([one.seconds for one in asked]),
         answers={
             name: round(100 * statuses[name] / len(asked), 2) if asked else 0.0

@@ -27,7 +27,8 @@ def print_report(report: PlanReport, console: Console) -> None:
     )
     console.print(
         f"confidence is off by {report.calibration_error:.1f} points; of the surer half of the plans "
-        f"{report.confident_half:.1f} % match in full"
+        f"{report.confident_half:.1f} % match in full; wrong, and not said to be unsure: "
+        f"{_share(report.wrong_and_sure)} % of the requests"
     )
     times = f"p50 {report.latency_ms['p50']:.0f} ms, p95 {report.latency_ms['p95']:.0f} ms"
     console.print(f"candidates and plan: {times}; later than the service would wait: {report.late:.1f} %")

@@ -165,6 +165,16 @@ def confident_half(judged: Sequence[Judged]) -> float:
     return _mean(right[surest].tolist())
 
 
+def wrong_and_sure(judged: Sequence[Judged], sure: float) -> float:
+    """Percent of all requests that get a plan which is not said to be unsure, and is wrong in any order of its calls.
+
+    Args:
+        judged: all requests.
+        sure: the confidence from which on a plan is not said to be unsure.
+    """
+    return _mean([one.confidence is not None and one.confidence >= sure and not one.score.any_order for one in judged])
+
+
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Median and 95th percentile in milliseconds."""
     if not seconds:

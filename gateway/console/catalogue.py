@@ -3,9 +3,9 @@
 from typing import Annotated, Final
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import JsonValue
 
 from gateway.console.pages import ConsoleRoute, get_session, render, with_query
+from gateway.console.schemas import kind_of
 from gateway.console.session import PATH, Session
 from gateway.handlers import Offset
 from gateway.routing import PRINTABLE, Service
@@ -62,22 +62,3 @@ async def providers(request: Request, service: Service, who: Who, offset: Offset
     page = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_PAGE, offset=offset)
     further = with_query(f"{HERE}/providers", {"offset": offset + _PAGE}) if offset + _PAGE < page.total else ""
     return render(request, "providers.html", screen="catalogue", page=page, further=further)
-
-
-def kind_of(schema: dict[str, JsonValue]) -> str:
-    """A schema in a few words."""
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        return reference.rsplit("/", 1)[-1]
-    types = schema.get("type")
-    said = " or ".join(map(str, types)) if isinstance(types, list) else str(types or "any")
-    items = schema.get("items")
-    if said == "array" and isinstance(items, dict):
-        said = f"array of {kind_of(items)}"
-    for name in ("format", "enum"):
-        more = schema.get(name)
-        if isinstance(more, str):
-            said += f", {more}"
-        elif isinstance(more, list):
-            said += ": " + ", ".join(map(str, more[:12])) + (" …" if len(more) > 12 else "")
-    return said

@@ -51,12 +51,18 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A reference: which argument takes what from where, and the value that went along."""
+    """A reference: which argument takes what from where, and the value that went along.
+
+    Attributes:
+        whole: whether it is all of the argument, and not a part of a list or an object.
+    """
 
     argument: str
     source: str
     path: str
     found: Found
+    reference: Reference
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +145,17 @@ class Flow:
                 found.setdefault((one, step.id), [])
             for name, value in _values(step):
                 for reference in references(value):
-                    found.setdefault((reference.step, step.id), []).append(self._binding(name, reference))
+                    binding = self._binding(name, reference, whole=reference is value)
+                    found.setdefault((reference.step, step.id), []).append(binding)
         for output in self.run.plan.answer if self.run.plan is not None else ():
-            found.setdefault((output.value.step, ANSWER), []).append(self._binding(output.name, output.value))
+            found.setdefault((output.value.step, ANSWER), []).append(
+                self._binding(output.name, output.value, whole=True)
+            )
         return found
 
-    def _binding(self, name: str, reference: Reference) -> Binding:
+    def _binding(self, name: str, reference: Reference, *, whole: bool) -> Binding:
         path = written_path(reference.path, reference.match)
-        return Binding(name, reference.step, path, self.found(reference))
+        return Binding(name, reference.step, path, self.found(reference), reference, whole)
 
     def found(self, value: Value) -> Found:
         """What a value of the plan was when it was sent."""

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
+from services.contracts.base import Contract
 from services.contracts.planning import Question
 from services.errors import InvalidRequest, ValidationFailed
 from services.http import loads_strict
 
 Kind = Literal["choice", "yes_no", "integer", "number", "date", "datetime", "email", "text", "json"]
+Asked = TypeVar("Asked", bound=Contract)
 PREFIX: Final = "value."
 _MAX_CHOICES: Final = 100
 _FORMATS: Final[Mapping[str, Kind]] = {"date": "date", "email": "email"}
@@ -104,3 +106,13 @@ def _read(field: Field, text: str) -> JsonValue:
     if field.kind == "json" or whole or (field.kind == "number" and isinstance(value, float)):
         return value
     raise ValidationFailed(f"{field.name}: this is no {field.kind}.")
+
+
+def request_of(contract: type[Asked], fields: Mapping[str, object]) -> Asked:
+    """A request of the API from a form's fields. Raises ValidationFailed."""
+    try:
+        return contract.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ValidationFailed(f"{name}: {first['msg']}") from None

@@ -16,6 +16,7 @@ from gateway.console.status import LOOKS
 from gateway.routing import Service
 from services.app import service_router
 from services.contracts.api import CatalogueStatus
+from services.contracts.operations import Operations
 from services.contracts.run import RunStatus
 from services.errors import ServiceError
 
@@ -51,14 +52,14 @@ async def ops(
     """Checks, runs by status, latency, and counts of this process."""
     who.require("administer")
     since = datetime.now(UTC) - timedelta(hours=_HOURS[hours])
-    checks, counts, catalogue = await asyncio.gather(
-        _checks(request), service.counts(who.principal, since), _catalogue(service)
+    checks, counts, catalogue, operations = await asyncio.gather(
+        _checks(request), service.counts(who.principal, since), _catalogue(service), _operations(service, who)
     )
     registry: CollectorRegistry = request.app.state.registry
     settings = request.app.state.settings
     return render(
         request, "ops.html", screen="ops", checks=checks, counts=counts, catalogue=catalogue, looks=LOOKS,
-        hours=hours, since=since.replace(microsecond=0).isoformat(), statuses=list(RunStatus),
+        operations=operations, hours=hours, since=since.replace(microsecond=0).isoformat(), statuses=list(RunStatus),
         under_way=_value(registry, "nestor_runs_active"), most=settings.max_concurrent_runs,
         followers=_value(registry, "nestor_run_followers"), recovered=_value(registry, "nestor_runs_recovered_total"),
         parts=_latencies(registry, "nestor_solve_part_seconds", "part", _PARTS),
@@ -90,6 +91,11 @@ async def _catalogue(service: Service) -> CatalogueStatus | None:
         return await service.peers.retriever.status()
     except ServiceError:
         return None
+
+
+async def _operations(service: Service, who: Session) -> Operations | None:
+    """Processes and hosts in trouble, for the operator."""
+    return await service.overview.now(who.principal) if who.principal.operator else None
 
 
 def _value(registry: CollectorRegistry, name: str) -> int:

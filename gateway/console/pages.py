@@ -1,12 +1,13 @@
 """What all pages of the console share: templates, headers, who may see them, and how errors look."""
 
+import asyncio
 import hashlib
 import importlib.resources
 import json
 import shlex
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -30,6 +31,7 @@ SCREENS: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
     ("runs", "Runs", READING_RUNS),
     ("playground", "Playground", ("ask",)),
     ("approvals", "Approvals", READING_RUNS),
+    ("review", "Review", READING_RUNS),
     ("catalogue", "Catalogue", ("ask", "approve", "administer")),
     ("ops", "Ops", ("administer",)),
 )
@@ -42,6 +44,8 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 MAX_FIELDS: Final = 200
+_LARGE: Final = 65_536
+"""Bytes of a form that is read beside the event loop."""
 _MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they make text read as another: Unicode TR 36
 _STEERING: Final = {
@@ -111,10 +115,15 @@ async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form; of several of one name the last. Raises InvalidRequest."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise InvalidRequest("This is no form.")
+    body = await request.body()
+    read = partial(parse_qsl, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     try:
-        pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        text = body.decode()
+        pairs = await asyncio.to_thread(read, text) if len(body) > _LARGE else read(text)
     except ValueError as error:
         raise InvalidRequest(f"The form cannot be read: {error}.") from None
+    if any("\x00" in text for pair in pairs for text in pair):  # which PostgreSQL stores in no text
+        raise InvalidRequest("The form holds a NUL, which is in no text.")
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
@@ -187,7 +196,7 @@ def _environment() -> Environment:
         autoescape=True,
         auto_reload=False,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -205,7 +214,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _visible(value: Any) -> Any:
+def visible(value: Any) -> Any:
     """A value without what would steer how the page reads: much of it was written by services and documents."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return value.translate(_STEERING)

@@ -1,31 +1,76 @@
-"""The playground: ask in words, look at the plan and its proof, answer its questions, then run it."""
+"""The playground: ask in words, look at the plan and its proof, answer its questions, edit it, then run it as shown."""
 
-from typing import Annotated
+import asyncio
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import ValidationError
 
+from gateway.console.editing import (
+    ARGUMENT,
+    Call,
+    Draft,
+    calls_of,
+    is_small,
+    read_calls,
+    rows,
+    stamp,
+    with_entered,
+    written,
+)
 from gateway.console.flow import Flow
-from gateway.console.forms import entered, fields_of
+from gateway.console.forms import entered, fields_of, request_of
 from gateway.console.graph import draw
 from gateway.console.pages import ConsoleRoute, curl, get_form, get_session, render, see, with_query
 from gateway.console.session import PATH, Session
 from gateway.console.status import LOOKS
+from gateway.previewing import plan_of
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
-from services.contracts.run import RequestRecord, SolveRequest
-from services.errors import ServiceError, ValidationFailed
+from services.codecs.calls import RESULT
+from services.contracts.api import Api, LookupRequest
+from services.contracts.plan import Plan
+from services.contracts.planning import CompileResponse, Diagnostic, DiagnosticCode
+from services.contracts.run import RequestRecord, RerunRequest, Run, RunStatus, SolveRequest, StartOptions, StartRequest
+from services.errors import Conflict, ServiceError, ValidationFailed
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)
 Who = Annotated[Session, Depends(get_session)]
 Form = Annotated[dict[str, str], Depends(get_form)]
 HERE = f"{PATH}/playground"
+_MOST_APIS: Final = 200
+_COPIED_CHARS: Final = 3_000
+"""Of the JSON of an edited plan that a page has room for twice more, to be copied."""
 EXAMPLES = (
     "Which public holidays does Portugal have in June 2027?",
     "How long is a flight from Lisbon to Vienna?",
     "Convert 26.2 miles to kilometers.",
     "Book the room Lisbon tomorrow from 10:00 to 11:00.",
 )
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A plan to be looked at and edited.
+
+    Attributes:
+        run: the run that was planned; of an edited plan with that plan, and what the compiler says of it.
+        asked: what it was asked with.
+        text: the calls as JSON; empty where a page has no room for them, or they cannot say all of the plan.
+        draft: what was entered; None where nothing was.
+        problem: why it is no plan.
+        moved: whether it was to be run, and is not what was shown.
+    """
+
+    run: Run
+    asked: SolveRequest
+    text: str
+    draft: Draft | None = None
+    problem: str = ""
+    moved: bool = False
 
 
 @router.get(HERE)
@@ -36,36 +81,78 @@ async def playground(
     q: Annotated[str, Query(max_length=2_000)] = "",
     run: Annotated[str, Query(max_length=64, pattern=PRINTABLE)] = "",
 ) -> Response:
-    """The form; with a run, its plan, or the questions that stand in its way."""
+    """The form; with a run, its plan to be edited, or the questions that stand in its way."""
     who.require("ask")
-    planned = await service.run(run, who.principal) if run else None
-    asked = await service.asked(run, who.principal) if run else None
-    flow = Flow(planned) if planned is not None and planned.plan is not None else None
+    if not run:
+        return render(request, "playground.html", **_NOTHING, query=q)
+    planned = await service.run(run, who.principal)
+    asked = await service.asked(run, who.principal)
+    calls = await _calls(planned.plan)
+    text = written(calls) if calls is not None else ""
+    return await _page(request, service, Sheet(planned, asked, text if calls and is_small(calls, text) else ""))
+
+
+_NOTHING: Final[dict[str, Any]] = {
+    "screen": "playground", "run": None, "asked": None, "looks": LOOKS, "flow": None, "drawing": None, "fields": [],
+    "examples": EXAMPLES, "curl": "", "python": "", "sheet": None,
+}  # fmt: skip
+
+
+async def _calls(plan: Plan | None) -> list[Call] | None:
+    return None if plan is None else await asyncio.to_thread(calls_of, plan)
+
+
+async def _page(request: Request, service: Service, sheet: Sheet, status: int = 200) -> Response:
+    """The page of a plan."""
+    run, asked = sheet.run, sheet.asked
+    flow = Flow(run) if run.plan is not None else None
+    calls = read_calls(sheet.text) if sheet.text and not sheet.problem else []
+    apis = await _apis(service, calls, run.tenant)
+    lines = rows(calls, apis, run.diagnostics, sheet.draft)
+    labels = {row.label for row in lines}
+    edited = calls if sheet.draft is not None else []
+    is_copied = len(sheet.text) <= _COPIED_CHARS or not edited
+    answers = calls[-1]["arguments"] if calls and calls[-1]["name"] == RESULT else {}
     return render(
-        request, "playground.html", screen="playground", run=planned, asked=asked, looks=LOOKS,
-        query=planned.query if planned is not None else q, flow=flow, drawing=draw(flow) if flow else None,
-        fields=fields_of(planned.questions) if planned is not None else [], examples=EXAMPLES,
-        curl=_curl(request, asked) if asked is not None else "", python=_python(request, asked) if asked else "",
+        request, "playground.html", status=status,
+        **_NOTHING | {
+            "run": run, "asked": asked, "query": run.query, "flow": flow, "drawing": draw(flow) if flow else None,
+            "fields": fields_of(run.questions), "sheet": sheet, "rows": lines, "answers": answers,
+            "stamp_of": stamp(sheet.text), "key": secrets.token_hex(16), "argument_prefix": ARGUMENT,
+            "elsewhere": [one for one in run.diagnostics if one.step not in labels][:12],
+            "curl": _curl(request, asked, edited) if is_copied else "",
+            "python": _python(request, asked, edited) if is_copied else "",
+        },
     )  # fmt: skip
 
 
-def _curl(request: Request, asked: SolveRequest) -> str:
-    """A command that plans the same."""
+async def _apis(service: Service, calls: Sequence[Call], tenant: str) -> dict[str, Api]:
+    """The APIs that the calls name, as far as there are such."""
+    named = list(dict.fromkeys(call["name"] for call in calls if call["name"] != RESULT))[:_MOST_APIS]
+    if not named:
+        return {}
+    found = await service.peers.retriever.lookup(LookupRequest(ids=tuple(named), tenant=tenant))
+    return {api.id: api for api in found.apis}
+
+
+def _curl(request: Request, asked: SolveRequest, calls: Sequence[Call]) -> str:
+    """A command that asks for the same; of an edited plan, one that runs it."""
     headers = {"Content-Type": "application/json"}
     if request.state.session.logged_in:
         headers["Authorization"] = "Bearer TOKEN"
-    body = _plain(asked)
-    return curl(RequestRecord(method="POST", url=f"{_origin(request)}/solve", headers=headers, body=body))
+    path, body = _plain(asked, calls)
+    return curl(RequestRecord(method="POST", url=f"{_origin(request)}{path}", headers=headers, body=body))
 
 
-def _python(request: Request, asked: SolveRequest) -> str:
+def _python(request: Request, asked: SolveRequest, calls: Sequence[Call]) -> str:
     """A program that does the same, with the standard library alone."""
     token = ', "Authorization": "Bearer TOKEN"' if request.state.session.logged_in else ""
+    path, body = _plain(asked, calls)
     return (
         "import json\nfrom urllib.request import Request, urlopen\n\n"
-        f"body = {_plain(asked)!r}\n"
+        f"body = {body!r}\n"
         f'headers = {{"Content-Type": "application/json"{token}}}\n'
-        f'request = Request("{_origin(request)}/solve", json.dumps(body).encode(), headers)\n'
+        f'request = Request("{_origin(request)}{path}", json.dumps(body).encode(), headers)\n'
         'print(json.load(urlopen(request))["answer"]["text"])\n'
     )
 
@@ -74,13 +161,18 @@ def _origin(request: Request) -> str:
     return f"{request.url.scheme}://{request.url.netloc}"
 
 
-def _plain(asked: SolveRequest) -> dict[str, object]:
-    """What is not as it would be by itself, save how the answer is delivered."""
-    plain: dict[str, object] = asked.model_dump(mode="json", exclude_defaults=True, exclude={"wait"})
-    options = plain.get("options")
-    if isinstance(options, dict):
+def _plain(asked: SolveRequest, calls: Sequence[Call]) -> tuple[str, dict[str, Any]]:
+    """Where to send it, and what is not as it would be by itself, save how the answer is delivered."""
+    plain: dict[str, Any] = asked.model_dump(mode="json", exclude_defaults=True, exclude={"wait"})
+    if isinstance(options := plain.get("options"), dict):
         options.pop("dry_run", None)
-    return {name: value for name, value in plain.items() if value != {}}
+    if not calls:
+        return "/solve", {name: value for name, value in plain.items() if value != {}}
+    return "/runs", {
+        "calls": list(calls),
+        "query": asked.query,
+        "options": {"mutations": asked.options.mutations.value},
+    }
 
 
 @router.post(HERE)
@@ -90,12 +182,7 @@ async def plan(service: Service, who: Who, form: Form) -> Response:
     context = {"timezone": form["timezone"]} if form.get("timezone") else {}
     options = {"mutations": form.get("mutations") or "ask"}
     fields = {"query": form.get("q", ""), "context": context, "options": options}
-    try:
-        asked = SolveRequest.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValidationFailed(f"{first['loc'][-1]}: {first['msg']}") from None
-    return await _planned(service, asked, who)
+    return await _planned(service, request_of(SolveRequest, fields), who)
 
 
 @router.post(f"{HERE}/answers")
@@ -120,10 +207,79 @@ async def _planned(service: Service, asked: SolveRequest, who: Session) -> Respo
 
 
 @router.post(f"{HERE}/run")
-async def run_it(service: Service, who: Who, form: Form) -> Response:
-    """Ask again what a plan was made for, and this time run it. A call that may change something still waits."""
+async def check_or_run(request: Request, service: Service, who: Who, form: Form) -> Response:
+    """Prove the calls as they stand in the form; run them where they are the plan that was shown.
+
+    Without calls the plan of the run that is named is run: a page shows it, and has no room to edit it.
+    """
     who.require("ask")
-    asked = await service.asked(form.get("run", ""), who.principal)
-    options = asked.options.model_copy(update={"dry_run": False})
-    run = await service.solve(asked.model_copy(update={"options": options, "wait": False}), who.principal)
+    origin = await service.run(form.get("run", ""), who.principal)
+    asked = await service.asked(origin.id, who.principal)
+    if origin.plan is None:
+        raise ValidationFailed("There is no plan to be run.")
+    if "calls" not in form:
+        return await _begin(service, who, Sheet(origin, asked, ""), await _calls(origin.plan), form)
+    draft = None
+    try:
+        draft = await _draft(service, form, origin.tenant)
+        plan = await plan_of(draft.calls)
+        draft.calls = await _calls(plan) or draft.calls
+    except ValidationFailed as error:
+        unread = origin.model_copy(update=_UNPROVED | {"plan": None, "status": RunStatus.NO_PLAN})
+        text = written(draft.calls) if draft is not None else form["calls"]
+        return await _page(request, service, Sheet(unread, asked, text, draft, error.detail), status=error.status)
+    is_to_run = form.get("do") == "run"
+    if is_to_run and plan.id == form.get("plan") and not draft.errors:
+        return await _begin(service, who, Sheet(origin, asked, ""), draft.calls, form)
+    answer = CompileResponse(diagnostics=tuple(draft.errors))
+    if not draft.errors:
+        answer = await service.previews.plan(plan, asked.options.mutations, who.principal)
+    edited = origin.model_copy(update=_UNPROVED | _proved(plan, answer))
+    return await _page(request, service, Sheet(edited, asked, written(draft.calls), draft, moved=is_to_run))
+
+
+_UNPROVED: Final[dict[str, Any]] = {"proof": None, "diagnostics": (), "questions": (), "reason": "", "problem": None}
+
+
+def _proved(plan: Plan, answer: CompileResponse) -> dict[str, Any]:
+    """What a run says of an edited plan. What the user would be asked for is a finding: the field is on the page."""
+    missing = (
+        Diagnostic(code=DiagnosticCode.MISSING_ARGUMENT, step=one.step, argument=one.argument, message=one.text)
+        for one in answer.questions
+    )
+    proof = answer.compiled.proof if answer.compiled is not None else None
+    status = RunStatus.NO_PLAN if proof is None else RunStatus.PLANNED
+    if proof is not None and proof.approvals:
+        status = RunStatus.NEEDS_APPROVAL
+    return {"plan": plan, "proof": proof, "diagnostics": (*answer.diagnostics, *missing), "status": status}
+
+
+async def _draft(service: Service, form: dict[str, str], tenant: str) -> Draft:
+    """The calls with what was entered in their fields; where their JSON was edited, that alone counts."""
+    plan = await plan_of(read_calls(form["calls"]))
+    calls = await _calls(plan) or []
+    if stamp(form["calls"]) != form.get("was"):
+        return Draft(calls)
+    return with_entered(calls, await _apis(service, calls, tenant), form)
+
+
+async def _begin(
+    service: Service, who: Session, sheet: Sheet, calls: Sequence[Call] | None, form: dict[str, str]
+) -> Response:
+    """Run the plan that was shown. A call that may change something still waits.
+
+    One that a list of calls cannot say is run again from where it was planned. Where that waits for an approval though
+    it was only to be looked at, it is called off: the same is not to be approved twice.
+    """
+    options = StartOptions(deadline_ms=sheet.asked.options.deadline_ms, mutations=sheet.asked.options.mutations)
+    key = f"console {form['key'][:64]}" if form.get("key") else None
+    if calls is None:
+        again = RerunRequest(options=options, wait=False)
+        run = await service.rerun(sheet.run.id, again, who.principal, key)
+    else:
+        start = StartRequest(calls=tuple(calls), query=sheet.asked.query, options=options, wait=False)
+        run = await service.start(start, who.principal, key)
+    if sheet.run.status is RunStatus.NEEDS_APPROVAL and sheet.asked.options.dry_run:
+        with suppress(Conflict):
+            await service.cancel(sheet.run.id, who.principal)
     return see(f"{PATH}/runs/{run.id}")

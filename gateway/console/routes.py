@@ -2,9 +2,10 @@
 
 from fastapi import APIRouter
 
-from gateway.console import access, catalogue, ops, playground, runs
+from gateway.console import access, cancelling, catalogue, importing, ops, playground, rerun, review, runs
 
 
 def console_routers() -> list[APIRouter]:
     """The console's screens."""
-    return [access.open_router, access.router, runs.router, playground.router, catalogue.router, ops.router]
+    screens = (access, cancelling, runs, rerun, review, playground, importing, catalogue, ops)
+    return [access.open_router, *(screen.router for screen in screens)]

@@ -1,14 +1,15 @@
 """The screens of runs: the list, one run with its graph, approvals, and what a person says of a run."""
 
 from datetime import datetime
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Header, Query, Request, Response
-from pydantic import ValidationError
 from pydantic_core import to_json
 
+from gateway.console.cancelling import CANCELLABLE
+from gateway.console.declared import declared
 from gateway.console.flow import ANSWER, Flow
-from gateway.console.forms import read_json
+from gateway.console.forms import read_json, request_of
 from gateway.console.graph import draw
 from gateway.console.pages import (
     READING_RUNS,
@@ -52,7 +53,6 @@ _STEPS: Final = 60
 _EVENTS: Final = 60
 _WAITING: Final = 10
 _OVER: Final = frozenset(RunStatus) - UNDER_WAY - {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
-Asked = TypeVar("Asked", ApproveRequest, FeedbackRequest, ResolveRequest)
 
 
 def run_path(run_id: str) -> str:
@@ -90,6 +90,8 @@ async def list_runs(
     return render(
         request, "runs.html", screen="runs", page=page, asked=asked, older=older, first=cursor is None,
         statuses=list(RunStatus), looks=LOOKS, filtered=any(asked.values()),
+        here_with=with_query(f"{PATH}/runs", asked),
+        cancellable={run.id for run in page.runs if run.status in CANCELLABLE},
     )  # fmt: skip
 
 
@@ -113,8 +115,9 @@ async def show_run(
     taken = flow.bindings.get(_ends(edge)) if edge else None
     if (step and selected is None) or (edge and taken is None):
         raise NotFound("The plan of this run has no such step or edge.")
+    types = await declared(service.peers, run, taken, _ends(edge)[1]) if taken else []
     return render(
-        request, "run.html", screen="runs", run=run, flow=flow, drawing=draw(flow) if flow.steps else None,
+        request, "run.html", screen="runs", run=run, flow=flow, types=types, drawing=draw(flow) if flow.steps else None,
         looks=LOOKS, selected=selected, record=flow.records.get(chosen), edge=_ends(edge), taken=taken,
         steps=_lines(flow, begin), begin=begin, per_page=_STEPS, events=events[-_EVENTS:], told=len(events),
         under_way=run.status in UNDER_WAY, over=run.status in _OVER, answer=ANSWER, curl=_curl(request, run),
@@ -189,7 +192,7 @@ async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
     fields: dict[str, object] = {"plan_id": form.get("plan_id", ""), "wait": False}
     if form.get("digest"):  # of the requests that were shown, where the run says it
         fields["digest"] = form["digest"]
-    asked = _asked(ApproveRequest, fields)
+    asked = request_of(ApproveRequest, fields)
     await service.approve(run_id, asked, who.principal)
     return see(run_path(run_id))
 
@@ -198,7 +201,7 @@ async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
 async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """End a run that waits for an approval; a reason that is given stays with it."""
     who.require("approve")
-    said = _asked(FeedbackRequest, {"verdict": Verdict.REJECTED, "reason": form.get("reason", "")})
+    said = request_of(FeedbackRequest, {"verdict": Verdict.REJECTED, "reason": form.get("reason", "")})
     await service.cancel(run_id, who.principal)
     if said.reason:
         await service.judge(run_id, said, who.principal)
@@ -217,7 +220,7 @@ async def cancel(run_id: Id, service: Service, who: Who, form: Form) -> Response
 async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """Confirm or reject a run's outcome."""
     who.require(*READING_RUNS)
-    said = _asked(FeedbackRequest, {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")})
+    said = request_of(FeedbackRequest, {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")})
     await service.judge(run_id, said, who.principal)
     return see(run_path(run_id))
 
@@ -231,7 +234,7 @@ async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
         fields["item"] = form["item"]
     if form.get("value", "").strip():
         fields["value"] = read_json("value", form["value"])
-    await service.resolve(run_id, form.get("step", ""), _asked(ResolveRequest, fields), who.principal, wait=False)
+    await service.resolve(run_id, form.get("step", ""), request_of(ResolveRequest, fields), who.principal, wait=False)
     return see(run_path(run_id))
 
 
@@ -247,13 +250,3 @@ async def approvals(request: Request, service: Service, who: Who) -> Response:
         request, "approvals.html", screen="approvals", waiting=waiting, further=lines[_WAITING:], looks=LOOKS,
         more=page.next is not None,
     )  # fmt: skip
-
-
-def _asked(contract: type[Asked], fields: dict[str, object]) -> Asked:
-    """A request of the API from a form's fields. Raises ValidationFailed."""
-    try:
-        return contract.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ValidationFailed(f"{name}: {first['msg']}") from None

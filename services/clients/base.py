@@ -19,6 +19,7 @@ from services.errors import (
     from_problem,
 )
 from services.telemetry import REQUEST_ID_HEADER, request_id
+from services.tracing import answered, peer_span
 
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
@@ -122,8 +123,10 @@ class ServiceClient:
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S)
         request = self._build(method, path, body, params, headers, timeout)
         try:
-            async with asyncio.timeout(timeout_s):
-                response = await self._http.send(request)
+            with peer_span(self.service, method, request.headers) as span:
+                async with asyncio.timeout(timeout_s):
+                    response = await self._http.send(request)
+                answered(span, response.status_code)
         except (httpx2.TimeoutException, TimeoutError) as error:
             raise self._timed_out(error, timeout_s) from error
         except httpx2.HTTPError as error:
@@ -177,14 +180,16 @@ class ServiceClient:
         timeout = httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
         request = self._build(method, path, body, params, headers, timeout)
         try:
-            response = await self._http.send(request, stream=True)
-            try:
-                if not response.is_success:
-                    raise self._problem(response, await response.aread())
-                async for chunk in response.aiter_bytes():
-                    yield chunk
-            finally:
-                await response.aclose()
+            with peer_span(self.service, method, request.headers) as span:
+                response = await self._http.send(request, stream=True)
+                answered(span, response.status_code)
+                try:
+                    if not response.is_success:
+                        raise self._problem(response, await response.aread())
+                    async for chunk in response.aiter_bytes():
+                        yield chunk
+                finally:
+                    await response.aclose()
         except httpx2.TimeoutException as error:
             raise self._timed_out(error, timeout_s) from error
         except httpx2.HTTPError as error:

@@ -17,6 +17,7 @@ from pydantic import JsonValue, SecretStr
 
 from services.clients.answers import MASK, Collected, Completion, Malformed, masked
 from services.clients.base import CONNECT_TIMEOUT_S, open_http
+from services.clients.genai import completed, completion_span
 
 Message = Mapping[str, str]
 """``role`` and ``content``."""
@@ -47,6 +48,11 @@ class ChatError(Exception):
         self.trouble: Trouble = trouble
         self.retry_after_s = retry_after_s
         self.partial = partial
+
+    @property
+    def error_type(self) -> str:
+        """As spans name it."""
+        return self.trouble
 
 
 class ChatModel(Protocol):
@@ -145,11 +151,24 @@ class ChatClient:
         extra: Mapping[str, JsonValue] | None = None,
     ) -> Completion:
         """The next message of the conversation; see :class:`ChatModel`."""
+        with completion_span(self._model, self._http.base_url, max_tokens) as span:
+            try:
+                completion = await self._tried(messages, max_tokens, deadline_s, extra or {})
+            except ChatError as error:
+                completed(span, error.partial)
+                raise
+            completed(span, completion)
+            return completion
+
+    async def _tried(
+        self, messages: Sequence[Message], max_tokens: int, deadline_s: float, extra: Mapping[str, JsonValue]
+    ) -> Completion:
+        """Ask as often as is worth it. Raises ChatError."""
         loop = asyncio.get_running_loop()
         end = loop.time() + deadline_s
         for tries_left in reversed(range(_MAX_TRIES)):
             try:
-                return await self._once(messages, max_tokens, end, extra or {})
+                return await self._once(messages, max_tokens, end, extra)
             except ChatError as error:
                 pause = self._pause(error)
                 if pause is None or not tries_left or loop.time() + pause >= end:

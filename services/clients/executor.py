@@ -6,6 +6,7 @@ from typing import Protocol
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, segment
+from services.contracts.operations import ExecutorStatus
 from services.contracts.run import (
     Credentials,
     ExecuteRequest,
@@ -35,6 +36,9 @@ class Executor(Protocol):
 
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
+
+    async def status(self) -> ExecutorStatus:
+        """Its processes, and what the one that answers knows of hosts in trouble."""
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials."""
@@ -67,6 +71,10 @@ class ExecutorClient(ServiceClient):
     async def credentials(self, tenant: str, timeout_s: float = CREDENTIALS_TIMEOUT_S) -> Credentials:
         """The names of the configured secrets that this tenant may use."""
         return await self._call("GET", "/credentials", Credentials, params={"tenant": tenant}, timeout_s=timeout_s)
+
+    async def status(self) -> ExecutorStatus:
+        """Its processes, and what the one that answers knows of hosts in trouble."""
+        return await self._call("GET", "/status", ExecutorStatus)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """What comes of presenting an API's credentials."""

@@ -11,6 +11,7 @@ from services.contracts.access import AuditPage, CreatedKey, KeyPage, KeyRequest
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
+from services.contracts.operations import Operations
 from services.contracts.run import (
     ApproveRequest,
     FeedbackRequest,
@@ -140,6 +141,10 @@ class GatewayClient(ServiceClient):
     async def compare(self, run_id: str, other: str) -> Comparison:
         """Where two runs part first. Raises NotFound."""
         return await self._call("GET", f"/runs/{segment(run_id)}/compare/{segment(other)}", Comparison)
+
+    async def operations(self) -> Operations:
+        """Processes, leases, and hosts in trouble. Raises Forbidden for tenants."""
+        return await self._call("GET", "/operations", Operations)
 
     async def delete_run(self, run_id: str) -> None:
         """Delete a run that is over. Raises NotFound, and Conflict where it is not over."""

@@ -6,6 +6,8 @@ missing label (the commonest error of function-calling models) becomes ``varN`` 
 absent.
 """
 
+from collections.abc import Mapping
+
 from pydantic import JsonValue
 
 from services.codecs.calls import (
@@ -21,14 +23,15 @@ from services.codecs.calls import (
     member,
     text_member,
 )
+from services.codecs.matches import MATCHES, encode_matches, matched, matched_step, read_matches
 from services.codecs.text import CodecError, read_json
-from services.contracts.plan import AnswerOutput, Plan, Step
+from services.contracts.plan import AnswerOutput, Match, Plan, Step, step_references
 
 _KNOWN = EXTRAS | {"name", "arguments", "label"}
 
 
-def encode(plan: Plan) -> list[JsonValue]:
-    """The plan as NESTful's list of calls.
+def encode(plan: Plan, *, matches: bool = False) -> list[JsonValue]:
+    """The plan as NESTful's list of calls; with ``matches``, also which items are meant by words.
 
     Raises:
         CodecError: see :func:`services.codecs.calls.encode_answer`.
@@ -40,16 +43,20 @@ def encode(plan: Plan) -> list[JsonValue]:
             "arguments": {name: encode_argument(value) for name, value in step.arguments.items()},
             "label": step.id,
             **encode_extras(step),
+            **(encode_matches(step_references(step)) if matches else {}),
         }
         for step in plan.steps
     ]
     if answer:
-        calls.append({"name": RESULT, "arguments": answer})
+        chosen = encode_matches(output.value for output in plan.answer) if matches else {}
+        calls.append({"name": RESULT, "arguments": answer, **chosen})
     return calls
 
 
-def decode(data: str | bytes | JsonValue) -> Plan:
+def decode(data: str | bytes | JsonValue, *, matches: bool = False) -> Plan:
     """The plan that NESTful's list of calls (as text or parsed JSON) stands for.
+
+    With ``matches`` a call may say which items are meant by words; else it has an unknown member.
 
     Raises:
         CodecError: it is not JSON, or not this notation.
@@ -67,15 +74,26 @@ def decode(data: str | bytes | JsonValue) -> Plan:
             if position != len(calls):
                 raise CodecError(f"{RESULT} must be the last call")
             answer = build_answer(member(call, "arguments", where))
+            if matches and isinstance(call, dict) and MATCHES in call:
+                answer = _matched_answer(answer, read_matches(call[MATCHES], where), where)
             continue
         assert isinstance(call, dict)  # text_member has checked it
-        if unknown := sorted(call.keys() - _KNOWN):
+        if unknown := sorted(call.keys() - _KNOWN - ({MATCHES} if matches else set())):
             raise CodecError(f"{where} has an unknown member {unknown[0][:100]!r}")
         label = _label(call)
         if label is None:
             label = labels.free(position)
-        steps.append(build_step(label, name, call.get("arguments", {}), call))
+        step = build_step(label, name, call.get("arguments", {}), call)
+        if matches and MATCHES in call:
+            step = matched_step(step, read_matches(call[MATCHES], where), where)
+        steps.append(step)
     return build_plan(steps, answer)
+
+
+def _matched_answer(
+    answer: tuple[AnswerOutput, ...], matches: Mapping[str, Match], where: str
+) -> tuple[AnswerOutput, ...]:
+    return tuple(one.model_copy(update={"value": matched(one.value, matches, where)}) for one in answer)
 
 
 def _label(call: JsonValue) -> str | None:

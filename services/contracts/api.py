@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from services.contracts.base import ApiId, Contract, JsonSchema, Query
-from services.contracts.review import SensitiveChange
+from services.contracts.review import Affected, SensitiveChange
 
 MAX_LABEL: Final = 200
 """Longest tag or provider that can be asked for, in characters."""
@@ -364,6 +364,12 @@ class ImportReport(Contract):
         default=(), description="The first changes that are not applied unless `confirm` names the `change_hash`."
     )
     sensitive_total: int = Field(default=0, ge=0, description="How many there are in all.")
+    affected: tuple[Affected, ...] = Field(
+        default=(),
+        description="Where nothing was applied: the first of your tenant's demonstrations and waiting runs that call "
+        "an API which would change or go, those that would break first.",
+    )
+    affected_total: int = Field(default=0, ge=0, description="How many of them were found.")
     applied: bool = Field(default=True, description="False: a dry run, or held; the counts are what it would do.")
     change_hash: str = Field(default="", description="SHA-256 of the document and of each API before and after it.")
     catalogue_version: int = Field(ge=0)

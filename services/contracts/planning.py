@@ -275,6 +275,10 @@ class PlanResponse(Contract):
         description="What the plan finds of what is asked for, and what no API tells, in a sentence; empty: nothing "
         "that is asked for is known to be missing.",
     )
+    unsure: str = Field(
+        default="",
+        description="How likely the plan is right and what it calls, in a sentence, where that is not likely.",
+    )
     asked: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
     trace: PlannerTrace | None = Field(
         default=None, description="What a language model was shown and answered, where one was asked."

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from services.contracts.base import ApiId, Contract
 
 
@@ -12,3 +14,14 @@ class SensitiveChange(Contract):
     what: Literal["host", "effect", "credentials"]
     before: str
     after: str
+
+
+class Affected(Contract):
+    """A demonstration, or a run that waits for an approval, whose plan calls an API that would change or go."""
+
+    kind: Literal["demo", "run"]
+    id: str
+    query: str = Field(description="The beginning of the request; of a run empty for who may not read runs.")
+    api: ApiId
+    breaks: bool = Field(description="Its plan cannot be proved any more. Else it may hold, and is to be looked at.")
+    reason: str

@@ -649,6 +649,10 @@ class Run(Contract):
     untold: str = Field(
         default="", description="What can be found of what was asked for, and what no API tells, in a sentence."
     )
+    unsure: str = Field(
+        default="",
+        description="How likely the plan is right and what it calls, in a sentence, where that is not likely.",
+    )
     problem: RunProblem | None = None
     catalogue_version: int = 0
     timings: Timings = Timings()

@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.storage.engine import clock, write
+from services.contracts.operations import Worker
+from services.storage.engine import clock, read, write
 
 _FORGOTTEN_AFTER_LEASES = 100
 
@@ -29,6 +30,28 @@ def members_table(metadata: sa.MetaData) -> sa.Table:
         sa.Column("id", sa.String(100), primary_key=True),
         sa.Column("seen_at", sa.Float, nullable=False),
     )
+
+
+async def workers(
+    engine: AsyncEngine, table: sa.Table, lease_s: float, owned: sa.Select[str, int]
+) -> tuple[Worker, ...]:
+    """The processes that have a row, and others that still own something; the most recently seen first.
+
+    Args:
+        engine: the database's.
+        table: the members.
+        lease_s: seconds without a sign of life after which a process counts as dead.
+        owned: owners, and how many runs under way each has.
+    """
+    async with read(engine) as connection:
+        ages = (await connection.execute(sa.select(table.c.id, clock(engine) - table.c.seen_at))).all()
+        runs = {owner: int(count) for owner, count in await connection.execute(owned)}
+    seen = {row[0]: max(0.0, float(row[1])) for row in ages}
+    found = [
+        Worker(id=one, seen_s=round(age, 3), alive=age < lease_s, runs=runs.get(one, 0)) for one, age in seen.items()
+    ]
+    found += [Worker(id=one, alive=False, runs=count) for one, count in runs.items() if one not in seen]
+    return tuple(sorted(found, key=lambda one: (one.seen_s is None, one.seen_s or 0.0)))
 
 
 class Membership:

@@ -10,6 +10,7 @@ from deploy.cli import app
 from deploy.sockets import serving
 from gateway.main import create_app
 from gateway.settings import GatewaySettings
+from services.contracts.operations import Breaker
 from tests.support.gateways import ASK_HOLIDAYS, Fakes
 
 PRINCIPALS = [{"name": "boss", "tenant": "red", "token": "red-boss-token"}]
@@ -40,6 +41,20 @@ def test_a_tenant_is_exported_and_deleted(tmp_path: Path, monkeypatch: pytest.Mo
         run("tenants", "delete", "red", exit_code=1)
         assert "deleted: 1 keys, 1 runs, 0 demos, 0 providers" in run("tenants", "delete", "red", "--yes")
         assert "Conflict" in run("tenants", "delete", "default", "--yes", exit_code=1)
+
+
+def test_the_operator_is_told_of_processes_and_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+    fakes = Fakes()
+    fakes.executor.breakers = (Breaker(host="flights.example:443", state="open", failures=7, probe_in_s=4),)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("NESTOR_TOKEN", raising=False)
+    with serving(create_app(GatewaySettings(database_url=url, warm_apis=0), peers=fakes.peers)) as address:
+        monkeypatch.setenv("NESTOR_URL", address)
+        shown = run("operations")
+        assert "held" in shown
+        assert "flights.example:443" in shown
+        assert json.loads(run("operations", "--json"))["workers"][0]["alive"]
 
 
 def test_keys_are_made_rotated_and_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

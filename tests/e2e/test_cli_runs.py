@@ -104,6 +104,15 @@ def test_a_run_is_cancelled(house: House) -> None:
     assert "ended already" in runner.invoke(app, ["runs", "cancel", run_id]).stderr
 
 
+def test_several_runs_are_cancelled_save_those_that_have_ended(house: House) -> None:
+    first, second = (waiting_for_approval(room) for room in ("opal", "jade"))
+    run("runs", "cancel", first)
+    told = runner.invoke(app, ["runs", "cancel", first, second])
+    assert told.exit_code == 1
+    assert "ended already" in told.stderr
+    assert told.stdout == f"{second} is cancelled\n"
+
+
 def test_a_run_that_is_not_there(house: House) -> None:
     for command in ("watch", "show", "cancel", "approve", "confirm", "reject"):
         assert "Not found" in runner.invoke(app, ["runs", command, "nowhere"]).stderr

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from pydantic import JsonValue
 
 from services.clients.executor import CREDENTIALS_TIMEOUT_S
+from services.contracts.operations import Breaker, ExecutorStatus, Worker
 from services.contracts.plan import LiteralValue, Step, content_hash, dependencies
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import (
@@ -67,6 +68,7 @@ class FakeExecutor(Fake):
         self.breaks = False
         self.found = ""
         self.unreadable: ExecutionFinished | None = None
+        self.breakers: tuple[Breaker, ...] = ()
         self.requests: list[ExecuteRequest] = []
         self.asked_for: list[str] = []
         """The tenants whose credentials were asked for."""
@@ -132,6 +134,11 @@ class FakeExecutor(Fake):
         await self._arrive("credentials", timeout_s)
         self.asked_for.append(tenant)
         return Credentials(secrets=self.secrets)
+
+    async def status(self) -> ExecutorStatus:
+        """One process; the hosts in ``breakers``."""
+        await self._arrive("status", CREDENTIALS_TIMEOUT_S)
+        return ExecutorStatus(lease_s=30, workers=(Worker(id="fake", seen_s=0, alive=True),), breakers=self.breakers)
 
     async def test_secret(self, request: SecretTestRequest) -> SecretTest:
         """Whether the secrets of the API's first alternative are configured."""

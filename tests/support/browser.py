@@ -85,18 +85,18 @@ class Page:
         await self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **down)
         await self.send("Input.dispatchKeyEvent", type="keyUp", **down)
 
-    async def look(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    async def look(self, *, width: int = 1280, height: int = 900, dark: bool = False, motion: bool = False) -> None:
         """How large the window is, and what the reader prefers."""
         await self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        motion = {"name": "prefers-reduced-motion", "value": "reduce"}
-        await self.send("Emulation.setEmulatedMedia", features=[scheme, motion])
+        still = {"name": "prefers-reduced-motion", "value": "no-preference" if motion else "reduce"}
+        await self.send("Emulation.setEmulatedMedia", features=[scheme, still])
 
-    async def shoot(self, file: Path, *, whole: bool = False) -> None:
-        """Keep a picture."""
-        shot = await self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    async def shoot(self, file: Path) -> None:
+        """Keep a picture, of the kind that the file's name says: `.png` or `.webp`."""
+        shot = await self.send("Page.captureScreenshot", format=file.suffix[1:])
         await asyncio.to_thread(file.write_bytes, base64.b64decode(shot["data"]))
 
 

@@ -6,24 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
-from onnx import numpy_helper
 
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.items import SHAPES
 from planner_svc.backends.compact.looks import LOOKS
 from training.planner.network import Inputs, Network, Outputs
-from training.shared.checkpoints import CheckpointError
-from training.shared.quantisation import dequantised, to_int8_dynamic, without_traces
+from training.shared.exports import restore_weights
+from training.shared.quantisation import to_int8_dynamic, without_traces
 
 NETWORK: Final = "planner.onnx"
-
-
-_CUT_UP: Final = 64
-"""Weights of fewer numbers may be constants of the graph, row by row."""
 
 
 def write_model(network: Network, tokenizer: Any, dimension: int, out: Path) -> None:
@@ -74,9 +67,6 @@ def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
 def start_from_export(network: Network, dimension: int, folder: Path) -> None:
     """Give a network the weights of one that was exported, as far as 8 bits hold them, in place.
 
-    An exporter names matrices by their place in the graph. Which is which is seen by tracing this network with weights
-    that are all different.
-
     Args:
         network: of the same sizes.
         dimension: of the items' vectors.
@@ -85,43 +75,7 @@ def start_from_export(network: Network, dimension: int, folder: Path) -> None:
     Raises:
         CheckpointError: it cannot be read, or is of a network of other sizes.
     """
-    file = folder / NETWORK
-    try:
-        exported = dequantised(onnx.load(file))
-    except Exception as error:  # whatever its parser stumbles over
-        raise CheckpointError(f"cannot start from {file}: {error}") from error
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in network.parameters():
-            weight.copy_(torch.randn(weight.shape, generator=generator))
-    traced = {one.name: numpy_helper.to_array(one) for one in export_fp32(network.eval(), dimension).graph.initializer}
-    with torch.no_grad():
-        for name, weight in network.named_parameters():
-            weight.copy_(torch.from_numpy(_matching(name, weight.numpy(), traced, exported).copy()))
-
-
-def _matching(
-    name: str, marked: NDArray[np.float32], traced: dict[str, NDArray[Any]], exported: dict[str, NDArray[Any]]
-) -> NDArray[np.float32]:
-    """What an export holds in the place where a trace of the marked weight holds that; by rows where it was cut up."""
-    for other, values in traced.items():
-        if marked.ndim == 2 and other in exported and np.array_equal(values, marked.T):
-            return _grown(exported[other].T, marked)
-        same_size = values.size == marked.size and other in exported and exported[other].shape == values.shape
-        if same_size and np.array_equal(values.reshape(marked.shape), marked):
-            return exported[other].reshape(marked.shape)
-    if marked.ndim and marked.shape[0] > 1 and marked.size < _CUT_UP:
-        return np.stack([_matching(name, row, traced, exported) for row in marked])
-    raise CheckpointError(f"cannot start from this export: it has no {name} of shape {marked.shape}")
-
-
-def _grown(earlier: NDArray[np.float32], marked: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A matrix as wide as the marked one: what a network reads that the earlier one did not counts nothing at first."""
-    grown = np.zeros_like(marked)
-    if earlier.shape[0] != grown.shape[0] or earlier.shape[1] > grown.shape[1]:
-        raise CheckpointError(f"cannot start from this export: a matrix is {earlier.shape}, not {grown.shape}")
-    grown[:, : earlier.shape[1]] = earlier
-    return grown
+    restore_weights(network, lambda: export_fp32(network.eval(), dimension), folder / NETWORK)
 
 
 def _sample(dimension: int) -> Inputs:

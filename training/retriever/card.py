@@ -14,14 +14,14 @@ from typing import Protocol
 
 import onnx
 
-from training.retriever.export_encoder import export_fp32, save_tokenizer
+from training.retriever.export_encoder import MODEL, export_fp32, save_tokenizer
 from training.retriever.recipe import Recipe
 from training.retriever.towers import Towers
 from training.shared.cards import file_row, table
 from training.shared.quantisation import to_int8_dynamic
 
 _LIBRARIES = ("torch", "sentence-transformers", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
-_FILES = ("model.onnx", "tokenizer.json")
+_FILES = (MODEL, "tokenizer.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def write_model(towers: Towers, out: Path) -> None:
     model = towers.model.to("cpu").float().eval()
     with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()):  # the exporter's own affairs
         exported = export_fp32(model)
-    onnx.save(to_int8_dynamic(exported), out / "model.onnx")
+    onnx.save(to_int8_dynamic(exported), out / MODEL)
     save_tokenizer(model, out / "tokenizer.json")
 
 

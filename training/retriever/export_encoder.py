@@ -24,7 +24,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import onnx
 import torch
@@ -33,7 +33,9 @@ from sentence_transformers import SentenceTransformer
 from training.shared.base import default_source
 from training.shared.quantisation import to_fp16, to_int8, to_int8_dynamic, without_traces
 
-MAX_TOKENS = 256
+MODEL: Final = "model.onnx"
+"""Of an exported model, in its folder."""
+MAX_TOKENS: Final = 256
 
 REFERENCE_TEXTS = (
     "What are the public holidays in Portugal next year?",
@@ -128,9 +130,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     if args.reference:
         save_reference(model, args.reference)
-    onnx.save(PRECISIONS[args.precision](export_fp32(model)), args.out / "model.onnx")
+    onnx.save(PRECISIONS[args.precision](export_fp32(model)), args.out / MODEL)
     save_tokenizer(model, args.out / "tokenizer.json")
-    for path in (args.out / "model.onnx", args.out / "tokenizer.json"):
+    for path in (args.out / MODEL, args.out / "tokenizer.json"):
         content = path.read_bytes()
         print(f"{hashlib.sha256(content).hexdigest()}  {len(content) / 1e6:6.2f} MB  {path}")
 

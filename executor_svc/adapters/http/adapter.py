@@ -26,6 +26,7 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.compute import ComputePool
 from services.contracts.api import Api
+from services.contracts.operations import Breaker
 from services.contracts.run import Failed, RequestRecord, SecretOutcome, SecretTest, Succeeded
 from services.errors import Overloaded
 
@@ -79,6 +80,10 @@ class HttpAdapter:
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
         self._profiles: Recent[tuple[str, str], _Profile] = Recent(_MAX_PROFILES)
+
+    def breakers(self) -> tuple[Breaker, ...]:
+        """What is known of hosts in trouble."""
+        return self._sender.breakers()
 
     async def call(self, call: Call) -> CallResult:
         """Make one call and say what came of it, before its deadline.

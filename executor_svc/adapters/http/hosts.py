@@ -13,12 +13,14 @@ from yarl import URL
 from executor_svc.adapters.http.recent import Recent
 from executor_svc.adapters.http.transport import SendFailed
 from executor_svc.settings import ExecutorSettings, HostLimit
+from services.contracts.operations import Breaker as BreakerStatus
 
 HostEvent = Literal["retry", "retry_refused", "circuit_opened", "circuit_closed", "circuit_refused"]
 Observer = Callable[[HostEvent], None]
 """Is told what happens, to count it. Hosts come from imported documents, so they make no labels."""
 
 _MAX_HOSTS: Final = 1_000
+_MAX_TOLD: Final = 200
 _RETRY_SHARE: Final = 0.2
 _RETRY_RESERVE: Final = 10.0
 _RESERVE_PER_S: Final = 1.0
@@ -75,6 +77,16 @@ class Breaker:
             return self._until - now
         self._until = now + self._open_s
         return None
+
+    def status(self, host: str, now: float) -> BreakerStatus | None:
+        """How it stands; None where the last request to the host did not fail."""
+        if not self._failures:
+            return None
+        is_open = self._failures >= self._limit
+        probe_in_s = max(0.0, self._until - now) if is_open else 0.0
+        return BreakerStatus(
+            host=host, state="open" if is_open else "closed", failures=self._failures, probe_in_s=round(probe_in_s, 3)
+        )
 
     def record(self, now: float, *, healthy: bool) -> None:
         """Count how a request ended."""
@@ -170,6 +182,13 @@ class Hosts:
     def of(self, origin: URL) -> Host:
         """The host of an origin."""
         return self._known.get(origin, lambda: self._make(origin))
+
+    def breakers(self) -> tuple[BreakerStatus, ...]:
+        """Of the hosts whose last request failed; open ones first."""
+        now = asyncio.get_running_loop().time()
+        known = (host.breaker.status(host.name, now) for host in self._known.values())
+        found = [one for one in known if one is not None]
+        return tuple(sorted(found, key=lambda one: (one.state != "open", one.host))[:_MAX_TOLD])
 
     def _make(self, origin: URL) -> Host:
         name, settings = f"{origin.raw_host}:{origin.port}", self._settings

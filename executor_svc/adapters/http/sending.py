@@ -13,6 +13,7 @@ from executor_svc.adapters.http.retry import GATEWAY, RetryPolicy
 from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
 from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
+from services.contracts.operations import Breaker
 from services.contracts.run import Failed, InDoubt
 
 _RESENT: Final = "a former process may have sent the request"
@@ -78,6 +79,10 @@ class Sender:
 
     def __init__(self, transport: Transport, auth: Authenticator, hosts: Hosts, retry: RetryPolicy) -> None:
         self._transport, self._auth, self._hosts, self._retry = transport, auth, hosts, retry
+
+    def breakers(self) -> tuple[Breaker, ...]:
+        """What is known of hosts in trouble."""
+        return self._hosts.breakers()
 
     def share(self, host: str) -> Share:
         """What a call to this host holds of the answers to it; use it in ``with``."""

@@ -13,12 +13,14 @@ import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from multidict import CIMultiDictProxy
+from opentelemetry.trace import SpanKind
 from yarl import URL
 
 from executor_svc.adapters.http.budget import FREE_BYTES, AnswerBudget, OutOfRoom, Share
 from executor_svc.adapters.http.coding import ACCEPTED, Decoder, Undecodable
 from executor_svc.adapters.http.guard import AddressGuard, AddressRefused
 from executor_svc.settings import ExecutorSettings
+from services.tracing import TRACEPARENT, Attributes, answered, inject, span
 
 USER_AGENT: Final = "nestor"
 _STREAMED_FROM: Final = 1024 * 1024
@@ -47,6 +49,11 @@ class SendFailed(Exception):
         super().__init__(message)
         self.reason, self.message, self.sent, self.status = reason, message, sent, status
 
+    @property
+    def error_type(self) -> str:
+        """As spans name it."""
+        return self.reason
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -74,6 +81,11 @@ class _Exchange:
     status: int | None = None
 
 
+def _address(method: str, url: URL) -> Attributes:
+    """What a span tells of a request: the path and the query hold arguments."""
+    return {"http.request.method": method, "server.address": url.host or "", "server.port": url.port or 0}
+
+
 class Transport:
     """aiohttp behind the address guard: no redirects, no cookies kept, no proxies or logins from the environment."""
 
@@ -87,6 +99,7 @@ class Transport:
         self._pooled, self._fresh, self._guard = pooled, fresh, guard
         self.budget = AnswerBudget(settings.max_answers_bytes, settings.answers_wait_s)
         self._max_bytes, self._max_error_bytes = settings.max_response_bytes, settings.max_error_bytes
+        self._told_of_traces = frozenset(host.lower() for host in settings.traceparent_hosts)
 
     async def send(
         self,
@@ -115,13 +128,28 @@ class Transport:
         most = min(self._max_bytes, FREE_BYTES) if share is None else self._max_bytes
         exchange = _Exchange(share or self.budget.share(""), most, patient_until)
         held = exchange.share.held
-        try:
-            self._guard.check_url(url)
-            async with asyncio.timeout_at(deadline):
-                return await self._exchange(method, url, headers, body, once, exchange, tls)
-        except (aiohttp.ClientError, OSError, SendFailed) as error:
-            exchange.share.give_back(exchange.share.held - held)
-            raise error if isinstance(error, SendFailed) else _failure(error, exchange) from error
+        with span(method, _address(method, url), kind=SpanKind.CLIENT) as current:
+            try:
+                self._guard.check_url(url)
+                async with asyncio.timeout_at(deadline):
+                    return await self._exchange(method, url, self._traced(url, headers), body, once, exchange, tls)
+            except (aiohttp.ClientError, OSError, SendFailed) as error:
+                exchange.share.give_back(exchange.share.held - held)
+                raise error if isinstance(error, SendFailed) else _failure(error, exchange) from error
+            finally:
+                if exchange.status is not None:
+                    answered(current, exchange.status)
+
+    def _traced(self, url: URL, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """The headers, with those of the trace for a host that is told of it; an argument of that name goes before."""
+        told = self._told_of_traces
+        if not told or told.isdisjoint(("*", url.host, f"{url.host}:{url.port}")):
+            return headers
+        if any(name.lower() == TRACEPARENT for name in headers):
+            return headers
+        traced = dict(headers)
+        inject(traced)
+        return traced
 
     async def _exchange(
         self,

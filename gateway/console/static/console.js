@@ -44,6 +44,19 @@ function isBusy(region) {
     || String(getSelection()) !== "" && region.contains(getSelection().anchorNode);
 }
 
+// What puts the focus back where it was once a region has been replaced.
+function focusIn(region) {
+  const active = document.activeElement;
+  if (!region.contains(active)) return () => {};
+  const stops = (root) => $$("a, button, input, select, summary, [tabindex]", root);
+  const at = stops(region).indexOf(active);
+  const path = active.getAttribute("href");
+  return (next) => {
+    const all = stops(next);
+    (all.find((one) => path && one.getAttribute("href") === path) ?? all[at])?.focus({ preventScroll: true });
+  };
+}
+
 async function refresh(url = location.href, { force = false } = {}) {
   const response = await fetch(url, { headers: { Accept: "text/html" }, redirect: "follow" });
   if (new URL(response.url).pathname === `${base}/login`) {
@@ -58,7 +71,9 @@ async function refresh(url = location.href, { force = false } = {}) {
     const scrolled = $$(".graph", region).map((graph) => [graph.scrollLeft, graph.scrollTop]);
     const chosen = $$("[data-row]", region).findIndex((row) => row.classList.contains("cursor"));
     tellTimes(next);
+    const refocus = focusIn(region);
     region.replaceWith(next);
+    refocus(next);
     $$(".graph", next).forEach((graph, at) => scrolled[at] && graph.scrollTo(...scrolled[at]));
     if (chosen >= 0) $$("[data-row]", next)[chosen]?.classList.add("cursor");
   }
@@ -76,6 +91,7 @@ function same(region, next) {
 
 // ---- live: one stream of events for a run, a look every few seconds for a list, and neither while nobody looks
 
+const RETRY_MS = 3000; // a browser takes a broken stream up again by itself, but not one that was refused
 let stream = null;
 let pending = 0;
 
@@ -98,7 +114,7 @@ function follow() {
   if (stream && stream.readyState !== EventSource.CLOSED) return;
   stream = new EventSource(at);
   for (const kind of ["planned", "step_started", "step_finished", "finished"]) stream.addEventListener(kind, soon);
-  stream.addEventListener("error", () => stream?.readyState === EventSource.CLOSED && soon());
+  stream.addEventListener("error", () => stream?.readyState === EventSource.CLOSED && setTimeout(soon, RETRY_MS));
 }
 
 function poll() {
@@ -110,8 +126,26 @@ function poll() {
 // ---- what is only there with a script
 
 function dress(root = document) {
-  for (const button of $$("button[data-copy], button[data-open]", root)) button.hidden = false;
+  for (const one of $$("button[data-copy], button[data-open], input[data-all]", root)) one.hidden = false;
+  tellChosen(root);
 }
+
+// ---- lines that are chosen: a box for all of them, and a button that says how many there are
+
+function tellChosen(root = document) {
+  for (const button of $$("button[data-chosen]", root)) {
+    const boxes = $$(`input[name^="${button.dataset.chosen}"]`, button.form);
+    const count = boxes.filter((box) => box.checked).length;
+    button.disabled = count === 0;
+    button.textContent = count ? `Cancel ${count} chosen` : "Cancel the chosen";
+  }
+}
+
+document.addEventListener("change", (event) => {
+  const prefix = event.target.dataset.all;
+  if (prefix) for (const box of $$(`input[name^="${prefix}"]`, event.target.form)) box.checked = event.target.checked;
+  tellChosen();
+});
 
 async function copy(text) {
   try {
@@ -153,7 +187,44 @@ addEventListener("popstate", () => refresh(location.href, { force: true }));
 document.addEventListener("submit", (event) => {
   for (const button of $$("button", event.target)) setTimeout(() => (button.disabled = true));
 });
-addEventListener("pageshow", () => $$("form button").forEach((button) => (button.disabled = false)));
+addEventListener("pageshow", () => {
+  $$("form button").forEach((button) => (button.disabled = false));
+  tellChosen();
+});
+
+// ---- a document: the chosen file's text goes into its field, and stays there while the outcome is put in place
+
+for (const input of $$("input[data-into]")) {
+  input.closest("[data-script]").hidden = false;
+  input.addEventListener("change", async () => {
+    if (input.files[0]) input.form.elements[input.dataset.into].value = await input.files[0].text();
+  });
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.dataset.keeps) return;
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(form, event.submitter));
+  const response = await fetch(form.action, { method: "POST", body, headers: { Accept: "text/html" } }).catch(() => null);
+  for (const button of $$("button", form)) setTimeout(() => (button.disabled = false));
+  if (!response) {
+    say("The gateway does not answer");
+    return;
+  }
+  if (new URL(response.url).pathname === `${base}/login`) {
+    location.assign(response.url);
+    return;
+  }
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const next = page.getElementById(form.dataset.keeps) ?? $("main > *", page);
+  if (!next) return;
+  next.id = form.dataset.keeps;
+  tellTimes(next);
+  $(`#${form.dataset.keeps}`).replaceWith(next);
+  dress(next);
+  next.scrollIntoView({ block: "nearest" });
+});
 
 for (const select of $$("select[data-since]")) {
   for (const option of $$("option[data-hours]", select)) {
@@ -165,7 +236,7 @@ for (const field of $$("input[data-zone]")) field.value = Intl.DateTimeFormat().
 // ---- keys
 
 const rows = () => $$("[data-row]").filter((row) => row.offsetParent);
-const screens = { r: "runs", p: "playground", a: "approvals", c: "catalogue", o: "ops" };
+const screens = { r: "runs", p: "playground", a: "approvals", v: "review", c: "catalogue", o: "ops" };
 let going = 0;
 
 function move(by) {
@@ -202,6 +273,8 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
   else if (event.key === "?") $("#help")?.showModal();
+  else if (event.key === "x") $(".cursor td:first-child input[type=checkbox]")?.click();
+  else if (/^[a-z]$/.test(event.key) && $(`[data-key=${event.key}]`)) $(`[data-key=${event.key}]`).click();
   else if (event.key === "Enter" && event.target.closest("a, button, summary, label") === null) {
     $(".cursor a")?.click(); // a link only: nothing is approved by one key
   }

@@ -63,6 +63,19 @@ async def test_a_nested_plan_from_first_call_to_answer(upstream: Upstream, execu
     assert "nestor_executions_active 0.0" in metrics
 
 
+async def test_its_status_tells_processes_and_hosts_in_trouble(upstream: Upstream, started: Starter) -> None:
+    executor = await started(circuit_failures=2, circuit_open_s=60, retry_base_s=1e-6, lease_s=30)
+    status = await executor.status()
+    assert (status.lease_s, [(one.alive, one.runs) for one in status.workers], status.breakers) == (30, [(True, 0)], ())
+    upstream.replies("/bad", web.json_response({}, status=503))
+    bad = api(upstream.origin, "/bad", name="bad")
+    await run(executor, request(compiled([bad], step("a", bad))))
+    breaker = (await executor.status()).breakers[0]
+    assert (breaker.host, breaker.state) == (upstream.origin.removeprefix("http://"), "open")
+    assert breaker.failures >= 2
+    assert 0 < breaker.probe_in_s <= 60
+
+
 def barrier_upstream(upstream: Upstream, path: str, parties: int) -> None:
     """Answers only when so many requests are in flight at the same time."""
     barrier = asyncio.Barrier(parties)

@@ -45,7 +45,7 @@ PRINCIPALS: Final = (
     {"name": "rival", "tenant": "blue", "token": "blue-token-1"},
 )
 MANY: Final = "Find a country and list many holidays"
-SCREENS: Final = ("runs", "playground", "approvals", "catalogue", "catalogue/providers", "ops")
+SCREENS: Final = ("runs", "playground", "approvals", "review", "catalogue", "catalogue/providers", "ops")
 
 
 @pytest.fixture
@@ -447,7 +447,7 @@ async def test_the_palette_finds_screens_runs_and_apis(gateway: Gateway) -> None
     found = (await _get(gateway, "palette?q=holidays")).json()["items"]
     assert {"run", "API"} == {item["kind"] for item in found}
     assert f"/console/runs/{run.id}" in {item["path"] for item in found}
-    assert len((await _get(gateway, "palette")).json()["items"]) == 6
+    assert len((await _get(gateway, "palette")).json()["items"]) == 7
 
 
 async def test_a_run_of_250_steps_is_a_small_page(gateway: Gateway) -> None:
@@ -483,8 +483,8 @@ async def test_a_value_that_is_not_there_is_said_to_be_missing(gateway: Gateway)
 @pytest.mark.parametrize(
     ("role", "sees"),
     [
-        ("ask", {"runs", "playground", "approvals", "catalogue", "catalogue/providers"}),
-        ("approve", {"runs", "approvals", "catalogue", "catalogue/providers"}),
+        ("ask", {"runs", "playground", "approvals", "review", "catalogue", "catalogue/providers"}),
+        ("approve", {"runs", "approvals", "review", "catalogue", "catalogue/providers"}),
         ("administer", {"catalogue", "catalogue/providers", "ops"}),
     ],
 )

@@ -109,6 +109,19 @@ async def test_what_no_api_tells_is_kept_with_the_run(gateway: Gateway) -> None:
     assert (dry.status, dry.untold, dry.answer.text) == (RunStatus.PLANNED, untold, "")
 
 
+async def test_an_unsure_plan_says_so_before_its_answer(gateway: Gateway) -> None:
+    planned = await gateway.fakes.planner.plan(
+        PlanRequest(query=ASK_HOLIDAYS, candidates=tuple(Candidate(api=api, score=1) for api in (FIND, HOLIDAYS)))
+    )
+    unsure = "I am not sure of this."
+    gateway.fakes.planner.answers[ASK_HOLIDAYS] = planned.model_copy(
+        update={"unsure": unsure, "untold": "And no more."}
+    )
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    assert (run.status, run.unsure) == (RunStatus.SUCCEEDED, unsure)
+    assert run.answer.text.splitlines()[:2] == [unsure, "And no more."]
+
+
 async def test_something_must_be_supplied(gateway: Gateway) -> None:
     question = Question(step="var1", api=FIND.id, argument="name", text="Which country?")
     gateway.fakes.planner.answers["Find a country"] = PlanResponse(

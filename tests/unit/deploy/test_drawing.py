@@ -123,10 +123,12 @@ UNTOLD = "I can find the order; none of the APIs tells “weight”."
     [
         {"status": RunStatus.PLANNED, "untold": UNTOLD},
         {"status": RunStatus.NO_PLAN, "untold": UNTOLD, "reason": f"{UNTOLD} I am not sure what is meant."},
+        {"status": RunStatus.NEEDS_APPROVAL, "unsure": UNTOLD},
+        {"unsure": UNTOLD, "answer": Answer(values=(AnswerValue(name="a", value=1, step="var1"),), text=UNTOLD)},
         {"untold": UNTOLD, "answer": Answer(values=(AnswerValue(name="a", value=1, step="var1"),), text=UNTOLD)},
     ],
 )
-def test_what_no_api_tells_is_said_once(more: Any) -> None:
+def test_a_remark_is_said_once(more: Any) -> None:
     assert drawn(a_run(**more)).count(UNTOLD) == 1
 
 

@@ -19,6 +19,7 @@ from services.telemetry import Together
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "observe"
+RULE_TESTS = Path(__file__).with_name("alerts_test.yml")
 _METRIC = re.compile(r"\b(?:nestor|process)_[a-z_]+\b")
 _LABELS = re.compile(r"(?P<metric>\w+)\{(?P<where>[^}]*)\}|by \((?P<by>[^)]*)\)")
 _GIVEN = {"job", "instance", "le"}
@@ -79,14 +80,38 @@ def test_an_alert_points_at_its_part_of_the_runbook(rule: dict[str, dict[str, st
     assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
 
 
-def test_prometheus_takes_its_configuration() -> None:
+def test_the_runbook_names_panels_that_there_are() -> None:
+    titles = {panel.title for board in BOARDS for panel in board.panels}
+    text = " ".join((ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split())
+    named = re.findall(r"(?<![*\w])\*([A-Z][^*]+)\*(?!\*)", text)
+    assert named
+    assert set(named) <= titles
+
+
+@pytest.mark.parametrize("arguments", [("check", FOLDER / "alerts.yml"), ("test", RULE_TESTS)], ids=lambda one: one[0])
+def test_prometheus_takes_the_alerts_and_they_fire_when_they_should(arguments: tuple[str, Path]) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("needs promtool (Debian: prometheus)")
-    done = subprocess.run(
-        [promtool, "check", "rules", str(FOLDER / "alerts.yml")], capture_output=True, text=True, check=False
-    )
+    what, file = arguments
+    done = subprocess.run([promtool, what, "rules", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_is_tried_where_it_should_fire_and_where_it_should_not() -> None:
+    names = {rule["alert"] for rule in alerts()}
+    well, broken = (
+        {case["alertname"]: bool(case["exp_alerts"]) for case in system["alert_rule_test"]}
+        for system in yaml.safe_load(RULE_TESTS.read_text(encoding="utf-8"))["tests"]
+    )
+    assert well == dict.fromkeys(names, False)
+    assert broken == dict.fromkeys(names, True)
+
+
+def test_the_series_of_the_rule_tests_are_there(samples: dict[str, set[str]]) -> None:
+    systems = yaml.safe_load(RULE_TESTS.read_text(encoding="utf-8"))["tests"]
+    series = {one["series"].partition("{")[0] for system in systems for one in system["input_series"]}
+    assert series - {"up"} <= samples.keys()
 
 
 def test_samples_of_one_name_stand_together_and_none_is_there_twice() -> None:

@@ -41,6 +41,21 @@ class TestBreaker:
         assert [breaker.wait_s(123.0) for _ in range(3)] == [None] * 3
         assert events == ["circuit_opened", *["circuit_refused"] * 3, "circuit_closed"]
 
+    def test_it_tells_how_it_stands(self) -> None:
+        breaker = Breaker(2, 10.0, lambda _: None)
+        assert breaker.status("h:1", 0.0) is None
+        breaker.record(0.0, healthy=False)
+        closed = breaker.status("h:1", 1.0)
+        assert closed is not None
+        assert (closed.state, closed.failures, closed.probe_in_s) == ("closed", 1, 0)
+        breaker.record(2.0, healthy=False)
+        for now, probe_in_s in ((3.0, 9.0), (13.0, 0.0)):
+            told = breaker.status("h:1", now)
+            assert told is not None
+            assert (told.state, told.failures, told.probe_in_s) == ("open", 2, probe_in_s)
+        breaker.record(14.0, healthy=True)
+        assert breaker.status("h:1", 15.0) is None
+
     def test_a_probe_of_which_nothing_is_heard_does_not_keep_it_open(self) -> None:
         breaker = Breaker(1, 10.0, lambda _: None)
         breaker.record(0.0, healthy=False)

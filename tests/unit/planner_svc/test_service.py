@@ -207,6 +207,13 @@ async def test_a_text_that_is_only_warned_of_is_left_alone(pool: ComputePool) ->
     assert response.plan.steps[1].arguments["country"] == subject.steps[1].arguments["country"]
 
 
+@pytest.mark.parametrize(("confidence", "unsure"), [(0.49, True), (0.5, False)])
+async def test_an_unlikely_plan_says_so_and_what_it_calls(pool: ComputePool, confidence: float, unsure: bool) -> None:
+    response = await service(pool, PlanDraft(GOOD, confidence), policy=CascadePolicy(unsure_below=0.5)).plan(REQUEST)
+    assert response.status == "planned"
+    assert ("49%" in response.unsure and GOOD.steps[0].api in response.unsure) if unsure else response.unsure == ""
+
+
 async def test_abstaining_is_an_answer(pool: ComputePool) -> None:
     response = await service(pool, PlanDraft(None, confidence=0.8, reason="No API for that.")).plan(REQUEST)
     assert (response.status, response.reason, response.confidence) == ("no_plan", "No API for that.", 0.8)

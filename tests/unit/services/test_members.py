@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.storage.engine import create_engine, write
-from services.storage.members import Membership, members_table
+from services.storage.members import Membership, members_table, workers
 
 LEASE_S = 10.0
 METADATA = sa.MetaData()
@@ -84,3 +84,26 @@ async def test_who_has_shown_itself_since_the_last_look_is_alive(engine: AsyncEn
     assert await alive(engine, looking) == {looking.id}
     await other.beat()
     assert await alive(engine, looking) == {other.id, looking.id}
+
+
+async def test_workers_are_told_with_what_they_own_the_dead_and_the_forgotten_among_them(engine: AsyncEngine) -> None:
+    living, dead = Membership(engine, MEMBERS, LEASE_S), Membership(engine, MEMBERS, LEASE_S)
+    await living.beat()
+    await dead.beat()
+    async with write(engine) as connection:
+        late = MEMBERS.update().where(MEMBERS.c.id == dead.id).values(seen_at=MEMBERS.c.seen_at - LEASE_S - 5)
+        await connection.execute(late)
+    rows = (
+        sa.select(sa.literal(one).label("owner"), sa.literal(n).label("n")) for one, n in ((dead.id, 2), ("gone", 1))
+    )
+    owned = sa.union_all(*rows).subquery()
+    told = await workers(engine, MEMBERS, LEASE_S, sa.select(owned.c.owner, owned.c.n))
+    assert [(one.id, one.alive, one.runs) for one in told] == [
+        (living.id, True, 0),
+        (dead.id, False, 2),
+        ("gone", False, 1),
+    ]
+    assert told[0].seen_s is not None
+    assert told[1].seen_s is not None
+    assert told[0].seen_s < LEASE_S < told[1].seen_s
+    assert told[2].seen_s is None

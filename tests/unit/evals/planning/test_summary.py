@@ -5,7 +5,16 @@ import dataclasses
 import pytest
 
 from evals.planning.scoring import Counts, Score
-from evals.planning.summary import Judged, calibration_error, confident_half, intervals, percentiles, published, summed
+from evals.planning.summary import (
+    Judged,
+    calibration_error,
+    confident_half,
+    intervals,
+    percentiles,
+    published,
+    summed,
+    wrong_and_sure,
+)
 
 ZERO = Counts()
 WRONG = Score(ZERO, ZERO, ZERO, ZERO, ZERO, 0.0, False, False, False)
@@ -62,6 +71,12 @@ def test_calibration_by_hand() -> None:
     assert confident_half(some) == 50.0  # of 1.0 and 0.9
     assert confident_half(some[:3]) == 50.0  # of three the half is two
     assert calibration_error([judged(RIGHT, 1.0)]) == 0.0
+
+
+def test_wrong_and_not_said_to_be_unsure() -> None:
+    some = [judged(RIGHT, 0.9), judged(WRONG, 0.5), judged(WRONG, 0.49), judged(WRONG, None)]
+    assert wrong_and_sure(some, 0.5) == 25.0
+    assert wrong_and_sure([], 0.5) == 0.0
 
 
 def test_intervals_are_seeded_and_hold_the_figure() -> None:

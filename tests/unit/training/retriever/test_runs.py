@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.contracts.api import Api
-from services.encoder import DEFAULT_MODEL, load_encoder
+from services.encoder import DEFAULT_MODEL, RETRIEVER_MODEL, load_encoder, model_directory
 from tests.unit.evals.folders import folder
 from training.retriever.examples import Document, Pair, document
 from training.retriever.recipe import Recipe
@@ -162,6 +162,19 @@ def test_the_command_trains_exports_measures_and_goes_on(tmp_path: Path, capsys:
     assert train_retriever(*second) == 0
     report = json.loads((tmp_path / "second" / "report.json").read_text())
     assert report["validation"]["own"]["base"]["encoder"] == trained.name
+
+
+def test_training_goes_further_from_a_model_that_ships() -> None:
+    texts = ["What are the public holidays in Portugal next year?", "GET /pets: find pets by status. status"]
+    shipped = load_encoder(RETRIEVER_MODEL)
+    held, plain = (
+        Towers(Recipe(base=base, bfloat16=False), "cpu").embed(texts, query=True)
+        for base in (str(model_directory(RETRIEVER_MODEL)), None)
+    )
+    for text, read, untrained in zip(texts, held, plain, strict=True):
+        told = shipped.encode([text])[0]
+        assert float(read @ told) > 0.99
+        assert float(untrained @ told) < 0.9
 
 
 def test_what_is_wrong_with_data_or_recipe_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

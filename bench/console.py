@@ -1,0 +1,86 @@
+"""The console's largest pages: how long the graph takes to lay out, and how large the pages are."""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pydantic import JsonValue
+
+from bench.figures import Figure
+from deploy.onebox import World, world
+from gateway.console.flow import Flow
+from gateway.console.graph import draw
+from gateway.console.layout import place
+from services.clients import GatewayClient, open_http
+from services.contracts.run import Run, RunStatus, StartOptions, StartRequest
+from services.telemetry import configure_logging
+
+_COUNTS: Final = (250, 1_000)
+_ROWS: Final = 10
+_ROUNDS: Final = 15
+
+
+def measure() -> list[Figure]:
+    """Run plans of many steps against the sandbox, and look at them."""
+    configure_logging(level="WARNING", json=False)
+    with tempfile.TemporaryDirectory(prefix="nestor-") as data, world(Path(data)) as found:
+        return asyncio.run(_measure(found))
+
+
+async def _measure(found: World) -> list[Figure]:
+    gateway, http = GatewayClient(open_http(found.gateway_url), found.token), open_http(found.gateway_url)
+    figures = []
+    try:
+        for count in _COUNTS:
+            request = StartRequest(
+                calls=_calls(count), query=f"{count} dates", options=StartOptions(deadline_ms=300_000)
+            )
+            run = await gateway.start(request)
+            assert run.status is RunStatus.SUCCEEDED, run.reason
+            page = (await http.get(f"/console/runs/{run.id}")).raise_for_status()
+            bound = 50 if count == _COUNTS[0] else None
+            figures += [
+                Figure(f"a plan of {count} steps: lay out every step", _median_ms(partial(_place, run)), "ms", bound),
+                Figure(f"a plan of {count} steps: draw the graph", _median_ms(partial(_draw, run)), "ms", bound),
+                Figure(f"a plan of {count} steps: the run's page", len(page.content) / 1_000, "kB", 100),
+            ]
+        for name in ("runs", "review", "catalogue", "ops"):
+            page = (await http.get(f"/console/{name}")).raise_for_status()
+            figures.append(Figure(f"the page of {name}", len(page.content) / 1_000, "kB", 100))
+        return figures
+    finally:
+        await gateway.aclose()
+        await http.aclose()
+
+
+def _calls(count: int) -> tuple[dict[str, JsonValue], ...]:
+    """Layers of steps, each of which takes a date of the layer before it."""
+    dates = [f"$s{n - _ROWS + (n % 3 == 0)}.date$" if n >= _ROWS else "2026-01-01" for n in range(count)]
+    steps: list[dict[str, JsonValue]] = [
+        {"name": "sandbox.addToDate", "arguments": {"date": date, "days": n % 28}, "label": f"s{n}"}
+        for n, date in enumerate(dates)
+    ]
+    return (*steps, {"name": "var_result", "arguments": {"last": f"$s{count - 1}.date$"}})
+
+
+def _place(run: Run) -> object:
+    flow = Flow(run)
+    return place(flow.layers, [edge for edge in flow.bindings if edge[1] != "answer"])
+
+
+def _draw(run: Run) -> object:
+    return draw(Flow(run))
+
+
+def _median_ms(work: Callable[[], object]) -> float:
+    took = []
+    for _ in range(_ROUNDS):
+        began = time.perf_counter()
+        work()
+        took.append((time.perf_counter() - began) * 1_000)
+    return statistics.median(took)

@@ -1,0 +1,98 @@
+"""Which demonstrations and waiting runs an import would touch, so that it can be said before it is done.
+
+A plan is bound to the content of its APIs. What changes of an API leaves a plan to be proved again; what is certain to
+break it is said: the API goes, an argument that it gives goes, or one that it does not give becomes required.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from gateway.peers import Peers
+from gateway.principals import Principal
+from gateway.roles import Role
+from gateway.storage import Filter, RunStore
+from services.contracts.api import ImportChange
+from services.contracts.plan import Plan
+from services.contracts.review import Affected
+from services.contracts.run import RunStatus
+
+MOST_CHANGES: Final = 1_000
+"""Changes that are looked at: an import may have a hundred thousand."""
+_MOST: Final = 200
+"""Demonstrations and runs that a report names."""
+_RUNS: Final = 100
+_DEMOS: Final = 100
+_APIS: Final = 200
+_QUERY_CHARS: Final = 300
+
+
+async def affected_by(
+    changes: Sequence[ImportChange], who: Principal, peers: Peers, store: RunStore
+) -> tuple[tuple[Affected, ...], int]:
+    """Demonstrations and waiting runs of the principal's tenant that these changes touch, and how many were found.
+
+    Whoever may not read runs is told their ids, and not what was asked.
+
+    Looked at are the first thousand changes, the demonstrations of the first 200 APIs, and the newest 100 runs.
+    """
+    touched = {change.id: change for change in changes[:MOST_CHANGES] if change.action != "added"}
+    if not touched:
+        return (), 0
+    reads_runs = not who.roles.isdisjoint({Role.ASK, Role.APPROVE})
+    found = [one async for one in _runs(touched, who.tenant, store)]
+    if not reads_runs:
+        found = [one.model_copy(update={"query": ""}) for one in found]
+    named = set[tuple[str, str]]()
+    for api in list(touched)[:_APIS]:
+        page = await peers.demos.list(api=api, tenant=who.tenant, limit=_DEMOS)
+        for demo in page.demos:
+            for one in _of_plan("demo", demo.id, demo.query, demo.plan, touched):
+                if (one.id, one.api) not in named:
+                    named.add((one.id, one.api))
+                    found.append(one)
+    found.sort(key=lambda one: not one.breaks)
+    return tuple(found[:_MOST]), len(found)
+
+
+async def _runs(touched: Mapping[str, ImportChange], tenant: str, store: RunStore) -> AsyncIterator[Affected]:
+    waiting = await store.page(Filter(tenant, (RunStatus.NEEDS_APPROVAL,)), limit=_RUNS, cursor=None)
+    for line in waiting.runs:
+        run = await store.get(line.id, tenant)
+        if run.plan is not None:
+            for one in _of_plan("run", run.id, run.query, run.plan, touched):
+                yield one
+
+
+def _of_plan(kind: str, key: str, query: str, plan: Plan, touched: Mapping[str, ImportChange]) -> Iterator[Affected]:
+    given: dict[str, list[Collection[str]]] = {}
+    for step in plan.steps:
+        if step.api in touched:
+            given.setdefault(step.api, []).append(step.arguments)
+    for api, calls in given.items():
+        certain = _certain(touched[api], calls)
+        yield Affected.model_validate(
+            {
+                "kind": kind,
+                "id": key,
+                "query": query[:_QUERY_CHARS],
+                "api": api,
+                "breaks": bool(certain),
+                "reason": certain or "its plan is proved again with the API as it would be",
+            }
+        )
+
+
+def _certain(change: ImportChange, calls: Sequence[Collection[str]]) -> str:
+    """Why a plan with these calls cannot hold; empty where it may."""
+    if change.action == "removed":
+        return "the API goes"
+    for field in change.fields:
+        inside = field.field.removeprefix("parameters.")
+        name, _, what = inside.rpartition(".")
+        if inside == field.field or ".json_schema" in name:
+            continue
+        if what == "required" and field.after == "true" and any(name not in arguments for arguments in calls):
+            return f"`{name}` becomes required"
+        if what == "wire_name" and field.after is None and any(name in arguments for arguments in calls):
+            return f"`{name}` goes"
+    return ""

@@ -1,0 +1,43 @@
+"""Several runs are ended at once, from the list of runs."""
+
+from typing import Annotated, Final
+
+from fastapi import Depends, Request, Response
+
+from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, own_path, render, see
+from gateway.console.session import PATH, Session
+from gateway.routing import Service
+from gateway.storage import UNDER_WAY
+from services.app import service_router
+from services.contracts.run import RunStatus
+from services.errors import ServiceError, ValidationFailed
+
+router = service_router(route_class=ConsoleRoute, include_in_schema=False)
+CANCELLABLE: Final = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT}
+"""States of a run that somebody can end."""
+_FIELD: Final = "run."
+
+
+@router.post(f"{PATH}/runs/cancel")
+async def cancel_chosen(
+    request: Request,
+    service: Service,
+    who: Annotated[Session, Depends(get_session)],
+    form: Annotated[dict[str, str], Depends(get_form)],
+) -> Response:
+    """End each run that was chosen. Those that could not be ended are told, each with the reason."""
+    who.require(*READING_RUNS)
+    chosen = [name.removeprefix(_FIELD) for name in form if name.startswith(_FIELD)]
+    if not chosen:
+        raise ValidationFailed("Nothing was cancelled: choose runs in the list first.")
+    back = own_path(form.get("back", ""))
+    refused: list[tuple[str, str]] = []
+    for run_id in chosen:
+        try:
+            await service.cancel(run_id, who.principal)
+        except ServiceError as error:
+            refused.append((run_id, error.detail or error.title))
+    if not refused:
+        return see(back)
+    done = len(chosen) - len(refused)
+    return render(request, "cancelled.html", status=409, screen="runs", done=done, refused=refused, back=back)

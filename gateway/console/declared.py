@@ -1,0 +1,98 @@
+"""What documents say of the value on an edge: the type that one API declares to give, and that another takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from gateway.console.flow import Binding, Found, json_type
+from gateway.console.schemas import Schema, kind_of, resolved, schema_at
+from gateway.peers import Peers
+from services.contracts.api import Api, LookupRequest
+from services.contracts.plan import Step
+from services.contracts.run import Run
+from services.errors import ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What is declared of one value.
+
+    Attributes:
+        gives: the type by the document of the API that gave it.
+        takes: the type by the document of the API that takes it; empty where nothing says so.
+        problem: in what the value is not as was declared; empty where it is, or nobody can tell.
+    """
+
+    gives: str
+    takes: str
+    problem: str = ""
+
+
+async def declared(peers: Peers, run: Run, bindings: Sequence[Binding], target: str) -> list[Declared]:
+    """For each binding of an edge what is declared of its value, by the APIs as they are now."""
+    steps = {step.id: step for step in run.plan.steps} if run.plan is not None else {}
+    ends = [steps[one] for one in (bindings[0].source, target) if one in steps]
+    wanted = tuple(dict.fromkeys(step.api for step in ends))
+    try:
+        found = await peers.retriever.lookup(LookupRequest(ids=wanted, tenant=run.tenant))
+    except ServiceError:
+        return [Declared("not known: the catalogue does not answer", "")] * len(bindings)
+    apis = {api.id: api for api in found.apis}
+    return [_declared(run, one, steps, steps.get(target), apis) for one in bindings]
+
+
+def _declared(
+    run: Run, binding: Binding, steps: Mapping[str, Step], target: Step | None, apis: Mapping[str, Api]
+) -> Declared:
+    source = steps[binding.source]
+    giver, taker = apis.get(source.api), apis.get(target.api) if target is not None else None
+    given = _given(binding, source, giver)
+    taken: Schema | None = None
+    parameter = taker.parameter(binding.argument) if taker is not None and binding.whole else None
+    if parameter is not None and taker is not None:
+        taken = resolved(parameter.json_schema, taker.definitions)
+    gives = _said(run, source.api, giver, given)
+    takes = _said(run, target.api, taker, taken) if target is not None and binding.whole else ""
+    problem = ""
+    if not _fits(binding.found, given):
+        problem = f"{source.api} declares to give something else"
+    elif not _fits(binding.found, taken):
+        problem = f"{target.api if target is not None else ''} declares to take something else"
+    return Declared(gives, takes, problem)
+
+
+def _given(binding: Binding, source: Step, giver: Api | None) -> Schema | None:
+    if giver is None or not giver.response.json_schema:
+        return None
+    path = binding.reference.path
+    if source.foreach is None:
+        return schema_at(giver.response.json_schema, path, giver.definitions)
+    if path and isinstance(path[0], int):  # its value is a list, an answer for each item
+        return schema_at(giver.response.json_schema, path[1:], giver.definitions)
+    return {"type": "array", "items": giver.response.json_schema}
+
+
+def _said(run: Run, name: str, api: Api | None, schema: Schema | None) -> str:
+    if api is None:
+        return f"{name} is not in the catalogue any more"
+    said = kind_of(schema) if schema is not None else "nothing is declared"
+    proved = run.proof.api_hashes.get(name) if run.proof is not None else None
+    return f"{said}; {name} has changed since" if proved not in (None, api.content_hash) else said
+
+
+def _fits(found: Found, schema: Schema | None) -> bool:
+    """False where a value's type is not one that is declared."""
+    if not found.known or not schema:
+        return True
+    types = schema.get("type")
+    several = types if isinstance(types, list) else [types] if isinstance(types, str) else []
+    return not several or bool(_types(found.value) & {str(one) for one in several})
+
+
+def _types(value: JsonValue) -> set[str]:
+    """The types of JSON Schema that a value has."""
+    name = json_type(value).partition(" ")[0]
+    if name == "integer" or (isinstance(value, float) and value.is_integer()):
+        return {"integer", "number"}
+    return {name}

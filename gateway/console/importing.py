@@ -1,0 +1,153 @@
+"""Importing a document: what it would add, change and remove, and what that would break, before it is done."""
+
+import unicodedata
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Query, Request, Response
+from markupsafe import escape
+
+from gateway.console.forms import request_of
+from gateway.console.pages import ConsoleRoute, get_form, get_session, render
+from gateway.console.session import PATH, Session
+from gateway.handlers import LARGE_DOCUMENT
+from gateway.routing import Service
+from services.app import service_router
+from services.contracts.api import ImportChange, ImportReport, ImportRequest
+from services.errors import Conflict, ServiceError, ServiceUnavailable, ValidationFailed
+
+router = service_router(route_class=ConsoleRoute, include_in_schema=False)
+Who = Annotated[Session, Depends(get_session)]
+Form = Annotated[dict[str, str], Depends(get_form)]
+HERE: Final = f"{PATH}/catalogue/import"
+_ROOM: Final = 40_000
+"""Characters of changes on a page, about; the command line shows all of them."""
+_DOCUMENT_CHARS: Final = 4_000
+"""A longer document is not sent back with the page."""
+_FIELD_CHARS: Final = 600
+_LISTED: Final = 100
+_ORDER: Final = ("updated", "removed", "added")
+
+
+@dataclass
+class Found:
+    """What an import told.
+
+    Attributes:
+        report: the last word.
+        changes: those that a page has room for, updated ones first.
+        left_out: how many more there are.
+    """
+
+    report: ImportReport
+    changes: Sequence[ImportChange]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Entered:
+    """What a reader has put into the form."""
+
+    document: str = ""
+    provider: str = ""
+    server: str = ""
+    left_out: int = field(default=0)
+
+
+@router.get(HERE)
+async def choose(
+    request: Request,
+    service: Service,
+    who: Who,
+    provider: Annotated[str, Query(max_length=100, pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = "",
+) -> Response:
+    """Which document."""
+    who.require("administer")
+    return await _page(request, service, who, Entered(provider=provider))
+
+
+@router.post(HERE, openapi_extra=LARGE_DOCUMENT)
+async def show_or_import(request: Request, service: Service, who: Who, form: Form) -> Response:
+    """Show what would change; import it where exactly that was looked at, and accepted where it has to be."""
+    who.require("administer")
+    entered = Entered(form.get("document", ""), form.get("provider", "").strip(), form.get("server", "").strip())
+    wish: dict[str, object] = {"document": entered.document, "dry_run": form.get("do") != "import"}
+    wish |= {name: form[name].strip() for name in ("provider", "server") if form.get(name, "").strip()}
+    try:
+        if not entered.document.strip():
+            raise ValidationFailed("There is no document: choose the file, or put its text into the field.")
+        if form.get("do") == "import":
+            wish["confirm" if form.get("accept") == "yes" else "expected_change"] = form.get("change", "")
+        found = await _imported(service, who, request_of(ImportRequest, wish))
+        if not found.report.applied and form.get("do") == "import":
+            raise Conflict("Nothing was changed: tick that the changes below are meant, then import.")
+    except ServiceError as error:
+        return await _page(request, service, who, entered, problem=error, status=error.status)
+    return await _page(request, service, who, entered, found=found)
+
+
+async def _imported(service: Service, who: Session, wish: ImportRequest) -> Found:
+    """Ask the catalogue. Raises what it refuses."""
+    changes: dict[str, list[ImportChange]] = {name: [] for name in _ORDER}
+    report, total, room = None, 0, _ROOM
+    async with aclosing(service.administration.import_apis(wish, who.principal)) as events:
+        async for event in events:
+            if isinstance(event, ImportReport):
+                report = event
+            elif isinstance(event, ImportChange):
+                total += 1
+                short = _short(event)
+                room -= _size(short)
+                if room > 0 and len(changes[event.action]) < _LISTED:
+                    changes[event.action].append(short)
+    if report is None:
+        raise ServiceUnavailable("The catalogue did not say what became of the import.", service="retriever_svc")
+    shown = [change for name in _ORDER for change in changes[name]]
+    return Found(report, shown, total - len(shown))
+
+
+def _short(change: ImportChange) -> ImportChange:
+    """The change with its texts cut, and with every hidden character written out: instructions hide in those."""
+    fields = tuple(
+        one.model_copy(update={"field": revealed(one.field), "before": _cut(one.before), "after": _cut(one.after)})
+        for one in change.fields[:40]
+    )
+    left_out = change.left_out + max(0, len(change.fields) - len(fields))
+    return change.model_copy(update={"fields": fields, "left_out": left_out, "summary": change.summary[:200]})
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else revealed(text if len(text) <= _FIELD_CHARS else f"{text[:_FIELD_CHARS]}…")
+
+
+def _size(change: ImportChange) -> int:
+    """About how many characters it takes on the page."""
+    said = [
+        change.id,
+        change.summary,
+        *(text or "" for one in change.fields for text in (one.field, one.before, one.after)),
+    ]
+    return 200 + 120 * len(change.fields) + sum(len(escape(text)) for text in said)
+
+
+def revealed(text: str) -> str:
+    """The text with every character written out that a page would not show."""
+    return "".join(f"\\u{{{ord(c):x}}}" if unicodedata.category(c) in ("Cf", "Co", "Cn", "Cs") else c for c in text)
+
+
+async def _page(
+    request: Request,
+    service: Service,
+    who: Session,
+    entered: Entered,
+    found: Found | None = None,
+    problem: ServiceError | None = None,
+    status: int = 200,
+) -> Response:
+    documents = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_LISTED)
+    if len(entered.document) > _DOCUMENT_CHARS:
+        entered = replace(entered, document="", left_out=len(entered.document))
+    values: dict[str, Any] = {"found": found, "problem": problem, "entered": entered, "documents": documents.documents}
+    return render(request, "import.html", status=status, screen="catalogue", **values)

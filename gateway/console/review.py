@@ -1,0 +1,119 @@
+"""The review: runs of which nobody has said whether they did what was wanted, one after the other."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import Depends, Query, Request, Response
+
+from gateway.console.flow import Flow
+from gateway.console.forms import request_of
+from gateway.console.graph import draw
+from gateway.console.pages import READING_RUNS, ConsoleRoute, get_form, get_session, render, see, with_query
+from gateway.console.session import PATH, Session
+from gateway.console.slots import Pattern, pattern_of
+from gateway.console.status import LOOKS
+from gateway.routing import PRINTABLE, Id, Service
+from gateway.storage import Filter
+from services.app import service_router
+from services.contracts.demo import Demo, SelectDemosRequest
+from services.contracts.run import FeedbackRequest, Judged, Run, RunStatus, Verdict
+from services.errors import Conflict
+
+router = service_router(route_class=ConsoleRoute, include_in_schema=False)
+Who = Annotated[Session, Depends(get_session)]
+Form = Annotated[dict[str, str], Depends(get_form)]
+Cursor = Annotated[str, Query(max_length=64, pattern=PRINTABLE)]
+HERE: Final = f"{PATH}/review"
+_REVIEWED: Final = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.NO_PLAN)
+_AHEAD: Final = 8
+"""Runs that are shown as next ones."""
+_NEAR: Final = 6
+_ALIKE: Final = 0.5
+"""Cosine from which a demonstration's request is shown as alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A demonstration that there is already, whose request is like the run's.
+
+    Attributes:
+        same: whether it differs in values alone.
+    """
+
+    demo: Demo
+    similarity: float
+    same: bool
+
+
+@router.get(HERE)
+async def review(
+    request: Request,
+    service: Service,
+    who: Who,
+    cursor: Cursor = "",
+    last: Annotated[str, Query(max_length=64, pattern=PRINTABLE)] = "",
+) -> Response:
+    """The newest run without feedback, or the one behind the cursor; `last` is the one that was looked at before."""
+    who.require(*READING_RUNS)
+    which = Filter(who.principal.tenant, _REVIEWED, judged=Judged.NONE)
+    first = await service.page(which, limit=1, cursor=cursor or None)
+    ahead = await service.page(which, limit=_AHEAD, cursor=first.next) if first.next else None
+    run = await service.run(first.runs[0].id, who.principal) if first.runs else None
+    flow = Flow(run) if run is not None and run.plan is not None else None
+    return render(
+        request, "review.html", screen="review", run=run, flow=flow, drawing=draw(flow) if flow else None, looks=LOOKS,
+        ahead=ahead.runs if ahead else (), more=bool(ahead and ahead.next), cursor=cursor, last=last,
+        skip=with_query(HERE, {"cursor": first.next, "last": run.id}) if first.next and run else "",
+        confirmable=run is not None and _confirmable(run),
+    )  # fmt: skip
+
+
+def _confirmable(run: Run) -> bool:
+    return run.status is RunStatus.SUCCEEDED and not run.reused
+
+
+@router.post(f"{HERE}/{{run_id}}")
+async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
+    """Confirm or reject a run, and go on with the next one."""
+    who.require(*READING_RUNS)
+    fields: dict[str, object] = {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")}
+    await service.judge(run_id, request_of(FeedbackRequest, fields), who.principal)
+    return see(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))
+
+
+@router.get(f"{HERE}/{{run_id}}/demo")
+async def show_demo(request: Request, run_id: Id, service: Service, who: Who, cursor: Cursor = "") -> Response:
+    """The run as a demonstration: what of it is a slot, and which demonstrations are like it."""
+    who.require(*READING_RUNS)  # it shows a run
+    who.require("administer")
+    run = await service.run(run_id, who.principal)
+    if run.plan is None or not _confirmable(run):
+        raise Conflict(f"Run {run_id} cannot be confirmed, so it cannot be a demonstration either.")
+    pattern = pattern_of(run.query, run.plan)
+    near = await _near(service, run, pattern)
+    return render(
+        request, "demo.html", screen="review", run=run, pattern=pattern, near=near, looks=LOOKS, cursor=cursor
+    )
+
+
+async def _near(service: Service, run: Run, pattern: Pattern) -> list[Near]:
+    asked = SelectDemosRequest(query=run.query, k=_NEAR, threshold=_ALIKE, tenant=run.tenant)
+    found = await service.peers.demos.select(asked)
+    return [
+        Near(one.demo, one.similarity, pattern_of(one.demo.query, one.demo.plan).words == pattern.words)
+        for one in found.demos
+    ]
+
+
+@router.post(f"{HERE}/{{run_id}}/demo")
+async def make_demo(run_id: Id, service: Service, who: Who, form: Form) -> Response:
+    """Confirm the run where nobody has, and make it a demonstration."""
+    who.require(*READING_RUNS)  # it shows a run
+    who.require("administer")
+    shared = form.get("shared") == "yes"
+    who.principal.audience(shared=shared)  # refused before the run is confirmed
+    run = await service.run(run_id, who.principal)
+    if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
+        await service.judge(run_id, FeedbackRequest(verdict=Verdict.CONFIRMED), who.principal)
+    await service.demonstrate(run_id, who.principal, shared=shared)
+    return see(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))

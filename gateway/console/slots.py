@@ -1,0 +1,146 @@
+"""A request and its plan as a pattern: values that the request says are slots, the others are the same each time."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+
+from services.contracts.evidence import written, written_literal
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value
+
+_MOST_VALUES: Final = 200
+"""Values of a plan that are looked for in its request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the request: words, or the name of a slot."""
+
+    text: str
+    is_slot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A step with its arguments as texts; a slot is written as its name in braces."""
+
+    step: str
+    api: str
+    arguments: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What stays of a solved request when its values change.
+
+    Attributes:
+        request: the request's words and slots, in order.
+        slots: the value of each slot in this request.
+        fixed: values of the plan that the request does not say, with the argument: they are the same each time.
+    """
+
+    request: tuple[Part, ...]
+    calls: tuple[Call, ...]
+    slots: Mapping[str, str]
+    fixed: tuple[tuple[str, str], ...]
+
+    @property
+    def words(self) -> str:
+        """The request with slots in place of values: equal where only the values differ."""
+        return "".join("{}" if part.is_slot else part.text for part in self.request).casefold()
+
+
+def pattern_of(query: str, plan: Plan) -> Pattern:
+    """The pattern of a request and the plan that solves it."""
+    values = dict.fromkeys(_plan_scalars(plan))
+    names: dict[str, str] = {}  # of slots, by the value's text
+    spans: list[tuple[int, int, str]] = []
+    for argument, text in sorted(list(values)[:_MOST_VALUES], key=lambda one: -len(one[1])):
+        said = _spans(query, text)
+        free = [one for one in said if not any(one[0] < end and start < one[1] for start, end, _ in spans)]
+        if text not in names and free:
+            taken = sum(1 for name in names.values() if name.partition(" ")[0] == argument)
+            names[text] = f"{argument} {taken + 1}" if taken else argument
+            spans += [(start, end, names[text]) for start, end in free]
+    calls = tuple(
+        Call(step.id, step.api, {name: written(_slotted(value, names), {}) for name, value in step.arguments.items()})
+        for step in plan.steps
+    )
+    fixed = tuple((argument, text) for argument, text in values if text not in names)
+    return Pattern(tuple(_parts(query, sorted(spans))), calls, {name: text for text, name in names.items()}, fixed)
+
+
+def _plan_scalars(plan: Plan) -> Iterator[tuple[str, str]]:
+    for step in plan.steps:
+        for name, value in step.arguments.items():
+            yield from _scalars(name, value)
+
+
+def _scalars(name: str, value: Value) -> Iterator[tuple[str, str]]:
+    """Each literal inside a value: the name that it has there, and its text."""
+    match value:
+        case LiteralValue():
+            yield from _literals(name, value.value)
+        case ListValue():
+            for item in value.items:
+                yield from _scalars(name, item)
+        case ObjectValue():
+            for key, field in value.fields.items():
+                yield from _scalars(key, field)
+
+
+def _literals(name: str, value: JsonValue) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _literals(name, item)
+    elif isinstance(value, dict):
+        for key, field in value.items():
+            yield from _literals(key, field)
+    else:
+        yield name, _text(value)
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else written_literal(value)
+
+
+def _spans(query: str, text: str) -> list[tuple[int, int]]:
+    """Where the request says this, as words of its own."""
+    if not text.strip():
+        return []
+    found = re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", query, re.IGNORECASE)
+    return [(one.start(), one.end()) for one in found]
+
+
+def _parts(query: str, spans: list[tuple[int, int, str]]) -> Iterator[Part]:
+    at = 0
+    for start, end, name in spans:
+        if query[at:start]:
+            yield Part(query[at:start])
+        yield Part(name, is_slot=True)
+        at = end
+    if query[at:]:
+        yield Part(query[at:])
+
+
+def _slotted(value: Value, names: Mapping[str, str]) -> Value:
+    match value:
+        case LiteralValue():
+            return LiteralValue(value=_named(value.value, names))
+        case ListValue():
+            return ListValue(items=tuple(_slotted(item, names) for item in value.items))
+        case ObjectValue():
+            return ObjectValue(fields={key: _slotted(field, names) for key, field in value.fields.items()})
+        case _:
+            return value
+
+
+def _named(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
+    if isinstance(value, list):
+        return [_named(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: _named(field, names) for key, field in value.items()}
+    name = names.get(_text(value))
+    return value if name is None else f"{{{name}}}"

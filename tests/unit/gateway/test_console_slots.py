@@ -1,0 +1,37 @@
+"""Which values of a plan the request says, and which it does not."""
+
+from gateway.console.slots import pattern_of
+from services.contracts.plan import AnswerOutput, LiteralValue, ObjectValue, Plan, Reference
+from tests.support.gateways import BOOK, FIND, HOLIDAYS, call
+
+
+def _plan(*steps: object) -> Plan:
+    return Plan(steps=steps, answer=(AnswerOutput(name="all", value=Reference(step="var1")),))
+
+
+def test_values_that_the_request_says_are_slots_and_the_others_stay() -> None:
+    body = ObjectValue(fields={"days": LiteralValue(value=3), "tags": LiteralValue(value=["Blue", None])})
+    plan = _plan(call("var1", BOOK, room="blue room", name="PT", options=body))
+    pattern = pattern_of("Book the Blue Room, blue, for 3 days, not 30", plan)
+    assert "".join(f"<{one.text}>" if one.is_slot else one.text for one in pattern.request) == (
+        "Book the <room>, <tags>, for <days> days, not 30"
+    )
+    assert pattern.slots == {"room": "blue room", "tags": "Blue", "days": "3"}
+    assert pattern.fixed == (("name", "PT"), ("tags", "null"))
+    assert pattern.calls[0].arguments["options"] == '{days: "{days}", tags: ["{tags}", null]}'
+
+
+def test_requests_that_differ_in_values_alone_have_the_same_words() -> None:
+    one, other = (
+        pattern_of(f"Holidays of {a} and {b}?", _plan(call("var1", FIND, name=a), call("var2", FIND, name=b))).words
+        for a, b in (("Portugal", "Spain"), ("Peru", "Chile"))
+    )
+    assert one == other == "holidays of {} and {}?"
+    assert pattern_of("Holidays in Peru?", _plan(call("var1", FIND, name="Peru"))).words != one
+
+
+def test_two_values_of_one_argument_are_two_slots_and_patterns_of_search_are_text() -> None:
+    plan = _plan(call("var1", FIND, name="a.*b"), call("var2", HOLIDAYS, name="(x"), call("var3", FIND, name=" "))
+    pattern = pattern_of("Find a.*b and (x, not aXb", plan)
+    assert pattern.slots == {"name": "a.*b", "name 2": "(x"}
+    assert pattern.fixed == (("name", " "),)

@@ -1,0 +1,75 @@
+"""Weights read back from an int8 ONNX file, so that training can go further from a model that ships."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from training.shared.checkpoints import CheckpointError
+from training.shared.quantisation import dequantised
+
+_CUT_UP: Final = 64
+"""Weights of fewer numbers may be constants of the graph, row by row."""
+
+
+def restore_weights(
+    module: torch.nn.Module, trace: Callable[[], onnx.ModelProto], file: Path, *, unused: str | None = None
+) -> None:
+    """Give a module the weights of one that was exported, as far as 8 bits hold them, in place.
+
+    An exporter names matrices by their place in the graph. Which is which is seen by tracing this module with weights
+    that are all different.
+
+    Args:
+        module: of the same sizes.
+        trace: exports it as it is then, in float32.
+        file: that :func:`training.shared.quantisation.to_int8_dynamic` made.
+        unused: part of the names of weights that no graph has, and that stay as they are.
+
+    Raises:
+        CheckpointError: it cannot be read, or is of a module of other sizes.
+    """
+    try:
+        exported = dequantised(onnx.load(file))
+    except Exception as error:  # whatever its parser stumbles over
+        raise CheckpointError(f"cannot start from {file}: {error}") from error
+    generator = torch.Generator().manual_seed(1)
+    used = {name: weight for name, weight in module.named_parameters() if unused is None or unused not in name}
+    with torch.no_grad():
+        for weight in used.values():
+            weight.copy_(torch.randn(weight.shape, generator=generator))
+    traced = {one.name: numpy_helper.to_array(one) for one in trace().graph.initializer}
+    with torch.no_grad():
+        for name, weight in used.items():
+            weight.copy_(torch.from_numpy(_matching(name, weight.numpy(), traced, exported).copy()))
+
+
+def _matching(
+    name: str, marked: NDArray[np.float32], traced: dict[str, NDArray[Any]], exported: dict[str, NDArray[Any]]
+) -> NDArray[np.float32]:
+    """What an export holds in the place where a trace of the marked weight holds that; by rows where it was cut up."""
+    for other, values in traced.items():
+        if marked.ndim == 2 and other in exported and np.array_equal(values, marked.T):
+            return _grown(exported[other].T, marked)
+        same_size = values.size == marked.size and other in exported and exported[other].shape == values.shape
+        if same_size and np.array_equal(values.reshape(marked.shape), marked):
+            return exported[other].reshape(marked.shape)
+    if marked.ndim and marked.shape[0] > 1 and marked.size < _CUT_UP:
+        return np.stack([_matching(name, row, traced, exported) for row in marked])
+    raise CheckpointError(f"cannot start from this export: it has no {name} of shape {marked.shape}")
+
+
+def _grown(earlier: NDArray[np.float32], marked: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A matrix as wide as the marked one: what a network reads that the earlier one did not counts nothing at first."""
+    grown = np.zeros_like(marked)
+    if earlier.shape[0] != grown.shape[0] or earlier.shape[1] > grown.shape[1]:
+        raise CheckpointError(f"cannot start from this export: a matrix is {earlier.shape}, not {grown.shape}")
+    grown[:, : earlier.shape[1]] = earlier
+    return grown
