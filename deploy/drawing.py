@@ -1,7 +1,7 @@
 """Plans, runs and answers drawn for a terminal. Where output is not a terminal, the same as plain lines."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pydantic import JsonValue
 from rich.console import Console, Group, RenderableType
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from services.contracts.evidence import Attempt, written_call, written_path
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
-from services.contracts.planning import DiagnosticCode
+from services.contracts.planning import Diagnostic, DiagnosticCode
 from services.contracts.run import (
     DoubtfulCall,
     EvidenceRound,
@@ -28,6 +28,7 @@ from services.contracts.run import (
     Succeeded,
 )
 
+_MAX_DETAIL = 200
 _STATUS_STYLE = {
     RunStatus.SUCCEEDED: "bold green",
     RunStatus.PLANNED: "bold cyan",
@@ -144,7 +145,8 @@ def _outcome(outcome: StepOutcome, duration_ms: float | None = None) -> Text:
         line = plain(f"✓ {took}{_cut(json.dumps(outcome.value, ensure_ascii=False), 70)}", "green")
         return line.append(f"  {_stored(outcome.stored)}", "dim") if outcome.stored else line
     if isinstance(outcome, Failed):
-        return plain(f"✗ {outcome.message}", "red")
+        said = f": {_cut(json.dumps(outcome.detail, ensure_ascii=False), _MAX_DETAIL)}" if outcome.detail else ""
+        return plain(f"✗ {outcome.message}{said}", "red")
     if isinstance(outcome, Skipped):
         return plain(f"- skipped: {outcome.because}", "dim")
     assert isinstance(outcome, InDoubt)
@@ -205,10 +207,9 @@ def draw_run(console: Console, run: Run) -> None:
 def draw_conclusion(console: Console, run: Run) -> None:
     """The answer, or the questions, diagnostics or reason there are instead."""
     _draw_answer(console, run)
-    for question in run.questions:
-        console.print(plain(f"? {question.text}", "yellow"))
-    asked = run.approval is not None or bool(run.previews)  # the requests themselves say it better
-    for diagnostic in (d for d in run.diagnostics if not (asked and d.code is DiagnosticCode.APPROVAL_REQUIRED)):
+    if run.questions:
+        _draw_questions(console, run)
+    for diagnostic in _not_said_already(run):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
     for remark in filter(None, (run.unsure, run.untold)):
@@ -216,6 +217,7 @@ def draw_conclusion(console: Console, run: Run) -> None:
             console.print(plain(remark, "yellow"))
     if run.reason:
         console.print(plain(run.reason, "yellow"))
+    _draw_refusing(console, run)
     if run.problem is not None:
         console.print(plain(f"{run.problem.title}: {run.problem.detail}", "red"))
     if run.status is RunStatus.NEEDS_APPROVAL:
@@ -236,6 +238,32 @@ def _draw_answer(console: Console, run: Run) -> None:
         if value.stored is not None:
             shown = f"{value.name} is {_stored(value.stored)}: nestor runs value {run.id} {value.stored.id}"
             console.print(plain(shown, "dim"), soft_wrap=True)
+
+
+def _draw_refusing(console: Console, run: Run) -> None:
+    """Which providers answered 401, and where to look."""
+    failed = {one.step for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
+    steps = run.plan.steps if run.plan is not None else ()
+    for provider in dict.fromkeys(step.api.partition(".")[0] for step in steps if step.id in failed):
+        told = f"{provider} took no credential that was sent: see nestor secrets list {provider}"
+        console.print(plain(told, "yellow"))
+
+
+def _draw_questions(console: Console, run: Run) -> None:
+    for question in run.questions:
+        console.print(plain(f"? {question.text}", "yellow"))
+    given = " ".join(f"--value {name}=..." for name in dict.fromkeys(one.argument for one in run.questions))
+    console.print(plain(f"Ask again and say it, or add {given}", "dim"), soft_wrap=True)
+
+
+def _not_said_already(run: Run) -> Iterator[Diagnostic]:
+    """The diagnostics that neither the requests to be approved nor the questions say better."""
+    is_shown = run.approval is not None or bool(run.previews)
+    asked = {(question.step, question.argument) for question in run.questions}
+    for one in run.diagnostics:
+        is_asked = one.code is DiagnosticCode.MISSING_ARGUMENT and (one.step, one.argument) in asked
+        if not is_asked and not (is_shown and one.code is DiagnosticCode.APPROVAL_REQUIRED):
+            yield one
 
 
 def _draw_state(console: Console, run: Run) -> None:

@@ -16,22 +16,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from evals.data import DataError, read_lines
+from evals.predictions import Planned, without_answer
 from planner_svc.reading.readings import same
 
 _SEED = 7
 _REFERENCE = "$var"
-RESULT = "var_result"
-"""What answers, in NESTFUL's notation: no call."""
-
-
-class Planned(BaseModel):
-    """A call in NESTFUL's notation."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    name: str
-    arguments: dict[str, JsonValue] = {}
-    label: str | None = None
 
 
 class Line(BaseModel):
@@ -61,7 +50,7 @@ def differences(line: Line) -> Iterator[Difference]:
     """What is wrong with a plan, the gravest first; nothing where it is right."""
     if line.full_match:
         return
-    predicted = [one for one in line.predicted if one.name != RESULT]
+    predicted = without_answer(line.predicted)
     if line.missing_candidates:
         yield Difference("not among the candidates", ", ".join(line.missing_candidates))
     wanted, made = Counter(one.name for one in line.gold), Counter(one.name for one in predicted)

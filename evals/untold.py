@@ -14,33 +14,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from evals.data import Call, DataError, Instance, read_dataset, read_lines
 from evals.planning.demonstrations import plan_of
-from planner_svc.untold import untold
+from evals.predictions import Planned, without_answer
+from planner_svc.proving.untold import untold
 from services.contracts.api import Api
 
 _OFFERED = 24
 """Candidates that a planner reads."""
-_RESULT = "var_result"
-
-
-class _Drafted(BaseModel):
-    """A call in NESTFUL's notation."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    name: str
-    arguments: dict[str, JsonValue] = {}
-    label: str | None = None
 
 
 class _Word(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     outcome: str
-    calls: tuple[_Drafted, ...] = ()
+    calls: tuple[Planned, ...] = ()
 
 
 class _Line(BaseModel):
@@ -118,7 +108,7 @@ def _vendors(instance: Instance, apis: Mapping[str, Api]) -> list[str]:
 def _calls(line: _Line) -> Iterator[tuple[Call, ...]]:
     for word in line.words.values():
         if word.outcome == "planned":
-            made = [call for call in word.calls if call.name != _RESULT]
+            made = without_answer(word.calls)
             yield tuple(Call(api=call.name, args=call.arguments, label=call.label) for call in made)
 
 

@@ -218,7 +218,8 @@ class Run:
     def _finished(self) -> ExecutionFinished:
         outcomes = [record.outcome for record in self._records.values()]
         answer, problem = self._answer()
-        failed = any(isinstance(outcome, Failed) for outcome in outcomes) or bool(problem)
+        # A field that an API may leave out takes nothing from what is there; the problem says that it is missing.
+        failed = any(isinstance(outcome, Failed) for outcome in outcomes) or (bool(problem) and not answer)
         doubtful = any(isinstance(outcome, InDoubt) for outcome in outcomes)
         cancelled = any(isinstance(outcome, Skipped) and outcome.because == CANCELLED for outcome in outcomes)
         return ExecutionFinished.model_construct(

@@ -15,7 +15,7 @@ from planner_svc.compiler.graph import Graph, check_graph
 from planner_svc.compiler.implicit import Completer, find_missing, questions_inside, report_missing
 from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import OUTSIDE_CONTENT, Api
-from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, content_hash
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value, content_hash, step_values
 from services.contracts.planning import CompiledPlan, CompileResponse, DiagnosticCode, Fix, Policy, Proof
 from services.errors import ValidationFailed
 
@@ -103,10 +103,7 @@ def _hash(api: Api) -> str:
 
 def _too_large(plan: Plan) -> str | None:
     """Why the plan is too large to look at; None where it is not. No recursion: depth is what is measured."""
-    level: list[object] = [value for step in plan.steps for value in step.arguments.values()]
-    for step in plan.steps:
-        level += [step.foreach.items] if step.foreach is not None else []
-        level += [step.when.left, step.when.right] if step.when is not None else []
+    level: list[object] = [value for step in plan.steps for value in step_values(step)]
     count = 0
     for _ in range(MAX_DEPTH):
         if not level:

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.cascade import CascadePolicy
 from planner_svc.handlers import router
-from planner_svc.judge import Weigh, WordJudge
+from planner_svc.judging.judge import Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.sentences.writer import SentenceWriter
 from planner_svc.service import PlannerService
@@ -45,48 +46,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        pool = ComputePool(
-            settings.compute_workers, settings.compute_waiting, name="planner", budget_s=settings.draft_cpu_s
-        )
-        metrics = PlannerMetrics(app.state.registry)
-        served: ServedBackend | None = None
-        weigh: Weigh | None = None
-        try:
-            available = backends
-            if available is None:
-                reader = encoder
-                if reader is None:
-                    reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
-                available = load_backends(reader, pool, settings.model)
-                weigh = WordJudge.load(model_directory(settings.model)).weigh
-                served = open_served(settings.served, reader, pool, metrics)
-                if served is not None:
-                    available = {**available, served.name: served}
-            app.state.service = PlannerService(
-                available,
-                settings.default_backend,
-                pool,
-                backend_timeout_s=settings.backend_timeout_s,
-                max_alternatives=settings.max_alternatives,
-                metrics=metrics,
-                turns=Turns(settings.max_plans, settings.max_plans_waiting, settings.max_plans_per_tenant, "plans"),
-                policy=CascadePolicy(
-                    settings.cascade,
-                    settings.escalate_to,
-                    settings.escalate_below,
-                    settings.abstain_below,
-                    settings.abstain_changes_below,
-                    settings.unsure_below,
-                ),
-                weigh=weigh,
-                signer=PlanSigner(settings.proof_key) if settings.proof_key else None,
-                writer=writer or (None if served is None else _writer(served, settings.served, pool)),
-            )
+        async with _opened(settings, app.state.registry, encoder, backends, writer) as app.state.service:
             yield
-        finally:
-            if served is not None:
-                await served.aclose()
-            await pool.close()
 
     return create_service(
         name="planner_svc",
@@ -96,6 +57,58 @@ def create_app(
         routers=[router],
         lifespan=lifespan,
     )
+
+
+@asynccontextmanager
+async def _opened(
+    settings: PlannerSettings,
+    registry: CollectorRegistry,
+    encoder: Encoder | None,
+    backends: Mapping[str, PlannerBackend] | None,
+    writer: SentenceWriter | None,
+) -> AsyncIterator[PlannerService]:
+    """The service, and all that it stands on; see :func:`create_app`."""
+    pool = ComputePool(
+        settings.compute_workers, settings.compute_waiting, name="planner", budget_s=settings.draft_cpu_s
+    )
+    metrics = PlannerMetrics(registry)
+    served: ServedBackend | None = None
+    weigh: Weigh | None = None
+    try:
+        available = backends
+        if available is None:
+            reader = encoder
+            if reader is None:
+                reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
+            available = load_backends(reader, pool, settings.model)
+            weigh = WordJudge.load(model_directory(settings.model)).weigh
+            served = open_served(settings.served, reader, pool, metrics)
+            if served is not None:
+                available = {**available, served.name: served}
+        yield PlannerService(
+            available,
+            settings.default_backend,
+            pool,
+            backend_timeout_s=settings.backend_timeout_s,
+            max_alternatives=settings.max_alternatives,
+            metrics=metrics,
+            turns=Turns(settings.max_plans, settings.max_plans_waiting, settings.max_plans_per_tenant, "plans"),
+            policy=CascadePolicy(
+                settings.cascade,
+                settings.escalate_to,
+                settings.escalate_below,
+                settings.abstain_below,
+                settings.abstain_changes_below,
+                settings.unsure_below,
+            ),
+            weigh=weigh,
+            signer=PlanSigner(settings.proof_key) if settings.proof_key else None,
+            writer=writer or (None if served is None else _writer(served, settings.served, pool)),
+        )
+    finally:
+        if served is not None:
+            await served.aclose()
+        await pool.close()
 
 
 def _writer(served: ServedBackend, settings: ServedSettings, pool: ComputePool) -> SentenceWriter:

@@ -9,11 +9,11 @@ from typing import Final
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.cascade import DEMONSTRATED, JUDGED, PAIR, CascadePolicy, TimeLeft, Word
 from planner_svc.compile import compile_plan
-from planner_svc.judge import QUESTION, Heard, Weigh, WordJudge
+from planner_svc.judging.judge import QUESTION, Heard, Weigh, WordJudge
 from planner_svc.metrics import PlannerMetrics
-from planner_svc.proving import Prover, probability
+from planner_svc.proving.prover import Prover, probability
+from planner_svc.proving.untold import untold
 from planner_svc.sentences.writer import SentenceWriter
-from planner_svc.untold import untold
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls

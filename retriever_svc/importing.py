@@ -132,7 +132,14 @@ class DocumentImporter:
         if known is not None:
             return _single(known)
         imported = await self._pool.run(
-            import_document, request.document, request.provider, request.server, self._limits
+            functools.partial(
+                import_document,
+                request.document,
+                request.provider,
+                request.server,
+                self._limits,
+                origin=request.origin,
+            )
         )
         _refuse_nothing(imported)
         return self.apply(await self.prepare(imported, request, tenant))
@@ -202,7 +209,7 @@ class DocumentImporter:
     async def _known(self, request: ImportRequest, tenant: str | None) -> ImportReport | None:
         """The report of a document that is the one imported last, read by this very code, and never edited since."""
         digest = hashlib.sha256(request.document.encode("utf-8", "replace")).hexdigest()
-        found = await self._storage.pin_of(digest, request.server, request.provider)
+        found = await self._storage.pin_of(digest, request.server or request.origin, request.provider)
         if found is None or found[0].importer != self._importer:
             return None
         pin, apis, version = found
@@ -239,7 +246,7 @@ class DocumentImporter:
             document_hash=imported.document_hash,
             format=imported.format,
             importer=self._importer,
-            server=request.server,
+            server=request.server or request.origin,
             named=request.provider is not None,
             version=imported.version,
             notes=_NOTES.dump_json((imported.skipped, imported.warnings), ensure_ascii=True).decode(),

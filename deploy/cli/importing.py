@@ -311,7 +311,8 @@ def _request(source: Source, text: str, wish: Wish) -> ImportRequest:
     return ImportRequest(
         document=text,
         provider=provider,
-        server=wish.server or source.origin,
+        server=wish.server,
+        origin=source.origin,
         tenants=wish.tenants,
         dry_run=wish.dry_run,
         hold_changes=not wish.yes,

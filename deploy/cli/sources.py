@@ -44,9 +44,11 @@ class Source:
 
     @property
     def origin(self) -> str | None:
-        """Of a URL, scheme and host, which complete relative server addresses."""
+        """Of a URL, what may be kept: no user, no password, no query."""
+        if not _is_url(self.label):
+            return None
         url = urlsplit(self.label)
-        return f"{url.scheme}://{url.netloc}" if url.scheme in ("http", "https") else None
+        return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
     def read(self) -> str:
         """The document's text, with the files that it refers to in the same folder or archive.

@@ -103,6 +103,7 @@ class _Maker:
     def __init__(self, api: Api, chance: random.Random) -> None:
         self._api, self._chance, self._schemas = api, chance, Schemas()
         self._texts = chance.sample(_TEXTS, len(_TEXTS))
+        self._whole = api.body is not None and api.body.whole  # a body of which some fields are said anyway
 
     def told(self, parameter: Parameter) -> list[Told]:
         node = Node(parameter.json_schema, self._api.definitions)
@@ -148,7 +149,7 @@ class _Maker:
         for name, child in members:
             if not _read_only(child):
                 yield from self._required((*inside, name), child)
-        if not members and len(path) > 1:
+        if not members and (len(path) > 1 or not self._whole):
             yield from list(self._some(path, node))[:1]
 
     def _needed(self, node: Node) -> frozenset[str]:

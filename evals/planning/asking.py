@@ -26,12 +26,12 @@ from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
 from planner_svc.backends.served.outputs import Outputs
 from planner_svc.cascade import JUDGED, PAIR, Word
-from planner_svc.judge import Weigh, WordJudge
+from planner_svc.judging.judge import Weigh, WordJudge
+from planner_svc.judging.signs import signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
 from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings
-from planner_svc.signs import signs_of
 from services.clients.chat import ChatModel
 from services.compute import ComputePool
 from services.contracts.api import Api

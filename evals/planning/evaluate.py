@@ -31,7 +31,7 @@ from evals.planning.summary import (
     wrong_and_sure,
 )
 from planner_svc.cascade import PAIR, Word
-from planner_svc.judge import SIGNS
+from planner_svc.judging.judge import SIGNS
 from planner_svc.settings import PlannerSettings
 from services.codecs.nestful import encode
 from services.codecs.seal import response_fields

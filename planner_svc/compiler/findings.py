@@ -49,7 +49,7 @@ class Findings:
         if self._suggestions >= MAX_SUGGESTIONS:
             return []
         self._suggestions += 1
-        return difflib.get_close_matches(name, list(known)[:2_000], n=3, cutoff=0.6)
+        return difflib.get_close_matches(name, list(known)[:2_000])
 
     def sorted(self) -> tuple[Diagnostic, ...]:
         """Errors first, otherwise in the order found."""

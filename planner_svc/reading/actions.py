@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from planner_svc.reading.profile import Effect, Profile
-from planner_svc.reading.text import split_name, stem, stem_set
+from planner_svc.reading.text import split_name, stem, stem_set, without_quotes
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": stem_set(
@@ -55,7 +55,7 @@ def may_call(profile: Profile, text: str) -> bool:
     """
     if profile.effect in ("read", "compute"):
         return True
-    if profile.effect == "create" and _WANTED.search(_unquoted(text)):
+    if profile.effect == "create" and _WANTED.search(without_quotes(text)):
         return True
     own = stem((split_name(profile.api.name) or [""])[0])
     return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text))
@@ -67,7 +67,7 @@ def may_be_meant(profile: Profile, text: str) -> bool:
     "That order has to go" may cancel it. A question changes nothing ("Was the order cancelled?"), unless something in
     it tells to.
     """
-    bare = _unquoted(text)
+    bare = without_quotes(text)
     return may_call(profile, text) or not ("?" in bare or _QUESTION.match(bare))
 
 
@@ -81,7 +81,7 @@ def told(text: str) -> Iterator[tuple[str, str]]:
 
     What is quoted is left out of both.
     """
-    bare = _CALL_OFF.sub("cancel", _unquoted(text))
+    bare = _CALL_OFF.sub("cancel", without_quotes(text))
     for match in _BEGINNING.finditer(bare):
         asking = _ASKING.match(bare, match.end())
         if asking is not None:
@@ -91,7 +91,3 @@ def told(text: str) -> Iterator[tuple[str, str]]:
 def _imperatives(text: str) -> Iterator[str]:
     """Stems of the words that stand where an imperative would."""
     return (stem(verb) for verb, _ in told(text))
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[^']*'(?!\w)", lambda m: "Q" * len(m[0]), text)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from planner_svc.reading import weights
 from planner_svc.reading.profile import Field, Profile
 from planner_svc.reading.text import STOP, Word, overlap, stem, stem_set
 from services.contracts.base import JsonPath
@@ -14,11 +15,8 @@ Place = tuple[int, int]
 """Characters of a request, start and end."""
 Asks = Literal["when", "time", "number", "truth", "where", "who", "thing"]
 
-MARGIN = 0.14
-NAMED_MARGIN = 0.25
 MAX_FIELDS = 4
 MAX_CONFIRMED = 12
-STANDS_OUT = 0.25
 _COMPUTED = re.compile(r"\b(?:calculated|computed|converted|moved|new|resulting|shifted)\b", re.IGNORECASE)
 _CODES = stem_set("code id identifier number key symbol")
 _IDS = stem_set("id ids identifier uuid guid reference token key href url uri")
@@ -176,11 +174,17 @@ def confirmed(profile: Profile) -> list[Field]:
 
 
 def completed(profile: Profile, asked: Sequence[Field]) -> list[Field]:
-    """What was asked for; where that only names what a call did, what else it says of it: of a payment its state."""
-    if not asked or not changes(profile) or not all(_IDS & set(field.words) for field in asked):
+    """What was asked for, and of a call that changes something what identifies it.
+
+    Where that is all there is, what else the call says follows: of a payment its state.
+    """
+    if not asked or not changes(profile):
         return list(asked)
-    further = (one for one in confirmed(profile) if all(one is not field for field in asked))
-    return [*asked, *further][:MAX_CONFIRMED]
+    known = [field for field in asked if _IDS & set(field.words)]
+    further = [one for one in confirmed(profile) if all(one is not field for field in asked)]
+    if not known:
+        further = [one for one in further if _IDS & set(one.words)][:1]
+    return [*asked, *further][:MAX_CONFIRMED] if len(known) in (0, len(asked)) else list(asked)
 
 
 class Answerer:
@@ -214,12 +218,10 @@ class Answerer:
         if len(fields) < 2:
             return fields  # nothing to choose between, and reading the question takes an encoder pass
         ranked = self._ranked(fields, used, question)
-        if ranked[0][0] < STANDS_OUT:
+        if ranked[0][0] < weights.STANDS_OUT:
             return [field for _, field in ranked[:MAX_FIELDS]]
         best = ranked[0][0]
-        chosen = [f for score, f in ranked if score >= best - (NAMED_MARGIN if _named(f, question) else MARGIN)][
-            :MAX_FIELDS
-        ]
+        chosen = [f for score, f in ranked if score >= best - _margin(f, question)][:MAX_FIELDS]
         return [f for f in chosen if not any(f is not o and f.path[: len(o.path)] == o.path for o in chosen)]
 
     def _ranked(self, fields: Sequence[Field], used: Sequence[Place], question: Question) -> list[tuple[float, Field]]:
@@ -229,21 +231,21 @@ class Answerer:
 
     def _field_score(self, field: Field, question: Question, asked: str) -> float:
         words = frozenset(field.words)
-        score = 0.5 * max(self._likeness(asked, field), 0.0)
-        score += 0.3 * overlap(words, question.focus) + 0.15 * overlap(words, question.stems)
-        score += 0.2 * overlap(question.focus, field.about | words)
+        score = weights.MEANING * max(self._likeness(asked, field), 0.0)
+        score += weights.FOCUS * overlap(words, question.focus) + weights.SAID * overlap(words, question.stems)
+        score += weights.ABOUT * overlap(question.focus, field.about | words)
         score += _type_score(field, question)
         if field.listed or question.asks == "thing":
             score += _identity(field, question)
         if field.paging and question.asks != "number":
-            score -= 0.3
+            score += weights.PAGING
         if "object" in field.kinds:
-            score -= 0.1
-        if field.listed and "array" not in field.kinds:
-            score -= 0.1 if question.plural else 0.0
+            score += weights.WHOLE_OBJECT
+        if field.listed and "array" not in field.kinds and question.plural:
+            score += weights.ONE_OF_MANY
         if "array" in field.kinds and not question.plural:
-            score -= 0.15
-        return score - 0.01 * len(field.path)
+            score += weights.MANY_FOR_ONE
+        return score + weights.DEPTH * len(field.path)
 
 
 def _answering(profile: Profile) -> list[Field]:
@@ -253,8 +255,10 @@ def _answering(profile: Profile) -> list[Field]:
     return [f for f in profile.fields if f.name not in echoed or f.listed] or list(profile.fields)
 
 
-def _named(field: Field, question: Question) -> bool:
-    return bool(field.words) and set(field.words) <= question.focus
+def _margin(field: Field, question: Question) -> float:
+    """How far below the best field this one may be to answer as well."""
+    named = bool(field.words) and set(field.words) <= question.focus
+    return weights.NAMED_MARGIN if named else weights.MARGIN
 
 
 def _residue(used: Sequence[Place], question: Question) -> str:
@@ -273,21 +277,20 @@ def _identity(field: Field, question: Question) -> float:
         return 0.0
     code = bool(question.focus & _CODES)
     if field.first:
-        return 0.3 if code else 0.22
-    return 0.22 if field.words == ("name",) and not code else 0.0
+        return weights.CODE_KNOWN_BY if code else weights.KNOWN_BY
+    return weights.KNOWN_BY if field.words == ("name",) and not code else 0.0
 
 
 def _type_score(field: Field, question: Question) -> float:
     """Whether the field has the type the question word asks for."""
-    words = set(field.words)
-    temporal = bool(words & _TEMPORAL)
-    numeric = bool(field.kinds & {"integer", "number"}) or "object" in field.kinds
-    return {
-        "when": 0.25 if temporal and "string" in field.kinds else 0.0,
-        "time": 0.3 if "string" in field.kinds and "time" in words else 0.0,
-        "number": 0.25 if numeric else -0.1,
-        "truth": 0.3 if "boolean" in field.kinds else 0.0,
-        "where": 0.2 if words & _PLACES else 0.0,
-        "who": 0.2 if "name" in words else 0.0,
-        "thing": -0.1 if "boolean" in field.kinds else 0.0,
+    words, kinds = set(field.words), field.kinds
+    fits = {
+        "when": bool(words & _TEMPORAL) and "string" in kinds,
+        "time": "string" in kinds and "time" in words,
+        "number": bool(kinds & {"integer", "number", "object"}),
+        "truth": "boolean" in kinds,
+        "where": bool(words & _PLACES),
+        "who": "name" in words,
+        "thing": "boolean" not in kinds,
     }[question.asks]
+    return weights.TYPES[question.asks] if fits else weights.OTHER_TYPES.get(question.asks, 0.0)

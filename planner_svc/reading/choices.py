@@ -18,7 +18,7 @@ UNIT_SYMBOLS = {
     "lbs": "pound", "oz": "ounce", "l": "liter", "ml": "milliliter", "mph": "mile_per_hour", "kwh": "kilowatt_hour",
     "kw": "kilowatt", "w": "watt", "hp": "horsepower", "pa": "pascal", "psi": "psi", "gb": "gigabyte", "mb": "megabyte",
     "kb": "kilobyte", "tb": "terabyte", "h": "hour", "s": "second", "min": "minute", "ha": "hectare",
-    "°C": "celsius", "°F": "fahrenheit", "C": "celsius",
+    "C": "celsius",
     "F": "fahrenheit",
 }  # fmt: skip
 """International symbols of units."""

@@ -27,8 +27,9 @@ _COUNTED = re.compile(
 )
 _WORDED = re.compile(rf"(?P<n>{NUMBER_WORD})\b(?P<after>.*)", re.IGNORECASE | re.DOTALL)
 _UNIT = re.compile(r"\s?(?:%|percent|°\s?[CF]?|-?[^\W\d_]{1,14}|[€£$])?\.?")
-_YES = frozenset({"yes", "true", "on", "enabled"})
-_NO = frozenset({"no", "false", "off", "disabled"})
+_YES, _NO = ("yes", "true", "on", "enabled"), ("no", "false", "off", "disabled")
+TRUTHS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
+"""What true and false are called."""
 MAX_TEXT = 300
 
 
@@ -134,8 +135,8 @@ def _candidates(slot: Slot, text: str, now: datetime, moment: Moment | None) -> 
         yield from _as_text(slot, text, now, moment)
     if kinds & {"integer", "number", "array"}:
         yield from _as_number(slot, text, now)
-    if kinds & {"boolean", "array"} and text.lower() in _YES | _NO:
-        yield text.lower() in _YES
+    if kinds & {"boolean", "array"} and text.lower() in TRUTHS:
+        yield TRUTHS[text.lower()]
 
 
 def _as_text(slot: Slot, text: str, now: datetime, moment: Moment | None) -> Iterator[JsonValue]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, tzinfo
 
+from planner_svc.reading import weights
 from planner_svc.reading.dates import Moment
 
 
@@ -20,26 +21,26 @@ def renderings(
         zoned = _offset(aware)
         local = [at.isoformat(timespec="minutes"), at.isoformat()]
         first, second = ([zoned], local) if moment.zone is not None else (local, [zoned])
-        yield from ((text, 0.8) for text in first)
-        yield from ((text, 0.75) for text in second)
-        yield day.isoformat(), 0.5
+        yield from ((text, weights.EXACT_TIME) for text in first)
+        yield from ((text, weights.OTHER_TIME) for text in second)
+        yield day.isoformat(), weights.DAY_OF_TIME
     elif moment.clock is not None:
-        yield moment.clock.isoformat(timespec="minutes"), 0.7
-        yield moment.clock.isoformat(), 0.7
+        yield moment.clock.isoformat(timespec="minutes"), weights.TIME_ALONE
+        yield moment.clock.isoformat(), weights.TIME_ALONE
     elif day is not None:
-        ranged = 0.6 if moment.last is not None and paired else 0.25
-        yield from _day_texts(day, moment, zone, 0.75 if moment.grain == "day" else ranged)
+        ranged = weights.END_OF_RANGE if moment.last is not None and paired else weights.DAY_OF_RANGE
+        yield from _day_texts(day, moment, zone, weights.EXACT_DAY if moment.grain == "day" else ranged)
 
 
 def _day_texts(day: date, moment: Moment, zone: tzinfo, score: float) -> Iterator[tuple[str, float]]:
     if moment.grain == "month":
-        yield day.strftime("%Y-%m"), 0.75
+        yield day.strftime("%Y-%m"), weights.EXACT_DAY
     if moment.grain == "year":
-        yield str(day.year), 0.75
+        yield str(day.year), weights.EXACT_DAY
     yield day.isoformat(), score
     midnight = datetime.combine(day, time(0), tzinfo=zone)
-    yield _offset(midnight), score - 0.25
-    yield midnight.replace(tzinfo=None).isoformat(), score - 0.25
+    yield _offset(midnight), score + weights.MIDNIGHT
+    yield midnight.replace(tzinfo=None).isoformat(), score + weights.MIDNIGHT
 
 
 def _offset(moment: datetime) -> str:

@@ -5,31 +5,29 @@ Whoever says so leaves nothing to guess, so what is stated stands, whatever a pl
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import orjson
 from pydantic import JsonValue
 
 from planner_svc.reading.leaves import flat, put
 from planner_svc.reading.profile import Profile, Slot, read_profile
-from planner_svc.reading.readings import NO_CLOCK, moment_of, number_in, readings
-from planner_svc.reading.text import STOP, Word, name_parts, split_name, stem, stem_set
+from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in, readings
+from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
-from services.contracts.plan import Plan, Reference, Step, Value
+from services.contracts.plan import LiteralValue, Plan, Step, Value, dependencies, scalars
 
-MAX_CHARS: Final = 4_000
-"""Of a request, as far as it is read."""
+_JSON: Final = json.JSONDecoder()
 _MAX_LEAVES: Final = 120
 _MAX_ITEMS: Final = 50
 _MAX_COMPARED: Final = 20_000
 """Values of enumerations that are compared with words of the request, for one API."""
-_QUOTED: Final = re.compile(
-    r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
-)
 _IS: Final = re.compile(
     r"\s*(?:[:=]\s*|(?:is|are|as|to|of|equals|set\s+to|should\s+be|named|called)\s+)?(?=\S)", re.IGNORECASE
 )
@@ -40,9 +38,7 @@ _END: Final = re.compile(r"\s*(?:$|[,;.!?)\]}\n](?!\d)|(?:and|or|with|for|in|on|
 """What follows a bare value: a word behind a number is its unit, and what that means others know."""
 _BARE: Final = re.compile(r"[^\s,;!?()\"]+")
 _AND: Final = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+|&\s*)(?=[\"'`“«\d])")
-_TRUTHS: Final = {"true": True, "yes": True, "on": True, "enabled": True, "false": False, "no": False, "off": False}
-_TRUTHS["disabled"] = False
-_VALUED: Final = re.compile(r"[\"'`“«\d@]|\b(?:true|false|yes|no|on|off|enabled|disabled)\b", re.IGNORECASE)
+_VALUED: Final = re.compile(rf"[\"'`“«\d@_]|\b(?:{'|'.join(TRUTHS)})\b", re.IGNORECASE)
 _ISO: Final = re.compile(r"\d{4}-\d\d(?:-\d\d(?:[T ][\d:.,+Z-]+)?)?")
 _BEFORE: Final = STOP | {"set", "given", "change", "add", "update", "put", "new"}
 _VAGUE: Final = stem_set("body value data item object")
@@ -78,6 +74,7 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     slots = flat(profile, _MAX_LEAVES).slots
     parts = _unquoted(query)
     labels = _labels(slots)
+    in_json = _labels((*slots, *(slot for slot in profile.slots if slot.name not in {leaf.name for leaf in slots})))
     found: list[Stated] = []
     items: dict[JsonPath, set[JsonPath]] = {}
     counts: dict[JsonPath, int] = {}
@@ -86,7 +83,8 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     for index in range(len(parts)):
         if parts[index].start < taken or (opening := _IS.match(query, parts[index].end)) is None:
             continue
-        named = [label.slot for label in _label_at(query, parts, index, labels, profile)]
+        known = in_json if query[opening.end()] in "{[" else labels  # an object as a whole is said in JSON alone
+        named = [label.slot for label in _label_at(query, parts, index, known, profile)]
         named.sort(key=lambda slot: slot.name in given)  # said again it is meant for the next one
         for slot in named:
             if left <= 0:
@@ -125,38 +123,58 @@ def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 
 def _given(step: Step, query: str, api: Api) -> Step:
-    arguments: dict[str, Value] = dict(step.arguments)
-    for one in stated(query, read_profile(api)):
+    found = stated(query, read_profile(api))
+    own = {str(one.path[0]) for one in found}
+    taken = {one.value for one in found if _is_said_once(query, one)}
+    arguments: dict[str, Value] = {}
+    for name, value in step.arguments.items():
+        kept = value if name in own else _without(value, taken)
+        if kept is not None:
+            arguments[name] = kept
+    for one in found:
         arguments = put(arguments, one.path, one.value)
     return step if arguments == step.arguments else step.model_copy(update={"arguments": arguments})
+
+
+def _is_said_once(query: str, one: Stated) -> bool:
+    """Whether the words that are one argument's value are nowhere else: no other argument has them."""
+    return _is_plain(one.value) and query.count(query[one.start : one.end]) == 1
+
+
+def _is_plain(value: JsonValue) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _without(value: Value, taken: Set[JsonValue]) -> Value | None:
+    """The value without what is stated for other arguments; None where nothing is left."""
+    if not isinstance(value, LiteralValue) or not any(_is_plain(one) and one in taken for one in scalars(value)):
+        return value
+    kept = _pruned(value.value, taken)
+    return None if kept is None else LiteralValue(value=kept)
+
+
+def _pruned(value: JsonValue, taken: Set[JsonValue]) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: held for name, one in value.items() if (held := _pruned(one, taken)) is not None} or None
+    if isinstance(value, list):
+        return [held for one in value if (held := _pruned(one, taken)) is not None] or None
+    return None if _is_plain(value) and value in taken else value
 
 
 def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
     """The plan without reading calls that nothing needs any more."""
     steps = list(plan.steps)
     while True:
-        used = {name for step in steps for name in _sources(step)} | {one.value.step for one in plan.answer}
+        used = {name for step in steps for name in dependencies(step)} | {one.value.step for one in plan.answer}
         kept = [one for one in steps if one.id in used or one.api not in apis or apis[one.api].mutating]
         if len(kept) == len(steps) or not kept:
             return Plan(steps=tuple(steps), answer=plan.answer)
         steps = kept
 
 
-def _sources(step: Step) -> Iterator[str]:
-    yield from step.after
-    waiting: list[object] = [*step.arguments.values(), step.foreach and step.foreach.items]
-    waiting += [step.when.left, step.when.right] if step.when is not None else []
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, Reference):
-            yield value.step
-        waiting += getattr(value, "items", ()) if getattr(value, "kind", "") == "list" else ()
-        waiting += getattr(value, "fields", {}).values() if getattr(value, "kind", "") == "object" else ()
-
-
 def _unquoted(query: str) -> list[Word]:
     """The words of names outside quotation marks."""
-    quoted = [match.span() for match in _QUOTED.finditer(query)]
+    quoted = [match.span() for match in QUOTED.finditer(query)]
     return [part for part in name_parts(query) if not any(a <= part.start < b for a, b in quoted)]
 
 
@@ -212,7 +230,7 @@ def _begins(query: str, parts: Sequence[Word], first: int, profile: Profile) -> 
     return (
         before.text.lower() in _BEFORE
         or before.stem in profile.title
-        or _QUOTED.search(query, before.end, start) is not None
+        or QUOTED.search(query, before.end, start) is not None
     )
 
 
@@ -223,6 +241,8 @@ def _parts(value: tuple[JsonValue, int] | None) -> int:
 
 def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
     """The value that begins here and the end of the characters that say it."""
+    if query[start] in "{[":
+        return _json(query, start, profile, slot)
     listed = slot.kinds == {"array"}
     one = _single(query, start, profile, slot)
     if one is None or not listed:
@@ -239,8 +259,21 @@ def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonVa
     return list(values), end
 
 
+def _json(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
+    """An object or a list that is written as JSON; one item where the argument is a list of such."""
+    try:
+        end = _JSON.raw_decode(query, start)[1]
+        value = orjson.loads(query[start:end])  # refuses NaN, infinities and lone surrogates
+    except (ValueError, RecursionError):
+        return None
+    for meant in (value, [value]):
+        if profile.schemas.problem(slot.node, meant) is None:
+            return meant, end
+    return None
+
+
 def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
-    quoted = _QUOTED.match(query, start)
+    quoted = QUOTED.match(query, start)
     if quoted is not None:
         text = next(group for group in quoted.groups() if group is not None)
         return _said(text, quoted.end(), profile, slot, quoted=True)
@@ -256,7 +289,7 @@ def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonV
         return None
     text = bare[0].rstrip(".:'")
     end = start + len(text)
-    is_value = text.lower() in _TRUTHS or any(char.isdigit() for char in text) or "@" in text
+    is_value = text.lower() in TRUTHS or any(char.isdigit() or char in "@_" for char in text)
     return _said(text, end, profile, slot, quoted=False) if is_value and _END.match(query, end) else None
 
 
@@ -267,12 +300,12 @@ def _said(text: str, end: int, profile: Profile, slot: Slot, *, quoted: bool) ->
     def allowed(value: JsonValue) -> bool:
         return profile.schemas.problem(slot.node, [value] if listed else value) is None
 
-    if "boolean" in slot.kinds and text.lower() in _TRUTHS:
-        return _TRUTHS[text.lower()], end
+    if "boolean" in slot.kinds and text.lower() in TRUTHS:
+        return TRUTHS[text.lower()], end
     is_number = not quoted and number_in(text) is not None and bool(slot.kinds & {"integer", "number"})
     if slot.temporal and not is_number and not _ISO.fullmatch(text) and moment_of(text, NO_CLOCK) is not None:
         return None  # a day in words is read by the request's clock
-    if not is_number and text.lower() not in _TRUTHS and allowed(text):
+    if not is_number and text.lower() not in TRUTHS and allowed(text):
         return text, end
     meant = readings(profile, slot, text)
     return (meant[0], end) if meant else None

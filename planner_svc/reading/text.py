@@ -5,7 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+MAX_CHARS = 4_000
+"""Of a request, as far as it is read."""
 WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+QUOTED = re.compile(
+    r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
+)
+"""A text in quotation marks, on one line; the one group that matched is what they hold."""
+_ALL_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[^']*'(?!\w)")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _IRREGULAR = {
     "feet": "foot", "inches": "inch", "people": "person", "children": "child", "men": "man", "women": "woman",
@@ -110,6 +117,11 @@ def stems(text: str) -> list[str]:
 def words_of(text: str, offset: int = 0) -> list[Word]:
     """All words of a text with their places; ``offset`` is added to both ends."""
     return [Word(m[0], stem(m[0]), m.start() + offset, m.end() + offset) for m in WORD.finditer(text)]
+
+
+def without_quotes(text: str) -> str:
+    """The text with as many letters Q in the place of what is quoted, be it many lines long."""
+    return _ALL_QUOTED.sub(lambda match: "Q" * len(match[0]), text)
 
 
 def stem_set(words: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from planner_svc.reading.dates import DateReader, Duration, Moment
 from planner_svc.reading.numbers import DIGITS, NUMBER_WORD, number
-from planner_svc.reading.text import NOT_NAMES, STOP, WORD, Word, singular, stem, word_set, words_of
+from planner_svc.reading.text import NOT_NAMES, QUOTED, STOP, WORD, Word, singular, stem, word_set, words_of
 
 Kind = Literal[
     "number", "duration", "moment", "quoted", "code", "name", "phrase", "thing", "email", "url", "phone", "list",
@@ -29,9 +29,6 @@ A `thing` is a phrase none of whose words any candidate API knows; a `choice` is
 
 MAX_SPANS = 80
 
-_QUOTED = re.compile(
-    r"\"([^\"\n]{1,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
-)
 _TELLING = re.compile(
     r"\b(?:text|sentence|message|note|title|headline|paragraph|phrase|following|quote|content)s?\s*:\s+"
     r"(?P<told>[^\"'\u201c`\s][^\"\u201c`]{1,3000}?)\s*$",
@@ -128,9 +125,10 @@ def _free(found: Iterable[Span], taken: list[Span]) -> list[Span]:
 
 def _literals(text: str) -> Iterator[Span]:
     found: list[Span] = []
-    for match in _QUOTED.finditer(text):
+    for match in QUOTED.finditer(text):
         inner = next(group for group in match.groups() if group is not None)
-        found.append(Span("quoted", match.start(), match.end(), inner, inner.strip()))
+        if inner:
+            found.append(Span("quoted", match.start(), match.end(), inner, inner.strip()))
     for kind, pattern in (("url", _URL), ("email", _EMAIL), ("code", _GROUPED), ("phone", _PHONE)):
         spans = [Span(kind, m.start(), m.end(), m[0], m[0]) for m in pattern.finditer(text)]  # type: ignore[arg-type]
         found += _free((s for s in spans if kind != "phone" or _is_phone(s.text)), found)

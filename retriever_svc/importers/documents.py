@@ -66,6 +66,8 @@ def import_document(
     server: str | None = None,
     limits: Limits | None = None,
     progress: Progress = lambda done, total: None,
+    *,
+    origin: str | None = None,
 ) -> Imported:
     """Read every operation of a document; its format is recognised.
 
@@ -75,6 +77,7 @@ def import_document(
         server: base URL that replaces the document's, or completes a relative one.
         limits: bounds on what is read.
         progress: told after each operation.
+        origin: the URL that the document came from, which completes relative servers where no ``server`` is given.
 
     Raises:
         InvalidDocument: the text is no such document. What is wrong with a single operation only skips that operation.
@@ -84,7 +87,7 @@ def import_document(
     entries = outline.entries
     if len(entries) > limits.operations:
         raise InvalidDocument(f"the document has {len(entries):,} operations; at most {limits.operations:,} are read")
-    source = Source.open(outline, provider or "", server, limits)
+    source = Source.open(outline, provider or "", server, limits, origin)
     source.provider = provider or _provider(outline, source, server)
     apis, skipped = _read(source, entries, progress)
     if apis and not any(api.server for api in apis):
@@ -166,7 +169,7 @@ def _host(source: Source, server: str | None) -> str:
     try:
         return urlsplit(choose_server([source.servers], server)[0]).hostname or ""
     except NoServer:
-        return ""
+        return urlsplit(source.origin or "").hostname or ""
 
 
 def _slug(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import orjson
@@ -18,7 +19,7 @@ from retriever_svc.importers.parameters import Argument, Reading, name_arguments
 from retriever_svc.importers.refs import Document, JsonObject, SkipOperation, as_list, as_text
 from retriever_svc.importers.schemas import Key, Schemas
 from retriever_svc.importers.security import Alternatives, read_security
-from retriever_svc.importers.servers import NoServer, choose_server, private_host
+from retriever_svc.importers.servers import NoServer, choose_server, located_server, private_host
 from retriever_svc.importers.swagger import sends_body_parameters, upgrade_operation, upgrade_servers
 from services.contracts.api import OUTSIDE_CONTENT, Api
 from services.contracts.plan import content_hash
@@ -32,7 +33,7 @@ _FOREIGN = re.compile(r"(?<=/)(?::([A-Za-z_]\w*)|<(?:\w+:)?([A-Za-z_]\w*)>)(?=[/
 
 @dataclass(slots=True)
 class Source:
-    """A document being imported, and what was met in it so far."""
+    """A document being imported, and what was met in it so far. ``origin``: the URL that it came from, if any."""
 
     document: Document
     schemas: Schemas
@@ -42,12 +43,13 @@ class Source:
     given_server: str | None
     is_swagger: bool
     servers: list[JsonValue]
+    origin: str | None = None
     usual_keys: Usual | None = None
     names: Names = field(default_factory=Names)
     written: int = 0
 
     @classmethod
-    def open(cls, outline: Outline, provider: str, server: str | None, limits: Limits) -> Source:
+    def open(cls, outline: Outline, provider: str, server: str | None, limits: Limits, origin: str | None) -> Source:
         """Prepare a parsed document for reading its operations."""
         root = outline.root
         document, notes = Document(root, limits.steps), Notes()
@@ -59,7 +61,8 @@ class Source:
         # Postman's requests say which of their fields carry credentials; lists of tools know no credentials.
         is_openapi = outline.format.startswith(("openapi", "swagger"))
         usual = usual_names(Document(root, limits.steps), outline.entries) if is_openapi else None
-        return cls(document, schemas, notes, limits, provider, server, is_swagger, servers, usual)
+        origin = origin if is_openapi else None  # only OpenAPI says what a relative server is relative to
+        return cls(document, schemas, notes, limits, provider, server, is_swagger, servers, origin, usual)
 
     def weigh(self, api: Api) -> Api:
         """Count the API's size.
@@ -160,7 +163,8 @@ def _server(source: Source, reading: Reading, operation: JsonObject, item: JsonO
     try:
         server, passed_over = choose_server([own, source.servers], source.given_server)
     except NoServer as reason:
-        source.notes.warn(f"no server: {reason}")
+        server, passed_over = _located(source, own, reason), ""
+    if not server:
         return ""
     if passed_over:
         source.notes.warn(f"the server is {server}, not the first: {passed_over}")
@@ -169,6 +173,17 @@ def _server(source: Source, reading: Reading, operation: JsonObject, item: JsonO
             f"{host} is a private address: a call of it is refused unless NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS has it"
         )
     return server
+
+
+def _located(source: Source, own: list[JsonValue], reason: NoServer) -> str:
+    """The server that the document's own URL completes; empty where it completes none."""
+    if source.origin is not None:
+        with suppress(NoServer):
+            server = located_server([own, source.servers], source.origin)
+            source.notes.warn(f"{reason}; as the document came from {source.origin[:200]}, it is {server}")
+            return server
+    source.notes.warn(f"no server: {reason}")
+    return ""
 
 
 def _name(source: Source, declared: JsonValue, method: str, path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from contextlib import suppress
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import JsonValue
@@ -48,6 +49,22 @@ def choose_server(levels: list[JsonValue], given: str | None) -> tuple[str, str]
         except NoServer as reason:
             reasons.append(str(reason))
     raise NoServer(reasons[0] if reasons else "the document names no server")
+
+
+def located_server(levels: list[JsonValue], url: str) -> str:
+    """The base URL that a document's relative server, or no server at all, means at the URL that it came from.
+
+    Raises:
+        NoServer: none of its servers is relative.
+    """
+    usual: list[JsonValue] = [{"url": "/"}]  # says OpenAPI
+    servers = next((found for level in levels if (found := as_list(level))), usual)
+    for server in servers[:_MAX_SERVERS]:
+        with suppress(NoServer, ValueError):
+            path = _expand(server)
+            if path and not urlsplit(path).scheme and not _HOST.match(path):
+                return _callable(urljoin(url, path))
+    raise NoServer("none of the document's servers is relative")
 
 
 def private_host(server: str) -> str | None:

@@ -304,6 +304,13 @@ class ImportRequest(Contract):
         pattern=r"^https?://[^\s\x00-\x1f]*$",
         description="Replaces the document's servers, and completes relative ones.",
     )
+    origin: str | None = Field(
+        default=None,
+        max_length=2_000,
+        pattern=r"^https?://[^\s\x00-\x1f/@?#]+(?:/[^\s\x00-\x1f?#]*)?$",
+        description="URL that the document was fetched from, without user, query and fragment: where no `server` is"
+        " given, it completes an OpenAPI document's relative servers, and its host is the server where it names none.",
+    )
     tenants: tuple[Tenant, ...] | None = Field(
         default=None,
         max_length=100,
@@ -413,14 +420,16 @@ class ImportedDocument(Contract):
     document_hash: str = Field(description="SHA-256 of its text.")
     format: str
     version: str = Field(default="", description="What the document calls its version.")
-    server: str | None = Field(default=None, description="The `server` it was imported with.")
+    server: str | None = Field(default=None, description="The `server` it was imported with, or else the `origin`.")
     tenants: tuple[Tenant, ...] = Field(
         default=(), description="Whose it was imported to be; a tenant is shown no name but its own."
     )
     imported_at: AwareDatetime
     skipped: tuple[SkippedOperation, ...] = Field(default=(), description="The first operations not imported, and why.")
     skipped_total: int = Field(default=0, ge=0, description="How many there are in all.")
-    current: bool = Field(description="Whether importing the same text and `server` for this provider changes nothing.")
+    current: bool = Field(
+        description="Whether importing the same text and `server` or `origin` for this provider changes nothing."
+    )
 
 
 class DocumentPage(Contract):

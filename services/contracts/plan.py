@@ -183,15 +183,19 @@ def references(value: Value) -> Iterator[Reference]:
             yield from references(field)
 
 
+def step_values(step: Step) -> Iterator[Value]:
+    """Every value a step is given: its arguments, and those of its `foreach` and its `when`."""
+    yield from step.arguments.values()
+    if step.foreach is not None:
+        yield step.foreach.items
+    if step.when is not None:
+        yield from (step.when.left, step.when.right)
+
+
 def step_references(step: Step) -> Iterator[Reference]:
     """Every reference a step makes: in its arguments, its `foreach` and its `when`."""
-    for value in step.arguments.values():
+    for value in step_values(step):
         yield from references(value)
-    if step.foreach is not None:
-        yield from references(step.foreach.items)
-    if step.when is not None:
-        yield from references(step.when.left)
-        yield from references(step.when.right)
 
 
 def dependencies(step: Step) -> frozenset[str]:

@@ -147,7 +147,7 @@ async def test_a_value_is_held_against_what_was_declared_and_hosts_in_trouble_ar
 
 
 async def test_what_is_edited_fits_every_size(tmp_path: Path) -> None:
-    async with _looking(tmp_path) as (gateway, url, page):
+    async with looking(tmp_path) as (gateway, url, page):
         gateway.fakes.planner.plans[ASK_CHAIN] = CHAIN
         first = await gateway.client.solve(ask(ASK_CHAIN, mutations="allow"))
         second = await gateway.client.rerun(first.id, RerunRequest.model_validate({"from": "var3"}))

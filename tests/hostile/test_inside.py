@@ -34,6 +34,7 @@ from services.contracts.run import ExecuteRequest, ExecutionFinished, SecretTest
 from services.errors import Conflict, ServiceUnavailable
 from services.signing import PlanSigner, kept_key
 from tests.support.executing import api, compiled, ref, step
+from tests.support.unread import status_without_body
 from tests.support.upstream import Upstream, serve_upstream
 
 TOKEN = "executor-token"
@@ -262,34 +263,10 @@ def test_a_service_that_would_be_open_does_not_start(capsys: pytest.CaptureFixtu
     assert "NESTOR_EXECUTOR_SERVICE_TOKEN" in capsys.readouterr().err
 
 
-async def never() -> Any:
-    """What is asked for the body of a request that nobody may make."""
-    raise AssertionError("the body was read")
-
-
 async def test_no_service_reads_a_body_without_its_token(tmp_path: Path) -> None:
     for app in internal_apps(tmp_path, TOKEN).values():
         for path in ("/", "/execute", "/plan", "/retrieve", "/demos", "/imports"):
-            sent: list[Any] = []
-
-            async def send(message: Any, sent: list[Any] = sent) -> None:
-                sent.append(message)
-
-            scope = {
-                "type": "http",
-                "http_version": "1.1",
-                "method": "POST",
-                "scheme": "http",
-                "path": path,
-                "raw_path": path.encode(),
-                "query_string": b"",
-                "root_path": "",
-                "client": ("192.0.2.1", 1),
-                "server": ("127.0.0.1", 80),
-                "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer wrong-token")],
-            }
-            await app(scope, never, send)
-            assert sent[0]["status"] == 401
+            assert await status_without_body(app, path, ["Bearer wrong-token"]) == 401
 
 
 async def test_a_gateway_sends_each_service_its_own_token_and_says_when_one_is_wrong(executor: Starter) -> None:

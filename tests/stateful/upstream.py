@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from tests.stateful.plans import Fate, Kind, answer_to
+from tests.support.upstream import serving
 
 Spot = tuple[str, str]
 """A call: the step that makes it (see :func:`~tests.stateful.plans.site`), and the item or nothing."""
@@ -79,14 +80,9 @@ class Upstream:
 async def serve_upstream() -> AsyncIterator[Upstream]:
     """An upstream on a free port of the loopback interface. What was asked for is done even if the caller vanishes."""
     upstream = Upstream()
-    server = web.Server(upstream._handle, access_log=None, handler_cancellation=False)
-    runner = web.ServerRunner(server, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    upstream.origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield upstream
-    finally:
-        upstream.heal()
-        await runner.cleanup()
+    async with serving(upstream._handle, cancel=False) as host:
+        upstream.origin = f"http://{host}"
+        try:
+            yield upstream
+        finally:
+            upstream.heal()

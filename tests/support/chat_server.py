@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.upstream import serving
+
 PATH = "/v1/chat/completions"
 Reply = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -51,14 +53,9 @@ class ChatServer:
 async def serve_chat(*replies: Reply) -> AsyncIterator[ChatServer]:
     """Start a server on a free port of the loopback interface."""
     chat = ChatServer("", list(replies))
-    runner = web.ServerRunner(web.Server(chat.handle, access_log=None, handler_cancellation=True), shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    chat.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with serving(chat.handle, cancel=True) as host:
+        chat.url = f"http://{host}"
         yield chat
-    finally:
-        await runner.cleanup()
 
 
 def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:

@@ -28,6 +28,7 @@ class Seen:
 
 
 Answer = Callable[[Seen], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass
@@ -76,19 +77,30 @@ class Upstream:
 
 
 @asynccontextmanager
+async def serving(handle: Handler, *, cancel: bool, backlog: int = 128) -> AsyncIterator[str]:
+    """A server on a free port of the loopback interface; gives its `host:port`.
+
+    Args:
+        handle: answers a request.
+        cancel: whether that ends where the caller vanishes.
+        backlog: connections that may wait to be accepted.
+    """
+    server = web.Server(handle, access_log=None, handler_cancellation=cancel)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=backlog).start()
+    try:
+        yield f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
 async def serve_upstream() -> AsyncIterator[Upstream]:
     """Start an upstream on a free port of the loopback interface."""
     upstream = Upstream()
-    server = web.Server(upstream._handle, access_log=None, handler_cancellation=True)
-    runner = web.ServerRunner(server, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    upstream.host = f"127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with serving(upstream._handle, cancel=True) as upstream.host:
         yield upstream
-    finally:
-        await runner.cleanup()
 
 
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -252,16 +252,7 @@ def finetune(
     if not encoded:
         raise DataError(f"no conversation has {tuning.longest} tokens or fewer")
     data = batches(encoded, tuning.batch_tokens or (GPU_TOKENS if on_gpu else CPU_TOKENS), tokenizer.pad_token_id or 0)
-    if start is not None:
-        model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
-        for one in model.parameters():  # saved in half precision, learnt in single
-            one.data = one.data.float() if one.requires_grad else one.data
-    elif tuning.method != "full":
-        torch.manual_seed(tuning.seed)
-        low_rank = LoraConfig(
-            r=tuning.rank, lora_alpha=2 * tuning.rank, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
-        model = get_peft_model(model, low_rank)
+    model = _adapted(model, tuning, start)
     budget = _Budget(tuning.minutes * 60, work)
     trainer = _Trainer(
         model=model,
@@ -285,6 +276,20 @@ def finetune(
         minutes=round(budget.spent / 60, 1),
         losses=tuple(losses),
     )
+
+
+def _adapted(model: Any, tuning: Tuning, start: Path | None) -> Any:
+    """The model with the adapter that is trained; itself where all of it is."""
+    if start is not None:
+        model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
+        for one in model.parameters():  # saved in half precision, learnt in single
+            one.data = one.data.float() if one.requires_grad else one.data
+        return model
+    if tuning.method == "full":
+        return model
+    torch.manual_seed(tuning.seed)
+    low_rank = LoraConfig(r=tuning.rank, lora_alpha=2 * tuning.rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    return get_peft_model(model, low_rank)
 
 
 def _arguments(work: Path, tuning: Tuning, *, on_gpu: bool) -> SFTConfig:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from training.planner.learning import Batch, Tally, losses, to_device
 from training.planner.network import Network
 from training.planner.recipe import Recipe
 from training.shared.checkpoints import Checkpoint, Course
+from training.shared.steps import Resumable
 
 _EVERY: Final = 100
 _DECAY: Final = 0.01
@@ -31,7 +31,7 @@ class Step:
     loss: dict[str, float]
 
 
-class Trainer:
+class Trainer(Resumable):
     """Trains the network, in place.
 
     Args:
@@ -51,7 +51,6 @@ class Trainer:
     ) -> None:
         self.network = network.to(device)
         self._recipe, self._batches, self._device = recipe, batches, device
-        self._course = Course(recipe.steps, recipe.minutes, recipe.warmup)
         encoder, rest = _parted(network)
         self._optimizer = torch.optim.AdamW(
             [
@@ -60,18 +59,8 @@ class Trainer:
             ],
             weight_decay=_DECAY,
         )
-        self._checkpoint = Checkpoint(folder, f"{recipe.model_dump_json()} {key}", network, self._optimizer)
-        self._checkpoint.resume(self._course)
-
-    @property
-    def done(self) -> int:
-        """Steps done."""
-        return self._course.done
-
-    @property
-    def progress(self) -> float:
-        """0 to 1, by steps done or by time spent, whichever is further."""
-        return self._course.progress
+        checkpoint = Checkpoint(folder, f"{recipe.model_dump_json()} {key}", network, self._optimizer)
+        super().__init__(Course(recipe.steps, recipe.minutes, recipe.warmup), checkpoint, recipe.seed, _EVERY)
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
         """Do the steps that are left.
@@ -83,25 +72,12 @@ class Trainer:
         Returns:
             Whether the run is over.
         """
-        batches = self._batches(self.done)
-        while self.progress < 1:
-            if stop(self.done):
-                self.save()
-                return False
-            batch = next(batches)
-            start = time.monotonic()
-            torch.manual_seed(self._recipe.seed * 1_000_003 + self.done)  # dropout: the same after a resume
-            loss = self._step(batch)
-            self._course.done += 1
-            self._course.seconds += time.monotonic() - start
-            if self.done % _EVERY == 0 or self.progress == 1:
-                self.save()
-            report(Step(self.done, self.progress, loss))
-        return True
-
-    def save(self) -> None:
-        """Write the checkpoint."""
-        self._checkpoint.save(self._course)
+        return self._go_on(
+            self._batches(self.done),
+            self._step,
+            lambda loss: report(Step(self.done, self.progress, loss)),
+            stop,
+        )
 
     def measure(self, batches: Iterator[Batch]) -> dict[str, float]:
         """How often each head is right on these, as percentages."""

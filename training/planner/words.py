@@ -1,5 +1,6 @@
-"""Fits the judge of two planners (:mod:`planner_svc.judge`) to what became of whole requests that neither learnt from.
+"""Fits the judge of two planners to what became of whole requests that neither learnt from.
 
+The judge is :mod:`planner_svc.judging.judge`.
 ``nestor eval plan --planner judged --predictions`` writes what both said, the signs of it, and whether each was right.
 All figures are of judges that had seen no request to the same vendor: what a vendor's requests have in common would
 otherwise pass for what can be seen of any request.
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from evals.data import DataError
 from planner_svc.backends.compact.judging import Judge
 from planner_svc.cascade import PAIR
-from planner_svc.judge import QUESTION, SIGNS, WordJudge
+from planner_svc.judging.judge import QUESTION, SIGNS, WordJudge
 from services.trees import Floats
 from training.planner.recalibrate import LEAST, calibration_error
 from training.shared.boosting import Growth, boosted

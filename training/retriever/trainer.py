@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from training.retriever.examples import Document, Pair
 from training.retriever.recipe import Recipe
 from training.retriever.towers import Towers
 from training.shared.checkpoints import Checkpoint, Course
+from training.shared.steps import Resumable
 
 PairsOfEpoch = Callable[[int], Sequence[Pair]]
 """The pairs of an epoch, counted from 0; the same ones whenever it is asked."""
@@ -49,7 +50,7 @@ class Step:
     first: float
 
 
-class Trainer:
+class Trainer(Resumable):
     """Trains the towers. Two trainers with the same recipe and pairs do the same steps on one machine.
 
     Args:
@@ -76,30 +77,19 @@ class Trainer:
     ) -> None:
         self.towers = towers
         self._recipe, self._documents = recipe, documents
-        self._every = every
         self._batches = [self._batches_of(epoch, pairs_of(epoch)) for epoch in range(recipe.epochs)]
-        self._course = Course(sum(map(len, self._batches)), recipe.minutes, recipe.warmup)
-        if not self._course.total:
+        course = Course(sum(map(len, self._batches)), recipe.minutes, recipe.warmup)
+        if not course.total:
             raise NothingToTrain("there is nothing to train on: fewer pairs than a quarter of a batch")
         self._loss = MultipleNegativesRankingLoss(towers.model, scale=recipe.scale)
         self._optimizer = torch.optim.AdamW(towers.trainable(), lr=recipe.learning_rate, weight_decay=0.01)
-        self._checkpoint = Checkpoint(folder, self._fingerprint(), towers.model, self._optimizer)
-        self._checkpoint.resume(self._course)
-
-    @property
-    def done(self) -> int:
-        """Steps done."""
-        return self._course.done
+        checkpoint = Checkpoint(folder, self._fingerprint(), towers.model, self._optimizer)
+        super().__init__(course, checkpoint, recipe.seed, every)
 
     @property
     def total(self) -> int:
         """Steps of the whole run."""
         return self._course.total
-
-    @property
-    def progress(self) -> float:
-        """0 to 1, by steps done or by time spent, whichever is further."""
-        return self._course.progress
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
         """Do the steps that are left.
@@ -111,25 +101,13 @@ class Trainer:
         Returns:
             Whether the run is over.
         """
-        batches = [batch for epoch in self._batches for batch in epoch]
-        while self.progress < 1:
-            if stop(self.done):
-                self.save()
-                return False
-            start = time.monotonic()
-            batch = batches[self.done]
-            torch.manual_seed(self._recipe.seed * 1_000_003 + self.done)  # dropout: the same after a resume
-            loss, first = self._step(batch)
-            self._course.done += 1
-            self._course.seconds += time.monotonic() - start
-            if self.done % self._every == 0 or self.progress == 1:
-                self.save()
-            report(Step(self.done, self.total, self.progress, loss, first))
-        return True
-
-    def save(self) -> None:
-        """Write the checkpoint."""
-        self._checkpoint.save(self._course)
+        batches = islice((batch for epoch in self._batches for batch in epoch), self.done, None)
+        return self._go_on(
+            batches,
+            self._step,
+            lambda told: report(Step(self.done, self.total, self.progress, *told)),
+            stop,
+        )
 
     def _step(self, batch: Batch) -> tuple[float, float]:
         self.towers.model.train()

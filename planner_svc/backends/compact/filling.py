@@ -31,6 +31,9 @@ OMITTED: Final = 0.5
 IMPLIED: Final = 0.15
 """An API that answers with what a call needs is called itself where it is at least so likely; the surer the network is
 that it is from another call, the less."""
+SUPPOSED: Final = 0.1
+"""Where nobody says what an API requires, others that only read and are at least so likely called are taken as called,
+and the answer of one counts that is at least so likely the value."""
 DECIMAL: Final = 3.0
 """Log-odds that a number which need not be whole is written as one that is not, 300.0, more than the network says."""
 REPEATED: Final = 0.1
@@ -186,13 +189,14 @@ class Filler:
     def values(self, gap: Gap) -> list[Said | Fed]:
         """What a parameter is given: one value for each call that has its own, or one for all.
 
-        What the application knows fills what nobody says; where the user is, only what is required.
+        What the application knows fills what nobody says; where the user is, only what is required. What is required
+        and still missing may be looked up.
         """
         found = self._found(gap)
         known = self._task.given.get(gap.slot.name)
         if not found and known is not None and gap.allows(known) and (gap.slot.required or gap.slot.name not in WHERE):
             return [Said(known, None, 1.0)]
-        return found
+        return found or (self._looked_up(gap) if gap.slot.required else [])
 
     def _found(self, gap: Gap) -> list[Said | Fed]:
         """What the request or another call gives it."""
@@ -210,6 +214,18 @@ class Filler:
             if found:
                 return found
         return []
+
+    def _looked_up(self, gap: Gap) -> list[Said | Fed]:
+        """The answer of a call that is too unlikely by itself, and likely once something needs it.
+
+        Nothing that changes something is given such a guess: its user is asked.
+        """
+        apis = self._task.apis
+        if gap.profile.api.mutating:
+            return []
+        likely = [n for n, api in enumerate(apis) if self._called[n] >= SUPPOSED and not api.profile.api.mutating]
+        links = self.links(gap.wish, gap.times, [*gap.chosen, *likely])
+        return [Fed(one.api, one.output, sure) for one, sure in links[:1] if sure >= SUPPOSED]
 
     def _origins(self, gap: Gap, links: Sequence[tuple[Offer, float]]) -> Floats:
         """How likely a value is from where: what the second stage says of words and of other calls stands."""

@@ -17,12 +17,11 @@ from planner_svc.reading.dates import Moment
 from planner_svc.reading.numbers import number
 from planner_svc.reading.profile import Slot
 from planner_svc.reading.readings import whole_moments
-from planner_svc.reading.text import words_of
+from planner_svc.reading.text import QUOTED, words_of
 
 Run = tuple[int, int]
 """Tokens: the first, and the one after the last."""
 
-_QUOTED: Final = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|«([^»\n]+)»|`([^`\n]+)`|(?<![\w'])'([^'\n]+)'(?!\w)")
 _CHUNK: Final = re.compile(r"\S+")
 _OPENING: Final = "([{<$€£¥"
 _CLOSING: Final = ")]}>%"
@@ -57,7 +56,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     """The tokens of a request. Stops and commas between words are none, nor is "please" at either end."""
     found: list[Token] = []
     at = 0
-    for match in _QUOTED.finditer(text):
+    for match in QUOTED.finditer(text):
         found += _plain(text, at, match.start())
         inner = match.lastindex or 1
         found.append(Token('"', match.start(), match.start(inner)))

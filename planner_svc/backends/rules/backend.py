@@ -10,14 +10,14 @@ from planner_svc.backends.rules.choose import Choice, Chooser, divide
 from planner_svc.backends.rules.draft import draft
 from planner_svc.backends.rules.fit import Fitter
 from planner_svc.backends.rules.links import Links
-from planner_svc.backends.rules.segments import MAX_CHARS, segments
+from planner_svc.backends.rules.segments import segments
 from planner_svc.evidence import Tried
 from planner_svc.models import PlanDraft
 from planner_svc.reading.choices import named_choices
 from planner_svc.reading.context import given_values, read_clock
 from planner_svc.reading.loops import looped
 from planner_svc.reading.profile import Library, Profile
-from planner_svc.reading.text import stems, words_of
+from planner_svc.reading.text import MAX_CHARS, stems, words_of
 from planner_svc.reading.values import Span, find_spans
 from services.compute import ComputePool
 from services.contracts.api import Api

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from planner_svc.backends.rules.fit import Fit, Fitter
-from planner_svc.backends.rules.links import Link, Links
+from planner_svc.backends.rules.links import GENERIC, Link, Links
 from planner_svc.backends.rules.objects import build
 from planner_svc.backends.rules.segments import with_roles
 from planner_svc.evidence import NOTHING, Tried
@@ -28,7 +28,6 @@ FREE_TEXT = 0.4
 WEAK = 0.34
 OPTIONAL = 0.6
 LEFTOVER = 0.45
-_GENERIC = stem_set("code id name number key text value")
 _SEARCHED = stem_set("name query q search text title keyword term")
 DETOUR = 0.1
 MAX_PRODUCERS = 8
@@ -175,8 +174,7 @@ class Composer:
             named = self._fitter.choices(slot, self._text, self._offset)
             named = [fit for fit in named if slot.required or not self._asks_for(profile, fit)]
             fits += [fit for fit in named if not any(fit.span.overlaps(span) for span in self._without)]
-            bonus = 0.05 if slot.required else 0.0
-            found += [(-(fit.score + bonus), fit.span.start, order, slot, fit) for fit in fits]
+            found += [(-fit.score, fit.span.start, order, slot, fit) for fit in fits]
         return [(slot, fit) for _, _, _, slot, fit in sorted(found, key=lambda entry: entry[:3])]
 
     def _asks_for(self, profile: Profile, fit: Fit) -> bool:
@@ -249,7 +247,7 @@ class Composer:
                 continue
             for link in self._links.between(other.profile, call.profile, slot):
                 score = link.score + self._mentioned(link)
-                if score >= 0.5 and (best is None or score > best.score):
+                if best is None or score > best.score:
                     best = Output(other, link.field, min(score, 1.0))
         return best
 
@@ -322,13 +320,13 @@ class Composer:
         best: Output | None = None
         for other in reversed(self.given):
             for link in self._links.between(other.profile, call.profile, slot):
-                if link.score >= 0.45 and (best is None or link.score > best.score + 0.05):
+                if best is None or link.score > best.score + 0.05:
                     best = Output(other, link.field, link.score * 0.8)
         return best
 
     def _mentioned(self, link: Link) -> float:
         """More where the request names the field ("how heavy" for a weight)."""
-        return 0.35 if (self._stems - _GENERIC) & set(link.field.words) else 0.0
+        return 0.35 if (self._stems - GENERIC) & set(link.field.words) else 0.0
 
     def _use_leftovers(self, call: Call, fits: Sequence[tuple[Slot, Fit]]) -> None:
         """Give optional arguments the values that nothing has used so far."""

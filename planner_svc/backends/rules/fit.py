@@ -175,8 +175,7 @@ class Fitter:
         score = 0.22 * max(overlap(span.near[:2], frozenset(slot.words)), 0.6 * overlap(span.near[:3], own))
         if span.unit and span.kind == "number":
             score += 0.3 if span.unit in slot.words else 0.2 if span.unit in slot.about else -0.02
-        if slot.role is not None:
-            score += _role_score(slot, span)
+        score += _role_score(slot, span)
         if span.kind in _TEXTUAL and slot.shapes and not slot.temporal:
             score += self._form(slot, span)
         if span.kind in ("name", "code", "phrase", "thing", "quoted") and not slot.temporal:

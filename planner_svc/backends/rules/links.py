@@ -14,7 +14,7 @@ MAX_LINKS = 4
 MAX_PAIRS = 20_000
 
 _ROLE_WORDS = stem_set("from to origin destination start end first second source target departure arrival")
-_GENERIC = stem_set("code id name number key text value")
+GENERIC = stem_set("code id name number key text value")
 _MEASURE = stem_set("value amount quantity number")
 
 
@@ -59,15 +59,15 @@ def _score(producer: Profile, consumer: Profile, field: Field, slot: Slot) -> fl
     if not _fits(consumer, field, slot):
         return 0.0
     core = tuple(word for word in slot.words if word not in _ROLE_WORDS)
-    telling = frozenset(core) - _GENERIC or frozenset(core)
+    telling = frozenset(core) - GENERIC or frozenset(core)
     holder = frozenset(str(part) for part in field.path if isinstance(part, str)) | frozenset(producer.noun.split())
     if core and core == field.words:
         name = 1.0
     else:
         told = overlap(telling, frozenset(field.words) | field.about | holder)
-        own = frozenset(field.words) - _GENERIC
+        own = frozenset(field.words) - GENERIC
         name = 0.6 * told + 0.4 * (overlap(own, frozenset(core) | slot.about) if own else told)
-    about = overlap(slot.about - _ROLE_WORDS - _GENERIC, field.about | frozenset(field.words))
+    about = overlap(slot.about - _ROLE_WORDS - GENERIC, field.about | frozenset(field.words))
     score = 0.55 * name + 0.3 * about
     if score > 0.2 and slot.specific and _examples_fit(consumer, field, slot):
         score += 0.2

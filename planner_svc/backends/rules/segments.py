@@ -4,13 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from planner_svc.reading.text import STOP, Word, words_of
+from planner_svc.reading.text import MAX_CHARS, STOP, Word, words_of
 from planner_svc.reading.values import HARD, Role, Span
 from services.contracts.api import Clause
 
 MAX_PARTS = 8
 MAX_MERGED = 3
-MAX_CHARS = 4_000
 THING = 0.6
 
 _SENTENCE_END = re.compile(r"(?<=[a-z0-9)\"”][.?!])\s+(?=[A-Z\"“])")

@@ -12,3 +12,11 @@ from tests.support.gateways import Gateway, open_gateway
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     async with open_gateway(tmp_path) as running:
         yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A gateway's database, of both kinds in turn."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"

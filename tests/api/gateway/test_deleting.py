@@ -16,13 +16,6 @@ OLD = "run_000000000001" + "0" * 20
 """Of 1970."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
-
-
 async def rows(database: str) -> tuple[int, int]:
     """How many runs and events there are."""
     engine = create_engine(database)

@@ -16,40 +16,17 @@ from gateway.main import create_app
 from gateway.routing import ProtectedRoute
 from gateway.settings import GatewaySettings
 from tests.support.gateways import Fakes, open_gateway
+from tests.support.unread import status_without_body
 
 TOKEN = "desk-token"
-
-
-async def never() -> Any:
-    """What is asked for the body of a request that nobody may make."""
-    raise AssertionError("the body was read")
 
 
 @pytest.mark.parametrize("path", ["/solve", "/plan", "/apis:import", "/demos", "/demos:import", "/v1/apis:import"])
 @pytest.mark.parametrize("authorizations", [[], ["Bearer wrong-token"], [f"Bearer {TOKEN}", "Bearer wrong-token"]])
 async def test_no_body_is_read_without_a_token(path: str, authorizations: list[str], tmp_path: Path) -> None:
     async with open_gateway(tmp_path, token=TOKEN) as gateway:
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        headers = [(b"authorization", value.encode()) for value in authorizations]
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "client": ("192.0.2.1", 1),
-            "server": ("127.0.0.1", 80),
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers],
-        }
-        await gateway.app(scope, never, send)
-        assert sent[0]["status"] == (400 if len(authorizations) > 1 else 401)
+        status = await status_without_body(gateway.app, path, authorizations)
+        assert status == (400 if len(authorizations) > 1 else 401)
 
 
 def test_every_route_but_the_probes_asks_for_a_token() -> None:

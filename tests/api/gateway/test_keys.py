@@ -25,13 +25,6 @@ PRINCIPALS: tuple[dict[str, Any], ...] = (
 ALL = frozenset(Role)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
-
-
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     async with open_gateway(tmp_path, principals=PRINCIPALS) as running:

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from gateway.tables import MEMBERS, RUNS
-from services.contracts.run import RunStatus, SolveRequest
+from services.contracts.run import Run, RunStatus, SolveRequest
 from services.errors import ServiceUnavailable
 from services.storage.engine import create_engine, write
 from tests.support.gateways import (
@@ -27,13 +27,6 @@ from tests.support.gateways import (
 LEASE_S = 0.5
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
-
-
 @pytest.fixture
 async def pair(database: str) -> AsyncIterator[tuple[Gateway, Gateway]]:
     """Two gateways of one database, which ask the same peers."""
@@ -49,17 +42,23 @@ def unhurried(query: str) -> SolveRequest:
     return ask(query, mutations="allow").model_copy(update={"wait": False})
 
 
+async def begun(gateway: Gateway, at: str, query: str) -> Run:
+    """A run that has come to a planner, or an executor, that does not answer yet."""
+    fakes = gateway.fakes
+    fakes.planner.delay_s = 20 if at == "plan" else 0
+    fakes.executor.gate = asyncio.Event()
+    run = await gateway.client.solve(unhurried(query))
+    await until(lambda: at in fakes.planner.calls + fakes.executor.calls)
+    return run
+
+
 @pytest.mark.parametrize("query", [ASK_HOLIDAYS, ASK_ROOM])
 @pytest.mark.parametrize("at", ["plan", "execute"])
 async def test_the_runs_of_a_gateway_that_dies_go_on_in_another(
     pair: tuple[Gateway, Gateway], at: str, query: str
 ) -> None:
     one, two = pair
-    fakes = one.fakes
-    fakes.planner.delay_s = 20 if at == "plan" else 0
-    fakes.executor.gate = asyncio.Event()
-    run = await one.client.solve(unhurried(query))
-    await until(lambda: at in fakes.planner.calls + fakes.executor.calls)
+    fakes, run = one.fakes, await begun(one, at, query)
     events = two.client.events(run.id)
     following = asyncio.create_task(_kinds(events))
     await one.die()
@@ -146,13 +145,10 @@ async def test_a_cancelled_run_whose_gateway_dies_is_ended_by_another(
     pair: tuple[Gateway, Gateway], at: str, query: str
 ) -> None:
     one, two = pair
-    fakes = one.fakes
-    fakes.planner.delay_s = 20 if at == "plan" else 0
-    fakes.executor.gate = asyncio.Event()
-    run = await one.client.solve(unhurried(query))
-    await until(lambda: at in fakes.planner.calls + fakes.executor.calls)
+    fakes, run = one.fakes, await begun(one, at, query)
     await one.die()
     await two.client.cancel(run.id)
+    assert fakes.executor.gate is not None
     fakes.executor.gate.set()  # the other one may have taken it over before it was cancelled
     assert (await ended(two.client, run.id)).status is RunStatus.CANCELLED
     assert fakes.executor.sent in ([], [(run.id, "var1")])

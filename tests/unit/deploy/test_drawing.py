@@ -10,7 +10,7 @@ from rich.console import Console
 from deploy.drawing import draw_doubt, draw_previews, draw_run, outcome_line, visible
 from deploy.following import RunDrawing, event_line
 from services.contracts.plan import AnswerOutput, ForEach, LiteralValue, Plan, Reference, Step
-from services.contracts.planning import Proof
+from services.contracts.planning import Diagnostic, DiagnosticCode, Proof, Question
 from services.contracts.run import (
     Answer,
     AnswerValue,
@@ -88,6 +88,8 @@ def written(console: Console) -> str:
         (Succeeded(value=1), {"recovered": True, "attempts": 2},
          "✓ 12 ms  1  (2 attempts; read from the ledger after a crash)"),
         (Failed(reason="timeout", message="too slow"), {"attempts": 3}, "✗ too slow  (3 attempts)"),
+        (Failed(reason="upstream_error", message="it answered 404", status=404, detail={"why": "\x1b[31mgone"}), {},
+         '✗ it answered 404: {"why": "\\u001b[31mgone"}'),
         (Skipped(because="var1"), {"attempts": 0}, "- skipped: var1"),
         (InDoubt(message="no answer"), {}, "? in doubt: no answer"),
         (Succeeded(value="xxx", stored=STORED), {},
@@ -113,6 +115,28 @@ def test_items_that_did_not_succeed_are_listed() -> None:
     assert "item 5 - skipped: cancelled" in shown
     assert "item 6" not in shown
     assert "and 3 more" in shown
+
+
+def test_a_credential_that_is_refused_is_named_by_its_provider() -> None:
+    refused = Failed(reason="upstream_error", message="it answered 401", status=401)
+    shown = drawn(a_run(RunStatus.FAILED, steps=(record("var1", refused),)))
+    assert "nestor secrets list t" in shown
+    assert "secrets" not in drawn(
+        a_run(RunStatus.FAILED, steps=(record("var1", Failed(reason="timeout", message="")),))
+    )
+
+
+def test_a_question_says_how_it_is_answered_and_its_diagnostic_nothing_more() -> None:
+    question = Question(step="var1", api="t.find", argument="name", text="Which name?")
+    others = [
+        Diagnostic(code=DiagnosticCode.MISSING_ARGUMENT, step="var1", argument=name, message="it is needed")
+        for name in ("name", "other")
+    ]
+    shown = drawn(a_run(RunStatus.NEEDS_INPUT, questions=(question,), diagnostics=tuple(others)))
+    assert "? Which name?" in shown
+    assert "--value name=..." in shown
+    assert "! var1.name" not in shown
+    assert "! var1.other" in shown
 
 
 UNTOLD = "I can find the order; none of the APIs tells “weight”."

@@ -63,10 +63,10 @@ def test_folders_patterns_and_files(tmp_path: Path) -> None:
 
 
 def test_several_urls_are_called_after_host_and_path() -> None:
-    found = find_sources(["https://zoo.example/v1/openapi.json", "https://hr.example/spec.json"], None)
+    found = find_sources(["https://zoo.example/v1/openapi.json", "https://me:pw@hr.example/@/spec.json?key=k#x"], None)
     assert [(s.provider, s.origin) for s in found] == [
-        ("zoo-example", "https://zoo.example"),
-        ("hr-example", "https://hr.example"),
+        ("zoo-example", "https://zoo.example/v1/openapi.json"),
+        ("hr-example", "https://hr.example/@/spec.json"),
     ]
 
 

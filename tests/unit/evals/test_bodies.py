@@ -55,6 +55,9 @@ def test_of_alternatives_the_first_is_said_and_of_what_needs_nothing_some() -> N
         "x"
     ]
     assert len(told({"type": "object", "properties": {name: {"type": "boolean"} for name in "abcde"}})) == 3
+    loose = {"type": "object", "properties": {name: {"type": "boolean"} for name in "cd"}}
+    needed = {"type": "object", "required": ["a", "b"], "properties": {"a": {"type": "boolean"}, "b": loose}}
+    assert [text.rpartition(" ")[0] for text in told(needed)] == ["a", "b c"]
 
 
 @pytest.mark.parametrize(

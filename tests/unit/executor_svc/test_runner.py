@@ -163,6 +163,16 @@ async def test_an_answer_that_is_not_there_fails_the_run_and_says_so() -> None:
     assert "answer 'x': the output of a has no nope" in finished.problem
 
 
+async def test_an_answer_without_one_of_its_values_says_so_and_is_one() -> None:
+    async def behaviour(call: Call) -> Any:
+        return Succeeded(value={"name": "Ann"})
+
+    asked = {"name": ref("a", "name"), "age": ref("a", "age")}
+    finished = await finish(compiled([GET], step("a", GET), answer=asked), behaviour)
+    assert (finished.status, [value.value for value in finished.answer]) == ("succeeded", ["Ann"])
+    assert "answer 'age': the output of a has no age" in finished.problem
+
+
 async def test_doubt_weighs_more_than_failure() -> None:
     async def behaviour(call: Call) -> Any:
         return InDoubt(message="?") if call.api is POST else Failed(reason="timeout", message="!")

@@ -7,11 +7,13 @@ from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, record
 PAYMENT = record(id=TEXT, status=TEXT, amount=WHOLE, lines={"type": "array", "items": TEXT})
 
 
-def test_of_what_was_done_more_than_its_id_is_told() -> None:
+def test_of_what_was_done_more_than_its_id_is_told_and_its_id() -> None:
     profile = read_profile(api("create_payment", param("to"), method="POST", path="/payments", returns=PAYMENT))
     fields = {field.name: field for field in profile.fields}
     assert [one.name for one in completed(profile, [fields["id"]])] == ["id", "status", "amount"]
-    assert [one.name for one in completed(profile, [fields["amount"]])] == ["amount"]
+    assert [one.name for one in completed(profile, [fields["amount"]])] == ["amount", "id"]
+    both = [fields["amount"], fields["id"]]
+    assert completed(profile, both) == both
     assert completed(profile, []) == []
 
 

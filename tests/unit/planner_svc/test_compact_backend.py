@@ -22,7 +22,7 @@ from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference,
 from services.contracts.planning import Decision, DiagnosticCode, PlanRequest, Policy
 from services.encoder import PLANNER_MODEL, EncoderError, load_encoder, model_directory
 from tests.support.examples import examples
-from tests.unit.planner_svc.worlds import HOSTILE, SHOP
+from tests.unit.planner_svc.worlds import DAY, HOSTILE, SHOP, TEXT, api, param
 
 CHANGING = {"shop.createOrder", "shop.cancelOrder", "shop.bookTable"}
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)
@@ -70,6 +70,45 @@ def written(draft: PlanDraft) -> list[str]:
 )
 def test_what_is_asked_for_is_planned(backend: CompactBackend, query: str, steps: list[str]) -> None:
     assert sorted(written(backend.draft(request(query)))) == sorted(steps)
+
+
+COUNTRIES = {
+    "type": "array",
+    "items": {"type": "object", "properties": {"alpha2": TEXT, "name": TEXT, "capital": TEXT}},
+}
+FIND_COUNTRY = api(
+    "searchCountries",
+    "Search countries by name, region or currency.",
+    param("name", about="all or part of the name"),
+    returns={"items": COUNTRIES, "total": {"type": "integer"}},
+)
+COUNTRY = param(
+    "country_code", {"type": "string", "pattern": "^[A-Z]{2}$"}, "ISO 3166-1 alpha-2 code of the country", required=True
+)
+NEXT_HOLIDAY = api(
+    "getNextHoliday",
+    "The next public holiday of a country after a date.",
+    COUNTRY,
+    param("after", DAY, required=True),
+    returns={"name": TEXT, "date": DAY},
+)
+ADD_HOLIDAY = api(
+    "addHoliday", "Add a public holiday to a country.", COUNTRY, param("day", DAY, required=True), method="POST"
+)
+
+
+def test_what_is_required_and_not_said_is_looked_up(backend: CompactBackend) -> None:
+    query = "What's the next public holiday in Denmark after 1 May 2027?"
+    draft = backend.draft(request(query, (NEXT_HOLIDAY, FIND_COUNTRY, *SHOP)))
+    steps = ["searchCountries(name='Denmark')", "getNextHoliday(country_code=var1.alpha2, after='2027-05-01')"]
+    assert written(draft) == steps
+    assert not draft.missing
+
+
+def test_what_a_change_requires_and_nobody_says_is_asked(backend: CompactBackend) -> None:
+    draft = backend.draft(request("Add a public holiday in Denmark on 1 May 2027.", (ADD_HOLIDAY, FIND_COUNTRY, *SHOP)))
+    assert written(draft) == ["addHoliday(day='2027-05-01')"]
+    assert [one.argument for one in draft.missing] == ["country_code"]
 
 
 @pytest.mark.parametrize("query", ["", " ", "???", "\u200b", "\n"])

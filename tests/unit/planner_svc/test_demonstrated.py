@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from planner_svc.backends.demonstrated import DemonstratedBackend
 from planner_svc.backends.demonstrated.backend import LIKE, SAME
-from planner_svc.choosing import with_matches
 from planner_svc.metrics import PlannerMetrics
+from planner_svc.proving.choosing import with_matches
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.demo import Demo

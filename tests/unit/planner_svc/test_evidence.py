@@ -1,6 +1,6 @@
 """What was tried and did not help is not tried again, whoever plans."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -98,13 +98,6 @@ class Scripted:
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         return self._draft
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ComputePool]:
-    pool = ComputePool(1, 8)
-    yield pool
-    await pool.close()
 
 
 def service(pool: ComputePool, *drafts: Plan, name: str = "scripted") -> PlannerService:

@@ -6,7 +6,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from planner_svc.compile import compile_plan
-from planner_svc.repair import repair
+from planner_svc.proving.repair import repair
 from services.contracts.api import Api, ApiResponse, Location, Parameter
 from services.contracts.plan import (
     AnswerOutput,

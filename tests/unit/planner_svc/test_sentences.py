@@ -1,7 +1,7 @@
 """Slots of a plan's answer, and a writer with a model whose words the test chooses."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -106,13 +106,6 @@ class Said:
         if isinstance(self._said, ChatError):
             raise self._said
         return Completion(self._said, finish=self._finish)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ComputePool]:
-    pool = ComputePool()
-    yield pool
-    await pool.close()
 
 
 def request(**more: Any) -> SentenceRequest:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -48,13 +48,6 @@ class Scripted:
         if isinstance(self._draft, Exception):
             raise self._draft
         return self._draft
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ComputePool]:
-    pool = ComputePool(1, 8)
-    yield pool
-    await pool.close()
 
 
 def service(pool: ComputePool, draft: PlanDraft | Exception, delay_s: float = 0, **more: Any) -> PlannerService:

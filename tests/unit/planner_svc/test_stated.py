@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from planner_svc.reading.profile import read_profile
-from planner_svc.reading.stated import MAX_CHARS, stated, with_stated
+from planner_svc.reading.stated import stated, with_stated
+from planner_svc.reading.text import MAX_CHARS
 from services.contracts.api import Api, Location
 from services.contracts.plan import Plan
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
@@ -55,6 +56,14 @@ def said(query: str, subject: Api = ORDER) -> dict[str, Any]:
             {"lines.0.sku": "a", "lines.0.quantity": 2, "lines.1.sku": "b", "lines.1.quantity": 3},
         ),
         ('lines[0].sku "a"', {"lines.0.sku": "a"}),
+        ('lines {"sku": "a", "quantity": 2}, title "x"', {"lines": [{"sku": "a", "quantity": 2}], "title": "x"}),
+        ('lines: [{"sku": "a"}, {"sku": "b"}]', {"lines": [{"sku": "a"}, {"sku": "b"}]}),
+        ('tags ["a", "b"]', {"tags": ["a", "b"]}),
+        (
+            'billing {"city": "Oslo", "contact": {"fullName": "Eva"}}',
+            {"billing": {"city": "Oslo", "contact": {"fullName": "Eva"}}},
+        ),
+        ("title BUYER_CANCEL and gift yes", {"title": "BUYER_CANCEL", "gift": True}),
     ],
 )
 def test_a_named_value_is_found_where_it_belongs(query: str, expected: dict[str, Any]) -> None:
@@ -68,6 +77,9 @@ def test_a_named_value_is_found_where_it_belongs(query: str, expected: dict[str,
         'working title "x"',  # another title
         "price 12 euros",  # a unit is converted elsewhere
         "a price that is fair",
+        'lines {"sku": 5}',  # not what the schema allows
+        "price {NaN}, price [1e999], price {",
+        'title [["' * 900,
         "price twelve-ish",
         'due "next Friday"',  # needs a clock
         'gift "maybe"',
@@ -106,6 +118,32 @@ def test_what_is_stated_replaces_what_was_drafted() -> None:
     assert arguments["title"]["value"] == "Spring sale"
     assert arguments["lines"]["value"] == [{"sku": "z", "quantity": 2}]
     assert arguments["shop_id"]["value"] == "S-1"
+
+
+def test_what_is_stated_for_one_argument_is_no_other_ones_value() -> None:
+    drafted = plan(
+        step(
+            "a",
+            "create_order",
+            shop_id="Oslo",
+            title="Oslo",
+            price=3,
+            gift=True,
+            lines=[{"sku": "Oslo"}],
+            tags=["Oslo"],
+        )
+    )
+    ((_, arguments),) = mended('Create an order: billing city "Oslo", price 3, gift true', drafted)
+    assert set(arguments) == {"billing", "price", "gift"}
+    ((_, arguments),) = mended('Create an order in "Oslo": billing city "Oslo"', drafted)
+    assert arguments["title"]["value"] == "Oslo"
+
+
+def test_objects_keep_what_is_theirs() -> None:
+    drafted = plan(step("a", "create_order", shop_id="S", lines=[{"sku": "Oslo", "note": "3"}, {"sku": "b"}], tags=[]))
+    ((_, arguments),) = mended('Create an order: billing city "Oslo", gift yes', drafted)
+    assert arguments["lines"]["value"] == [{"note": "3"}, {"sku": "b"}]
+    assert arguments["tags"]["value"] == []
 
 
 def test_a_call_that_only_looked_it_up_is_left_out() -> None:

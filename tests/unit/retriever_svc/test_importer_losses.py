@@ -146,6 +146,32 @@ def test_servers_that_are_unset_relative_or_private(servers: list[object], expec
     assert (told in " ".join(result.warnings)) if told else result.warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        ([{"url": "https://api.x.example/v1"}], "https://api.x.example/v1"),
+        ([{"url": "/v1"}], "https://docs.x.example:8443/v1"),
+        ([{"url": "../v2"}], "https://docs.x.example:8443/v2"),
+        ([{"url": "/v1"}, {"url": "https://x.example/v1"}], "https://x.example/v1"),
+        ([{"url": "//x.example/v1"}], "https://x.example/v1"),
+        ([{"url": "/{v}", "variables": {"v": {"default": "v3"}}}], "https://docs.x.example:8443/v3"),
+        ([], "https://docs.x.example:8443"),
+        ([SHOP], ""),
+    ],
+)
+def test_the_url_of_a_document_completes_its_relative_servers_and_no_others(
+    servers: list[object], expected: str
+) -> None:
+    root = document({"/x": {"get": operation()}}, servers=servers)
+    origin = "https://docs.x.example:8443/a@1/openapi.json"
+    result = import_document(json.dumps(root), origin=origin)
+    assert result.apis[0].server == expected
+    is_completed = bool(expected) and {"url": expected} not in servers
+    assert any(f"as the document came from {origin}" in told for told in result.warnings) == is_completed
+    given = import_document(json.dumps(root), server="https://y.example", origin=origin)
+    assert given.apis[0].server.startswith("https://y.example")
+
+
 def test_each_operation_keeps_its_own_host_unless_one_is_given() -> None:
     item = {"get": operation(servers=[{"url": "https://uploads.example"}]), "put": operation(operationId="put")}
     root = document({"/x": item})

@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="needs requirements/train.txt")
 from deploy.cli import app
 from evals.data import DataError
 from planner_svc.cascade import PAIR
-from planner_svc.judge import SIGNS, WordJudge, file_of
+from planner_svc.judging.judge import SIGNS, WordJudge, file_of
 from training.planner.words import fit_judge
 
 pytestmark = pytest.mark.training

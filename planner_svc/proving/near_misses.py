@@ -10,15 +10,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from planner_svc.leftovers import MAX_CHARS, literals
+from planner_svc.proving.leftovers import literals
 from planner_svc.reading.actions import asks_for_change, told
 from planner_svc.reading.profile import Profile, read_profile
-from planner_svc.reading.text import STOP, split_name, stem, stem_set, stems
+from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 
-_REMOVING: Final = stem_set("cancel close delete discard erase remove revoke terminate void withdraw")
-_UNDOING: Final = _REMOVING | stem_set(
+_REMOVING: Final = word_set("cancel close delete discard erase remove revoke terminate void withdraw")
+"""Imperatives: "deleted" is none, but the name of a field."""
+_UNDOING: Final = frozenset(map(stem, _REMOVING)) | stem_set(
     """
     archive clear deactivate deregister destroy detach disable drop end expire hide leave off pause purge refund reject
     release reset return reverse stop trash unlink unregister unsubscribe uninstall
@@ -58,7 +59,7 @@ def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     """
     query = query[:MAX_CHARS]
     said = [(verb, rest) for verb, rest in told(query) if asks_for_change(verb)]
-    removing = [(verb, rest) for verb, rest in said if stem(verb) in _REMOVING]
+    removing = [(verb, rest) for verb, rest in said if verb in _REMOVING]
     changing = {step.api: apis[step.api] for step in plan.steps if apis[step.api].mutating}
     if not removing or not changing:
         return ""

@@ -11,13 +11,13 @@ import numpy as np
 
 from planner_svc.backends.compact.judging import Judge, JudgeError
 from planner_svc.cascade import PAIR, Word
-from planner_svc.signs import BOTH, OWN, signs_of
+from planner_svc.judging.signs import BOTH, OWN, signs_of
 from services.contracts.planning import PlanRequest
 from services.contracts.trace import PlannerAsked
 from services.errors import ServiceError
 
 SIGNS: Final = (*(f"{name} {sign}" for name in PAIR for sign in OWN), *BOTH)
-"""The names of what :func:`~planner_svc.signs.signs_of` tells of the pair."""
+"""The names of what :func:`~planner_svc.judging.signs.signs_of` tells of the pair."""
 
 QUESTION: Final = 0.5
 """So much of how likely a question is right counts beside a plan or a refusal: it answers nothing yet, and most

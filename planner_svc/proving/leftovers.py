@@ -7,26 +7,25 @@ changed. Whoever approves it sees what is there, and hardly what is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
 
+from planner_svc.reading import weights
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.leaves import flat, has, put
 from planner_svc.reading.profile import Profile, Slot, read_profile
-from planner_svc.reading.text import stem_set, stems, words_of
+from planner_svc.reading.text import MAX_CHARS, stem_set, stems, words_of
 from planner_svc.reading.values import Kind, Span, find_spans
 from services.contracts.api import Api, Location
 from services.contracts.context import Context
-from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value
+from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Step, Value, step_values
 from services.contracts.planning import Question
 
 MAX_QUESTIONS: Final = 5
-MAX_CHARS: Final = 4_000
-"""Of a request, as far as it is read."""
 _KINDS: Final[frozenset[Kind]] = frozenset(("quoted", "email", "url", "phone", "code", "number", "moment"))
 _NAMED: Final[Mapping[Kind, frozenset[str]]] = {
     "email": stem_set("email mail recipient recipients to cc bcc contact sender from user username login"),
@@ -97,26 +96,25 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
 
 
 def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
-    """The plan with what the application gives for places inside objects, such as ``metadata.name``.
+    """The plan with what the application gives, by name, for what lacks a value.
 
-    Planners know arguments by name; such names only come from questions about them.
+    That is any place inside objects, such as ``metadata.name``, whose name only comes from a question about it; and
+    an argument that is required.
     """
-    names = {name for name in context.values if "." in name or "[" in name}
-    if not names:
-        return plan
-    steps = tuple(_with_answers(step, context, names, apis.get(step.api)) for step in plan.steps)
-    return Plan(steps=steps, answer=plan.answer)
+    steps = tuple(_with_answers(step, context, apis.get(step.api)) for step in plan.steps)
+    return plan if steps == plan.steps else Plan(steps=steps, answer=plan.answer)
 
 
-def _with_answers(step: Step, context: Context, names: Set[str], api: Api | None) -> Step:
+def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     if api is None:
         return step
     profile, arguments = flat(read_profile(api)), step.arguments
     for slot in profile.slots:
-        value = context.values[slot.name] if slot.path and slot.name in names else None
+        value = context.values.get(slot.name) if slot.path or slot.required else None
         allowed = value is not None and profile.schemas.problem(slot.node, value) is None
-        if allowed and not has(arguments, slot.path):
-            arguments = put(arguments, slot.path, value)
+        path = slot.path or (slot.name,)
+        if allowed and not has(arguments, path):
+            arguments = put(arguments, path, value)
     return step.model_copy(update={"arguments": arguments})
 
 
@@ -180,7 +178,7 @@ class _Said:
 
 def literals(plan: Plan) -> Iterator[str | int | float]:
     """Every text, number and truth of a plan; of its objects the names as well, of its lists how long they are."""
-    waiting: list[Value | JsonValue] = [value for step in plan.steps for value in _values(step)]
+    waiting: list[Value | JsonValue] = [value for step in plan.steps for value in step_values(step)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, LiteralValue):
@@ -195,14 +193,6 @@ def literals(plan: Plan) -> Iterator[str | int | float]:
             waiting += [*value, len(value)]
         elif isinstance(value, str | int | float):
             yield value
-
-
-def _values(step: Step) -> Iterator[Value]:
-    yield from step.arguments.values()
-    if step.foreach is not None:
-        yield step.foreach.items
-    if step.when is not None:
-        yield from (step.when.left, step.when.right)
 
 
 def _open(step: Step, profile: Profile, context: Context) -> Iterator[_Open]:
@@ -256,9 +246,10 @@ def _nearness(slot: Slot, span: Span) -> float:
     """How likely the value is meant for this argument: its name stands beside it, or says that it takes any text."""
     words = {*slot.words}
     named = len(words & {*span.near, span.unit})
-    body = 0.5 * (slot.parameter.location is Location.BODY)
-    text = 0.5 * (span.kind == "quoted" and "string" in slot.kinds) + 0.5 * bool(words & _TEXTS)
-    return named + body + text + 0.25 * slot.required
+    body = weights.IN_BODY * (slot.parameter.location is Location.BODY)
+    text = weights.QUOTED_TEXT * (span.kind == "quoted" and "string" in slot.kinds)
+    called = weights.CALLED_TEXT * bool(words & _TEXTS)
+    return named + body + text + called + weights.REQUIRED * slot.required
 
 
 def _question(best: _Open, span: Span, takers: Iterable[_Open]) -> Question:

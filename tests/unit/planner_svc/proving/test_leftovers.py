@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner_svc.leftovers import questions_about, with_answers
+from planner_svc.proving.leftovers import questions_about, with_answers
 from planner_svc.reading.leaves import flat, nested
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api, Location
@@ -103,6 +103,14 @@ def test_an_answer_goes_where_it_was_asked_for() -> None:
     mended = with_answers(created(), context, APIS)
     assert mended.steps[0].arguments["task"] == LiteralValue(value={"name": "Buy milk"})
     assert asked('add "Buy milk" to list L-7', mended, context) == []
+
+
+def test_what_is_required_and_lacks_a_value_gets_the_given_one() -> None:
+    context = Context(now=NOW.now, values={"list_id": "L-9", "labels": ["a"], "urgent": True})
+    mended = with_answers(plan(step("a", "create_task", task={"name": "x"})), context, APIS)
+    assert mended.steps[0].arguments["list_id"] == LiteralValue(value="L-9")
+    assert set(mended.steps[0].arguments) == {"list_id", "task"}
+    assert with_answers(created(), context, APIS) == created()
 
 
 def test_an_answer_is_put_beside_what_is_there() -> None:

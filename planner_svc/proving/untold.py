@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from planner_svc.compiler.schemas import Node
-from planner_svc.leftovers import MAX_CHARS, literals
-from planner_svc.near_misses import ANYTHING, is_known
+from planner_svc.proving.leftovers import literals
+from planner_svc.proving.near_misses import ANYTHING, is_known
 from planner_svc.reading.answers import MEASURES
 from planner_svc.reading.profile import MAX_FIELDS, MAX_NESTING, Profile, read_profile, words_of_api
-from planner_svc.reading.text import STOP, split_name, stem, stem_set, stems
+from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 

@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry
 
 from planner_svc.backends.compact.judging import Judge, JudgeError
 from planner_svc.cascade import PAIR, CascadePolicy, Word
-from planner_svc.judge import SIGNS, Weigh, WordJudge, file_of
+from planner_svc.judging.judge import SIGNS, Weigh, WordJudge, file_of
+from planner_svc.judging.signs import calls_of, signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
 from planner_svc.service import PlannerService
-from planner_svc.signs import calls_of, signs_of
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
 from services.contracts.demo import Demo, SelectedDemo
@@ -57,13 +57,6 @@ class Scripted:
         if isinstance(self._draft, Exception):
             raise self._draft
         return self._draft
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ComputePool]:
-    pool = ComputePool(1, 8)
-    yield pool
-    await pool.close()
 
 
 def holding(rules: float, compact: float) -> Weigh:

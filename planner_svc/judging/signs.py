@@ -13,7 +13,7 @@ from typing import Final
 from planner_svc.cascade import Word
 from planner_svc.reading.actions import asks_for_action
 from planner_svc.reading.profile import read_profile, words_of_api
-from planner_svc.reading.text import stems
+from planner_svc.reading.text import MAX_CHARS, stems
 from services.contracts.api import Api
 from services.contracts.evidence import written_call, written_calls
 from services.contracts.plan import Plan, scalars, step_references
@@ -50,7 +50,6 @@ BOTH: Final = (
 )
 """Of the two together, and of the request."""
 _MAX_WORDS: Final = 400
-_MAX_CHARS: Final = 4_000
 _SURE: Final = 1e-4
 
 
@@ -61,7 +60,7 @@ def signs_of(request: PlanRequest, words: Sequence[Word | None]) -> tuple[float,
         request: what was asked for.
         words: of two planners, always in the same order; None: it said nothing.
     """
-    said = frozenset(stems(request.query[:_MAX_CHARS])[:_MAX_WORDS])
+    said = frozenset(stems(request.query[:MAX_CHARS])[:_MAX_WORDS])
     known = {one.api.id: one.api for one in request.candidates}
     own = [sign for word in words for sign in _own(word, request, said, known)]
     first, second = (_plan(word) for word in words)
@@ -73,7 +72,7 @@ def signs_of(request: PlanRequest, words: Sequence[Word | None]) -> tuple[float,
         *_alike(first, second),
         math.log1p(len(request.clauses)),
         math.log1p(len(said)),
-        float(asks_for_action(request.query[:_MAX_CHARS])),
+        float(asks_for_action(request.query[:MAX_CHARS])),
     )
 
 
@@ -130,7 +129,7 @@ def _unaccounted(said: frozenset[str], literals: Sequence[str], apis: Sequence[A
     """
     if not said:
         return 0.0
-    known = {stem for text in literals for stem in stems(text[:_MAX_CHARS])}
+    known = {stem for text in literals for stem in stems(text[:MAX_CHARS])}
     return len(said.difference(known, *(words_of_api(read_profile(api)) for api in apis))) / len(said)
 
 

@@ -3,22 +3,23 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from planner_svc.cascade import DEMONSTRATED, MODEL, Word
-from planner_svc.choosing import with_matches
 from planner_svc.compile import compile_plan
 from planner_svc.evidence import Tried
-from planner_svc.leftovers import questions_about, with_answers
 from planner_svc.models import MissingValue, PlanDraft
-from planner_svc.near_misses import other_than_asked
+from planner_svc.proving.choosing import with_matches
+from planner_svc.proving.leftovers import questions_about, with_answers
+from planner_svc.proving.near_misses import other_than_asked
+from planner_svc.proving.repair import repair
+from planner_svc.reading.alone import alone
 from planner_svc.reading.stated import may_state, with_stated
-from planner_svc.repair import repair
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import (
+    CompiledPlan,
     CompileResponse,
     Diagnostic,
     DiagnosticCode,
@@ -29,16 +30,6 @@ from services.contracts.planning import (
 
 MISSING: Final = "Something is needed that neither the request nor its context says."
 LEFT_OUT: Final = "The request says something that would not be used."
-
-
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    """A plan that is not offered, what is asked in its place, and why."""
-
-    plan: Plan
-    questions: tuple[Question, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    reason: str
 
 
 class Prover:
@@ -69,7 +60,7 @@ class Prover:
             return _without_plan(draft, backend, confidence)
         apis = [candidate.api for candidate in request.candidates]
         first: CompileResponse | None = None
-        asking: _Asking | None = None
+        asking: Word | None = None
         locked: Word | None = None
         for rank in range(1 + self._max_alternatives):
             plan = draft.plan if rank == 0 else await self._alternative(draft, rank - 1)
@@ -84,35 +75,16 @@ class Prover:
             if rank == 0 and (denied := _denied_changes(plan, result, apis)):
                 refused = _refused(draft, backend, "denied", result.diagnostics, denied)
                 return dataclasses.replace(refused, plan=plan, sure=confidence)
-            if result.compiled is not None and not left_out and (asking is None or _apis(plan) >= _apis(asking.plan)):
-                response = PlanResponse(
-                    status="planned",
-                    plan=result.compiled.plan,
-                    compiled=result.compiled,
-                    diagnostics=result.diagnostics,
-                    confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
-                    backend=backend,
-                )
-                word = Word(response, "planned", None, draft.trace, response.plan, confidence, rank)
-                if not result.compiled.proof.missing:
-                    return word
-                locked = locked or (word if asking is None else None)  # an alternative that can be run is better
-            elif asking is None and locked is None and left_out:
-                asking = _Asking(plan, left_out, result.diagnostics, LEFT_OUT)
-            elif asking is None and locked is None and _only_input_missing(result):
-                asking = _Asking(plan, _worded(result.questions, draft.missing), result.diagnostics, MISSING)
-        if locked is not None:
-            return locked
-        if asking is not None:
-            response = PlanResponse(
-                status="needs_input",
-                diagnostics=asking.diagnostics,
-                questions=asking.questions,
-                confidence=confidence,
-                backend=backend,
-                reason=asking.reason,
-            )
-            return Word(response, "needs_input", None, draft.trace, asking.plan, confidence)
+            compiled = None if left_out else result.compiled
+            if compiled is not None and (asking is None or _apis(plan) >= _apis(asking.plan)):
+                planned = _planned(draft, compiled, result.diagnostics, backend, rank)
+                if not compiled.proof.missing:
+                    return planned
+                locked = locked or (planned if asking is None else None)  # an alternative that can be run is better
+            elif asking is None and locked is None:
+                asking = _asking(draft, plan, result, left_out, backend)
+        if (word := locked or asking) is not None:
+            return word
         diagnostics = first.diagnostics if first is not None else ()
         return _refused(draft, backend, "unproved", diagnostics, diagnostics)
 
@@ -138,6 +110,7 @@ class Prover:
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
         if backend != DEMONSTRATED and may_state(request.query):  # its pattern has a place for every word
             plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
+            plan = await self._pool.run(alone, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
@@ -170,6 +143,44 @@ def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
     return Word(response, outcome, draft.fault, draft.trace, sure=confidence)
 
 
+def _planned(
+    draft: PlanDraft, compiled: CompiledPlan, diagnostics: tuple[Diagnostic, ...], backend: str, rank: int
+) -> Word:
+    """The word of a backend whose plan is proved, the best of its draft or an alternative."""
+    confidence = probability(draft.confidence)
+    response = PlanResponse(
+        status="planned",
+        plan=compiled.plan,
+        compiled=compiled,
+        diagnostics=diagnostics,
+        confidence=confidence if rank == 0 else min(confidence, 1 - confidence),
+        backend=backend,
+    )
+    return Word(response, "planned", None, draft.trace, response.plan, confidence, rank)
+
+
+def _asking(
+    draft: PlanDraft, plan: Plan, result: CompileResponse, left_out: tuple[Question, ...], backend: str
+) -> Word | None:
+    """The word of a backend whose plan leaves something out, or lacks only what the user must supply; else None."""
+    if left_out:
+        questions, reason = left_out, LEFT_OUT
+    elif _only_input_missing(result):
+        questions, reason = _worded(result.questions, draft.missing), MISSING
+    else:
+        return None
+    confidence = probability(draft.confidence)
+    response = PlanResponse(
+        status="needs_input",
+        diagnostics=result.diagnostics,
+        questions=questions,
+        confidence=confidence,
+        backend=backend,
+        reason=reason,
+    )
+    return Word(response, "needs_input", None, draft.trace, plan, confidence)
+
+
 def _refused(
     draft: PlanDraft, backend: str, outcome: str, diagnostics: tuple[Diagnostic, ...], why: Sequence[Diagnostic]
 ) -> Word:
@@ -187,8 +198,8 @@ def probability(confidence: float) -> float:
     return 0.0 if math.isnan(confidence) else min(max(confidence, 0.0), 1.0)
 
 
-def _apis(plan: Plan) -> frozenset[str]:
-    return frozenset(step.api for step in plan.steps)
+def _apis(plan: Plan | None) -> frozenset[str]:
+    return frozenset(step.api for step in plan.steps) if plan is not None else frozenset()
 
 
 def _errors(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -1,21 +1,19 @@
 """What no answer tells is said, and only what no answer tells."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from prometheus_client import CollectorRegistry
 
 from planner_svc.cascade import CascadePolicy
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
+from planner_svc.proving.untold import untold
 from planner_svc.service import PlannerService
-from planner_svc.untold import untold
 from services.compute import ComputePool
 from services.contracts.api import Api, Candidate
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, Policy
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
-from tests.unit.planner_svc.test_judged import Scripted
+from tests.unit.planner_svc.judging.test_judged import Scripted
 
 ITEMS = {"type": "array", "items": record(product=TEXT, quantity=WHOLE)}
 ORDER = api(
@@ -104,13 +102,6 @@ def test_what_changes_something_is_not_spoken_of() -> None:
 @pytest.mark.parametrize("query", ["which " * 5_000, "which \ud800\x00?", "how " * 9_000, "what's the " + "a-" * 9_000])
 def test_any_text_is_read(query: str) -> None:
     said(query)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[ComputePool]:
-    pool = ComputePool(1, 8)
-    yield pool
-    await pool.close()
 
 
 @pytest.mark.parametrize(("below", "status"), [(0.0, "planned"), (0.9, "no_plan")])

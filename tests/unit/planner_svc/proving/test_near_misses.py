@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner_svc.near_misses import other_than_asked
+from planner_svc.proving.near_misses import other_than_asked
 from services.contracts.api import Location
 from tests.unit.planner_svc.building import api, param, plan, step
 
@@ -16,6 +16,7 @@ CANCEL = api("cancel_order", param("id", required=True, at=Location.PATH), metho
         ("cancel my order 77", False),
         ("cancel 77", False),
         ("is my account closed?", False),
+        ('change it: deleted "no", account "77"', False),
     ],
 )
 def test_another_thing_is_not_removed(query: str, refused: bool) -> None:

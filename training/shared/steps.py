@@ -1,0 +1,79 @@
+"""Steps of a training that a killed run goes on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import torch
+
+from training.shared.checkpoints import Checkpoint, Course
+
+BatchT = TypeVar("BatchT")
+LossT = TypeVar("LossT")
+
+
+class Resumable:
+    """A trainer whose steps are kept.
+
+    Args:
+        course: how far they are, resumed from the checkpoint.
+        checkpoint: where they are kept.
+        seed: of what is drawn at random in a step.
+        every: steps between checkpoints.
+
+    Raises:
+        CheckpointError: the checkpoint is of another run.
+    """
+
+    def __init__(self, course: Course, checkpoint: Checkpoint, seed: int, every: int) -> None:
+        self._course, self._checkpoint, self._seed, self._every = course, checkpoint, seed, every
+        checkpoint.resume(course)
+
+    @property
+    def done(self) -> int:
+        """Steps done."""
+        return self._course.done
+
+    @property
+    def progress(self) -> float:
+        """0 to 1, by steps done or by time spent, whichever is further."""
+        return self._course.progress
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        self._checkpoint.save(self._course)
+
+    def _go_on(
+        self,
+        batches: Iterator[BatchT],
+        step: Callable[[BatchT], LossT],
+        report: Callable[[LossT], None],
+        stop: Callable[[int], bool],
+    ) -> bool:
+        """Do the steps that are left.
+
+        Args:
+            batches: of those steps.
+            step: does one; its time counts.
+            report: told of what came of every step, when it is counted and kept.
+            stop: asked before each step with the number of steps done; True leaves a checkpoint and stops.
+
+        Returns:
+            Whether the run is over.
+        """
+        while self.progress < 1:
+            if stop(self.done):
+                self.save()
+                return False
+            batch = next(batches)
+            start = time.monotonic()
+            torch.manual_seed(self._seed * 1_000_003 + self.done)  # dropout: the same after a resume
+            loss = step(batch)
+            self._course.done += 1
+            self._course.seconds += time.monotonic() - start
+            if self.done % self._every == 0 or self.progress == 1:
+                self.save()
+            report(loss)
+        return True
