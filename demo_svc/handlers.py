@@ -68,9 +68,10 @@ async def list_demos(
     offset: Annotated[int, Query(ge=0, le=2**31 - 1, description="Demos to skip.")] = 0,
     api: Annotated[ApiId | None, Query(description="Only demos that use this API.")] = None,
     tenant: Whose = None,
+    own: Annotated[bool, Query(description="Only the tenant's, without everyone's.")] = False,
 ) -> DemoPage:
     """Everyone's and the tenant's demos in the order they were added."""
-    page = await service.page(limit, offset, api, tenant)
+    page = await service.page(limit, offset, api, tenant, own=own)
     return DemoPage(demos=page.demos, total=page.total)
 
 

@@ -109,9 +109,11 @@ class DemoService:
             raise NotFound(f"There is no demo {demo_id}.")
         return demo
 
-    async def page(self, limit: int, offset: int, api: str | None, tenant: str | None = None) -> Page:
-        """A page of everyone's and the tenant's demos, oldest first, only those using ``api`` where one is given."""
-        return await self._storage.page(limit, offset, api, tenant)
+    async def page(
+        self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
+    ) -> Page:
+        """A page of the tenant's and, unless ``own``, everyone's demos, oldest first; with ``api`` those using it."""
+        return await self._storage.page(limit, offset, api, tenant, own=own)
 
     async def delete(self, demo_id: str, tenant: str | None = None) -> None:
         """Remove the tenant's own demo of that id, or (None) everyone's, or raise NotFound."""

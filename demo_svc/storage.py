@@ -136,9 +136,11 @@ class DemoStorage:
             rows = await connection.execute(select(DEMOS.c.id, DEMOS.c.document).where(DEMOS.c.id.in_(keys)))
             return {row.id: Demo.model_validate_json(row.document) for row in rows}
 
-    async def page(self, limit: int, offset: int, api: str | None, tenant: str | None = None) -> Page:
-        """The tenant's and everyone's demos, oldest first, only those using ``api`` where one is given."""
-        seen = or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
+    async def page(
+        self, limit: int, offset: int, api: str | None, tenant: str | None = None, *, own: bool = False
+    ) -> Page:
+        """The tenant's and, unless ``own``, everyone's demos, oldest first; with ``api`` those that use it."""
+        seen = DEMOS.c.tenant == tenant if own else or_(DEMOS.c.tenant.is_(None), DEMOS.c.tenant == tenant)
         query = select(DEMOS.c.document).where(seen)
         count = select(func.count()).select_from(DEMOS).where(seen)
         if api is not None:

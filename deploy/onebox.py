@@ -207,7 +207,7 @@ def world(data_dir: Path, *, host: str = "127.0.0.1", port: int = 0, sandbox_por
 def _own_token() -> SecretStr | None:
     """A token for this process alone, to import the sandbox for everyone; None where the gateway asks for none."""
     settings = GatewaySettings()
-    return SecretStr(secrets.token_urlsafe(24)) if settings.token or settings.principals else None
+    return SecretStr(secrets.token_urlsafe(24)) if settings.asks_for_tokens else None
 
 
 async def teach_sandbox(world: World) -> ImportReport:

@@ -31,8 +31,8 @@ def refuse_to_be_open(app: FastAPI, host: str) -> None:
             )
         raise OpenToAnybody(
             f"on {host}, any machine that reaches this one could make calls with your credentials. Set "
-            "NESTOR_GATEWAY_TOKEN or NESTOR_GATEWAY_PRINCIPALS, listen on 127.0.0.1, or, where a proxy in front "
-            "authorises, set NESTOR_GATEWAY_ALLOW_ANYBODY=true."
+            "NESTOR_GATEWAY_TOKEN, NESTOR_GATEWAY_PRINCIPALS or NESTOR_GATEWAY_ISSUERS, listen on 127.0.0.1, or, "
+            "where a proxy in front authorises, set NESTOR_GATEWAY_ALLOW_ANYBODY=true."
         )
 
 

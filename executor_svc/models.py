@@ -51,6 +51,7 @@ class CallResult:
         more: whether the list goes on beyond them.
         violations: where the answer breaks the API's response schema.
         recovered: whether all this was read from the ledger after a crash.
+        secrets: the names of the secrets that it presented, or was about to.
     """
 
     outcome: CallOutcome
@@ -60,6 +61,7 @@ class CallResult:
     more: bool = False
     violations: tuple[str, ...] = ()
     recovered: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 class Unpreviewable(ValueError):

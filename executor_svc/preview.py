@@ -101,7 +101,8 @@ async def read_and_preview(
         ended = {"status": "failed", "records": records, "answer": (), "problem": ""}
         return PreviewResponse(failed=finished.model_copy(update=ended))
     requests = {record.step: record.requests for record in records}
-    return PreviewResponse(requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests))
+    used = tuple(sorted({name for record in records for name in record.secrets}))
+    return PreviewResponse(requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests), secrets=used)
 
 
 def _reads(

@@ -195,6 +195,7 @@ class Run:
             more=result.more,
             violations=result.violations,
             recovered=result.recovered,
+            secrets=result.secrets,
         )
         self._records[step.id] = record
         self._events.append(StepFinished(record=record))

@@ -245,9 +245,17 @@ class SecretStore:
         if self._file is None or (stamp := _stamp(self._file)) == self._stamp:
             return
         self._stamp = stamp
+        before = self._secrets
         try:
             self._secrets = parse(load_file(self._file), "the secrets file") | self._given
             self.version += 1
+            changed = {name for name in before.keys() & self._secrets if before[name] != self._secrets[name]}
+            _log.info(
+                "secrets changed",
+                added=sorted(self._secrets.keys() - before),
+                changed=sorted(changed),
+                removed=sorted(before.keys() - self._secrets),
+            )
         except SecretsUnreadable as error:
             _log.warning("the changed secrets are not taken", why=str(error))
 

@@ -80,6 +80,7 @@ class StepResult:
     more: bool = False
     violations: tuple[str, ...] = ()
     recovered: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -187,6 +188,7 @@ def _single(result: CallResult) -> StepResult:
         more=result.more,
         violations=result.violations,
         recovered=result.recovered,
+        secrets=result.secrets,
     )
 
 
@@ -206,6 +208,7 @@ def _joined(results: Mapping[int, CallResult], items: int) -> StepResult:
         more=any(result.more for result in ordered),
         violations=tuple(dict.fromkeys(text for result in ordered for text in result.violations)),
         recovered=any(result.recovered for result in ordered),
+        secrets=tuple(dict.fromkeys(name for result in ordered for name in result.secrets)),
     )
 
 

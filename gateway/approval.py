@@ -102,6 +102,7 @@ async def shown(
         "status": RunStatus.NEEDS_APPROVAL,
         "previews": answer.requests,
         "reads": answer.reads,
+        "read_with": tuple(sorted({*run.read_with, *answer.secrets})),
         "digest": _digest(compiled, answer) if answer.settled else "",
         "proof": compiled.proof,
         "approval": None,

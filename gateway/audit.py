@@ -110,6 +110,7 @@ class AuditLog:
         rules = settings.model_dump(mode="json", include={"policy_rules", "policy_allow", "policy_deny", "four_eyes"})
         people: list[Any] = [[p.name, p.tenant, sorted(p.roles)] for p in settings.principals]
         people += [settings.operator_tenant, settings.token is not None]
+        people += [issuer.model_dump(mode="json") for issuer in settings.issuers]
         now = {Action.POLICY: content_hash(rules), Action.PRINCIPALS: content_hash(people)}
         operator = Principal("settings", settings.operator_tenant)
         async with write(self._engine) as connection:

@@ -12,6 +12,7 @@ from gateway.access_handlers import access
 from gateway.roles import Role, needs
 from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Id, Limit, Moment, ProtectedRoute, Service
 from gateway.storage import UNDER_WAY, Filter
+from gateway.tenant_handlers import tenants
 from services.app import service_router
 from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method, NeededSecrets
 from services.contracts.comparison import Comparison
@@ -444,6 +445,6 @@ async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
 def routers() -> list[APIRouter]:
     """All routes, each at the root and under ``/v1``."""
     versioned = APIRouter(prefix="/v1", include_in_schema=False)
-    for router in (runs, apis, demos, access):
+    for router in (runs, apis, demos, access, tenants):
         versioned.include_router(router)
-    return [runs, apis, demos, access, versioned]
+    return [runs, apis, demos, access, tenants, versioned]

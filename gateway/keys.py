@@ -80,6 +80,14 @@ class KeyStore:
                 await connection.execute(AUDIT.insert(), entry)
         self._remembered.pop(key_id, None)
 
+    async def delete_of(self, tenant: str, but: str = "") -> int:
+        """Delete the keys of a tenant, save one. Returns how many; they are refused from then on."""
+        gone = (KEYS.c.tenant == tenant) & (KEYS.c.id != but)
+        async with write(self._engine) as connection:
+            count = (await connection.execute(KEYS.delete().where(gone))).rowcount
+        self._remembered.clear()
+        return count
+
     async def page(self, tenant: str | None, *, limit: int, cursor: str | None) -> KeyPage:
         """Keys of a tenant, or everybody's where it is None, newest first, after the one with the id ``cursor``."""
         statement = sa.select(KEYS).where(_of(tenant)).order_by(KEYS.c.id.desc()).limit(limit + 1)
@@ -98,8 +106,12 @@ class KeyStore:
         expected, key = await self._find(match[1].decode())
         if key is None or not hmac.compare_digest(_hashed(match[2]), expected):
             return None
-        over = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
-        return None if over or key.revoked_at is not None else key
+        return _valid(key)
+
+    async def valid(self, key_id: str) -> Key | None:
+        """The key of this id, if there is one that is valid now."""
+        _, key = await self._find(key_id)
+        return None if key is None else _valid(key)
 
     async def _find(self, key_id: str) -> tuple[str, Key | None]:
         """The hash and the key of an id, as they were a moment ago at most."""
@@ -119,6 +131,11 @@ class KeyStore:
 def is_key(token: bytes) -> bool:
     """Whether a token has the form of a key."""
     return _KEY.fullmatch(token) is not None
+
+
+def _valid(key: Key) -> Key | None:
+    over = key.expires_at is not None and key.expires_at <= datetime.now(UTC)
+    return None if over or key.revoked_at is not None else key
 
 
 def _hashed(secret: bytes) -> str:

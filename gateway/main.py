@@ -10,6 +10,7 @@ from gateway.audit import AuditLog
 from gateway.console.routes import console_routers
 from gateway.events import Events
 from gateway.handlers import routers
+from gateway.issuers import open_issuers
 from gateway.keys import KeyStore
 from gateway.metrics import GatewayMetrics
 from gateway.peers import Peers, Transports, open_peers
@@ -20,6 +21,7 @@ from gateway.runs import Runs
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings
 from gateway.storage import MEMBERS, RunStore
+from gateway.tenants import Tenants
 from gateway.warming import Warmer
 from services.app import create_service
 from services.storage.engine import Probe, create_engine
@@ -53,12 +55,16 @@ def create_app(
             for client in clients:
                 stack.push_async_callback(client.aclose)
             app.state.keys, app.state.audit = KeyStore(engine), AuditLog(engine)
-            app.state.principals = Principals(settings, app.state.keys)
+            metrics = GatewayMetrics(app.state.registry)
+            issuers, issuer_keys = await stack.enter_async_context(open_issuers(settings, metrics))
+            app.state.principals = Principals(settings, app.state.keys, issuers)
             await app.state.audit.note_configuration(settings)
             app.state.service = await stack.enter_async_context(
-                open_service(engine, asked, settings, GatewayMetrics(app.state.registry), app.state.audit)
+                open_service(engine, asked, settings, metrics, app.state.keys, app.state.audit)
             )
-            app.state.readiness = {
+            checks = {f"issuer {name}": keys.check for name, keys in issuer_keys.items()}
+            app.state.optional = frozenset(checks)  # those who have keys, or whose issuer answers, are served
+            app.state.readiness = checks | {
                 "database": Probe(engine).check,
                 "retriever_svc": asked.retriever.ready,
                 "demo_svc": asked.demos.ready,
@@ -79,7 +85,12 @@ def create_app(
 
 @asynccontextmanager
 async def open_service(
-    engine: AsyncEngine, peers: Peers, settings: GatewaySettings, metrics: GatewayMetrics, audit: AuditLog
+    engine: AsyncEngine,
+    peers: Peers,
+    settings: GatewaySettings,
+    metrics: GatewayMetrics,
+    keys: KeyStore,
+    audit: AuditLog,
 ) -> AsyncGenerator[GatewayService, None]:
     """The gateway without its routes, at work until the end of the context."""
     store = RunStore(engine)
@@ -87,10 +98,11 @@ async def open_service(
     quotas = Quotas(settings, metrics)
     runs = Runs(peers, store, settings, metrics, quotas, membership.id)
     events = Events(store, runs.lives)
+    tenants = Tenants(peers, store, runs, quotas, keys, audit, settings)
     try:
         recovery = Recovery(runs, store, events, membership, settings)
         warmer = Warmer(peers.retriever, peers.planner, settings.warm_apis)
         async with recovery.working(), warmer.working():
-            yield GatewayService(peers, store, runs, events, quotas, audit, settings, metrics)
+            yield GatewayService(peers, store, runs, events, quotas, tenants, audit, settings, metrics)
     finally:
         store.close()

@@ -23,6 +23,19 @@ class GatewayMetrics:
             ["limit", "tenant"],
             registry=registry,
         )
+        self.issuer_reachable = Gauge(
+            "nestor_issuer_reachable",
+            "Whether the keys of an authorization server could be fetched the last time.",
+            ["issuer"],
+            registry=registry,
+        )
+        self.issuer_tokens = Counter(
+            "nestor_issuer_tokens",
+            "Tokens that name an authorization server, by what became of them: taken, refused (expired, for others), "
+            "forged (no such key, or a wrong signature) or unavailable (its keys could not be fetched).",
+            ["issuer", "outcome"],
+            registry=registry,
+        )
         self.followers = Gauge("nestor_run_followers", "Streams of run events that are open.", registry=registry)
         self.sentences = Counter(
             "nestor_sentences",

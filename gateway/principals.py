@@ -2,22 +2,26 @@
 
 import hashlib
 import hmac
+import secrets
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.requests import Request
 
 from gateway.keys import KeyStore, is_key
 from gateway.roles import Role
 from gateway.settings import GatewaySettings
+from services.contracts.access import Key
 from services.errors import Forbidden, TooManyAttempts, Unauthorized
 from services.http import bearer_token
 from services.server import address_key
 
 _WINDOW_S: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000
+ISSUED: Final = "jwt:"
+"""What the `key` of a principal begins with that an authorization server names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class Principal:
 
     Attributes:
         operator: whether its tenant runs this installation.
-        key: the id of the key that it presented; empty for a configured token.
+        key: the id of the key that it presented; `jwt:` and the issuer's name; empty for a configured token.
+        ends: when its token expires, where that says so, in seconds since the epoch.
     """
 
     name: str = "anonymous"
@@ -34,6 +39,7 @@ class Principal:
     roles: frozenset[Role] = frozenset(Role)
     operator: bool = False
     key: str = ""
+    ends: int | None = None
 
     @property
     def owner(self) -> str | None:
@@ -65,19 +71,39 @@ class Principal:
             raise Forbidden(f"The principal {self.name!r} needs the role {names} for this.")
 
 
+class TokenReader(Protocol):
+    """Who reads tokens of authorization servers."""
+
+    async def presented(self, token: bytes) -> Principal | None:
+        """The principal of a token; None where it is no token, or a forged one. Raises Unauthorized."""
+
+
 class Principals:
-    """Those who may use the gateway: who has a key, and the configured ones, or anybody where none is configured.
+    """Those who may use the gateway: who has a key or a token of an authorization server, and the configured ones.
+
+    Anybody, where nobody is configured.
 
     Args:
         settings: who is configured.
         keys: where keys are looked up; None: there are none.
+        issuers: who reads tokens of authorization servers; None: there are none.
         clock: seconds that only grow.
+
+    Attributes:
+        console_key: what sessions of the console are signed with that no configured token opened.
     """
 
     def __init__(
-        self, settings: GatewaySettings, keys: KeyStore | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: GatewaySettings,
+        keys: KeyStore | None = None,
+        issuers: TokenReader | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keys = keys
+        self._settings, self._keys, self._issuers = settings, keys, issuers
+        given = settings.console_key
+        self.console_key = secrets.token_bytes(32) if given is None else given.get_secret_value().encode()
+        self._takes_anybody = not settings.asks_for_tokens
         self._operator = operator = settings.operator_tenant
         known = [(Principal(p.name, p.tenant, p.roles, p.tenant == operator), p.token) for p in settings.principals]
         self._anybody = Principal(operator=operator == Principal().tenant)
@@ -89,7 +115,7 @@ class Principals:
     @property
     def takes_anybody(self) -> bool:
         """Whether no token is asked for."""
-        return not self._known
+        return self._takes_anybody
 
     def holding(self, shows: Callable[[bytes], bool]) -> Principal | None:
         """The principal whose token passes a check, if any does. All are checked."""
@@ -101,16 +127,36 @@ class Principals:
 
         Raises:
             InvalidRequest: it names two.
-            Unauthorized: it names none that is known.
+            Unauthorized: it names none that is known, or its issuer's keys cannot be fetched now.
             TooManyAttempts: its address has been guessing.
             ServiceUnavailable: keys cannot be looked up now.
         """
-        token, address = bearer_token(request.headers), request.client.host if request.client else ""
+        return await self.presenting(bearer_token(request.headers), request.client.host if request.client else "")
+
+    async def presenting(self, token: bytes, address: str) -> Principal:
+        """The principal of a token, of whatever kind, that came from an address. Raises as ``asking``."""
         if self._keys is not None and is_key(token):
             self._guesses.check(address)
             if (key := await self._keys.presented(token)) is not None:
-                return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
+                return self._holder(key)
+        elif self._issuers is not None:
+            self._guesses.check(address)
+            if (principal := await self._issuers.presented(token)) is not None:
+                return principal
         return self.of(token, address)
+
+    async def holding_key(self, key_id: str) -> Principal | None:
+        """Who has the key of this id, if it is valid now. Raises ServiceUnavailable."""
+        key = await self._keys.valid(key_id) if self._keys is not None else None
+        return None if key is None else self._holder(key)
+
+    def issued(self, name: str, tenant: str, roles: frozenset[Role], key: str) -> Principal | None:
+        """Whom an authorization server has named, if it is one that still may."""
+        known = key in {f"{ISSUED}{issuer.name}" for issuer in self._settings.issuers}
+        return Principal(name, tenant, roles, tenant == self._operator, key) if known else None
+
+    def _holder(self, key: Key) -> Principal:
+        return Principal(key.name, key.tenant, frozenset(key.roles), key.tenant == self._operator, key.id)
 
     def of(self, token: bytes, address: str = "") -> Principal:
         """The principal of a configured token that came from an address. Raises Unauthorized and TooManyAttempts.
@@ -118,7 +164,7 @@ class Principals:
         All configured tokens are compared, each in constant time, so that the time it takes tells nothing about any of
         them. What looks like a key is nobody where it is not a valid one, also where anybody is taken otherwise.
         """
-        if not self._known and not is_key(token):
+        if self._takes_anybody and not is_key(token):
             return self._anybody
         self._guesses.check(address)
         matches = [principal for principal, expected in self._known if hmac.compare_digest(token, expected)]

@@ -18,6 +18,7 @@ from gateway.sentences import wording
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan
 from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
+from gateway.usage import SecretUses
 from services.contracts.evidence import Attempt
 from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy, Question
 from services.contracts.run import (
@@ -60,6 +61,7 @@ class Runs:
         self.owner = owner
         self.lives: dict[str, Live] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._uses = SecretUses()
         self._closing = False
 
     @property
@@ -334,7 +336,8 @@ class Runs:
         finished = live.next_event(RunFinished(run=run))
         for pause in pauses():
             try:
-                await self._store.conclude(live.ticket, run, [*live.unwritten(), finished])
+                await self._store.conclude(live.ticket, run, [*live.unwritten(), finished], self._uses.entries(run))
+                self._uses.told(run)
                 break
             except Fenced:
                 _log.warning("another process has this run by now", run_id=run.id)

@@ -25,6 +25,7 @@ from gateway.runs import RESUMED_DEADLINE_MS, Runs
 from gateway.settings import GatewaySettings
 from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
+from gateway.tenants import Tenants
 from services.contracts.access import Action
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo
@@ -72,11 +73,12 @@ class GatewayService:
         runs: Runs,
         events: Events,
         quotas: Quotas,
+        tenants: Tenants,
         audit: AuditLog,
         settings: GatewaySettings,
         metrics: GatewayMetrics,
     ) -> None:
-        self.peers, self.quotas = peers, quotas
+        self.peers, self.quotas, self.tenants = peers, quotas, tenants
         self.administration = Administration(peers, store, quotas, audit, runs.policy)
         self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes)
         self.overview = Overview(peers, store, settings.lease_s)

@@ -1,6 +1,8 @@
 """Settings of the gateway."""
 
+import ipaddress
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -10,6 +12,7 @@ from services.contracts.planning import PolicyRule
 from services.settings import ServiceSettings, default_database_url
 
 TENANT: Final = r"^[A-Za-z0-9_.-]{1,100}$"
+_BY_NAME: Final[dict[str, tuple[Role, ...]]] = {role.value: (role,) for role in Role}
 
 
 class PrincipalSettings(BaseModel):
@@ -21,6 +24,58 @@ class PrincipalSettings(BaseModel):
     tenant: str = Field(default="default", pattern=TENANT)
     token: SecretStr = Field(min_length=8)
     roles: frozenset[Role] = Field(default=frozenset(Role), min_length=1)
+
+
+def is_safe_url(url: str) -> bool:
+    """Whether what is fetched there comes from whom the address names: by https, or from this machine."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme == "https":
+            return bool(host)
+        return parts.scheme == "http" and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
+    except ValueError:
+        return False
+
+
+class IssuerSettings(BaseModel):
+    """An authorization server whose tokens (JWT) name principals.
+
+    Attributes:
+        name: what `/readyz`, metrics and the audit log call it.
+        issuer: its `iss`, exactly.
+        audience: a token's `aud` must name one of these.
+        jwks_url: where its keys are; unset: where its metadata say.
+        name_claim: the claim that names the principal. As for all claims: its name, or a path of names.
+        tenant: the tenant of all its principals; or, with `tenant_claim`, a claim names it.
+        tenants: those that the claim may name; empty: any but the operator's.
+        roles_claim: the claim with a list of names, or with names with spaces between.
+        roles: the roles that each of these names gives.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z0-9-]{1,16}$")
+    issuer: str = Field(max_length=1_000)
+    audience: tuple[str, ...] = Field(min_length=1)
+    jwks_url: str | None = None
+    name_claim: str | tuple[str, ...] = "sub"
+    tenant: str | None = Field(default=None, pattern=TENANT)
+    tenant_claim: str | tuple[str, ...] | None = None
+    tenants: tuple[str, ...] = ()
+    roles_claim: str | tuple[str, ...] = "roles"
+    roles: dict[str, tuple[Role, ...]] = Field(default_factory=lambda: dict(_BY_NAME))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for url in (self.issuer, self.jwks_url):
+            if url is not None and not is_safe_url(url):
+                raise ValueError("`issuer` and `jwks_url` are https URLs; http, on this machine only")
+        if (self.tenant is None) == (self.tenant_claim is None):
+            raise ValueError("an issuer has either `tenant` or `tenant_claim`")
+        if self.tenants and self.tenant_claim is None:
+            raise ValueError("`tenants` says what `tenant_claim` may name")
+        return self
 
 
 class Limits(BaseModel):
@@ -66,6 +121,12 @@ class GatewaySettings(ServiceSettings):
         description="Bearer token that apps must send, as principal `token` of tenant `default`, of 8 characters or "
         "more; without it and `principals` the gateway takes anybody, and listens on loopback only.",
     )
+    console_key: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="What sessions of the console are signed with that a key or a token of an issuer opened: the same "
+        "for all gateways behind one name. Without it each draws its own: such sessions hold there, until it stops.",
+    )
     allow_anybody: bool = Field(
         default=False,
         description="Listen beyond loopback without a token, for example behind a proxy that authorises.",
@@ -81,6 +142,13 @@ class GatewaySettings(ServiceSettings):
         default=(),
         description="Who may use the gateway, as a JSON list of `{name, tenant, token, roles}`. A tenant sees its own "
         "runs, and its own and everyone's APIs. `roles` are some of `ask`, `approve` and `administer`; left out: all.",
+    )
+    issuers: tuple[IssuerSettings, ...] = Field(
+        default=(),
+        max_length=20,
+        description="Authorization servers whose tokens (JWT) are taken, as a JSON list of `{name, issuer, audience, "
+        "jwks_url, name_claim, tenant, tenant_claim, tenants, roles_claim, roles}`: "
+        "[tokens of your identity provider](approvals.md#tokens-of-your-identity-provider).",
     )
     operator_tenant: str = Field(
         default="default",
@@ -173,13 +241,23 @@ class GatewaySettings(ServiceSettings):
     @property
     def takes_anybody(self) -> bool:
         """Whether no token is asked for, and nobody said that this is meant."""
-        return self.token is None and not self.principals and not self.allow_anybody
+        return not self.asks_for_tokens and not self.allow_anybody
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether anybody is configured."""
+        return self.token is not None or bool(self.principals) or bool(self.issuers)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         tokens = [principal.token.get_secret_value() for principal in self.principals]
         if self.token is not None:
             tokens.append(self.token.get_secret_value())
+        if self.console_key is not None:
+            tokens.append(self.console_key.get_secret_value())
         if len(set(tokens)) < len(tokens):
-            raise ValueError("two principals have the same token")
+            raise ValueError("two principals have the same token, or one is the `console_key`")
+        for names in ([one.name for one in self.issuers], [one.issuer for one in self.issuers]):
+            if len(set(names)) < len(names):
+                raise ValueError("two issuers have the same `name` or `issuer`")
         return self

@@ -138,16 +138,24 @@ class RunStore:
         """Store what is about to be executed. Raises Fenced."""
         await self._own(ticket, run_row(run) | {"compiled": compiled.model_dump_json()}, ())
 
-    async def conclude(self, ticket: Ticket, run: Run, events: Sequence[RunEvent]) -> None:
-        """Store how a run ended, and the events that are not stored yet. Raises Fenced."""
+    async def conclude(
+        self, ticket: Ticket, run: Run, events: Sequence[RunEvent], entries: Sequence[Mapping[str, object]] = ()
+    ) -> None:
+        """Store how a run ended, the events that are not stored yet, and entries of the audit log. Raises Fenced."""
         row = run_row(run)
         if run.status is not RunStatus.IN_DOUBT:  # one in doubt may go on
             row["compiled"] = None
-        await self._own(ticket, row, event_rows(events, run, str(row["document"])))
+        await self._own(ticket, row, event_rows(events, run, str(row["document"])), entries)
 
-    async def _own(self, ticket: Ticket, row: Mapping[str, object], events: Sequence[Mapping[str, object]]) -> None:
+    async def _own(
+        self,
+        ticket: Ticket,
+        row: Mapping[str, object],
+        events: Sequence[Mapping[str, object]],
+        entries: Sequence[Mapping[str, object]] = (),
+    ) -> None:
         mine = (RUNS.c.id == ticket.run_id) & (RUNS.c.owner == ticket.owner) & (RUNS.c.epoch == ticket.epoch)
-        if not await self._transactions.run(partial(self._update, mine, row, events)):
+        if not await self._transactions.run(partial(self._update, mine, row, events, entries=entries)):
             raise Fenced(ticket.run_id)
 
     async def replace(
@@ -174,7 +182,7 @@ class RunStore:
         c = RUNS.c
         same = (c.id == run.id) & (c.epoch == stored.epoch) & (c.status == stored.run.status.value)
         rows = event_rows(events, run, str(row["document"]))
-        return await self._transactions.run(partial(self._update, same, row, rows, entry=entry))
+        return await self._transactions.run(partial(self._update, same, row, rows, entries=[entry] if entry else []))
 
     def _update(
         self,
@@ -183,13 +191,13 @@ class RunStore:
         events: Sequence[Mapping[str, object]],
         connection: sa.Connection,
         *,
-        entry: Mapping[str, object] | None = None,
+        entries: Sequence[Mapping[str, object]] = (),
     ) -> bool:
         updated = connection.execute(RUNS.update().where(which).values(row)).rowcount == 1
         if updated and events:
             self._append(events, connection)
-        if updated and entry is not None:
-            connection.execute(AUDIT.insert(), entry)
+        if updated and entries:
+            connection.execute(AUDIT.insert(), entries)
         return updated
 
     async def append(self, events: Sequence[tuple[str, RunEvent]]) -> None:

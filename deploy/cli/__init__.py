@@ -18,6 +18,7 @@ from deploy.cli.operating import operations
 from deploy.cli.planning import eval_plan
 from deploy.cli.runs import runs
 from deploy.cli.solving import solve
+from deploy.cli.tenants import tenants
 from deploy.cli.training import trains
 from deploy.cli.twin import twin
 from services.telemetry import configure_logging
@@ -125,6 +126,7 @@ app.add_typer(secrets, name="secrets")
 app.command()(twin)
 app.add_typer(keys, name="keys")
 app.command("audit")(read_audit)
+app.add_typer(tenants, name="tenants")
 app.command("operations")(operations)
 app.add_typer(apis, name="apis")
 app.add_typer(demos, name="demos")

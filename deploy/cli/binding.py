@@ -52,7 +52,7 @@ def bind_secret(
     kept = {field: value for field, value in entry.items() if not (place and field in PLACE_FIELDS)} | place
     if tenant or every_tenant:
         kept = {field: value for field, value in kept.items() if field != "tenants"} | for_tenants(tenant)
-    keep(name, kept, file)
+    keep(name, kept, file, "bind")
 
 
 def in_places(

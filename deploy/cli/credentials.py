@@ -32,6 +32,7 @@ from deploy.cli.binding import (
 from deploy.cli.gateway import EXIT_PROBLEM, ask, gateway
 from deploy.cli.keeping import File, Hosts, Name, ask_value, checked, entries_of, host_of, hosts_of, keep
 from deploy.drawing import plain, visible
+from executor_svc.secret_changes import tell_change, told_changes
 from executor_svc.secret_file import DEFAULT_FILE, SecretsUnreadable, change_file, load_file
 from executor_svc.secret_store import AwsKey, Certificate, Client, Login, Secret, Token, parse
 from services.clients import GatewayClient
@@ -100,7 +101,7 @@ def set_secret(
         place = given_place(in_places(header, query, cookie, path, body))
         entry |= chosen_place(name, place, before, needed)
         entry["value"] = ask_value(name, hosts, "value")
-    keep(name, entry, file)
+    keep(name, entry, file, "set")
 
 
 @secrets.command("list")
@@ -158,8 +159,23 @@ def remove_secret(name: Name, file: File = DEFAULT_FILE) -> None:
     """Remove a credential from the file."""
     if not file.exists() or name not in entries_of(file):
         raise typer.BadParameter(visible(f"{name} is not in {file}"))
+    tell_change(file, "remove", name)
     change_file(file, {name: None})
     typer.echo(visible(f"{name} is removed from {file}."))
+
+
+@secrets.command("history")
+def show_changes(
+    name: Annotated[str | None, typer.Argument(help="Only this one's.")] = None, file: File = DEFAULT_FILE
+) -> None:
+    """Show who set, bound and removed credentials with these commands, newest first. What was edited by hand is not."""
+    table = Table("when", "who", "what", "credential", "for", "place", "tenants", box=None)
+    for one in reversed([one for one in told_changes(file) if name in (None, one.secret)]):
+        when = one.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        place = ", ".join(f"{field} {value}" for field, value in one.place.items())
+        row = (one.user, one.action, one.secret, ", ".join(one.hosts), place, ", ".join(one.tenants))
+        table.add_row(when, *map(plain, row))
+    Console().print(table)
 
 
 def said(one: NeededSecret) -> str:

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from yarl import URL
 
 from deploy.drawing import visible
+from executor_svc.secret_changes import Changed, tell_change
 from executor_svc.secret_file import SecretsUnreadable, change_file, load_file
 from executor_svc.secret_store import Secret, parse
 from services.contracts.api import NeededSecret
@@ -70,10 +71,11 @@ def checked(name: str, entry: JsonValue) -> Secret:
         raise typer.BadParameter(visible(str(error))) from None
 
 
-def keep(name: str, entry: dict[str, JsonValue], file: Path) -> None:
-    """Put an entry in the file, and say so. Exits where it cannot be."""
+def keep(name: str, entry: dict[str, JsonValue], file: Path, action: Changed) -> None:
+    """Put an entry in the file, and say so; who did it, stands beside the file. Exits where it cannot be."""
     checked(name, entry)
     try:
+        tell_change(file, action, name, entry)
         change_file(file, {name: entry})
     except (OSError, SecretsUnreadable) as error:
         raise typer.BadParameter(visible(f"{file} cannot be written: {error}")) from None

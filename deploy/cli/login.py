@@ -105,7 +105,7 @@ def login(
     except LoginFailed as error:
         typer.echo(visible(f"Nobody is logged in: {error}."), err=True)
         raise typer.Exit(EXIT_PROBLEM) from None
-    keep(needed.secret, entry | _gained(entry, endpoints, scopes, issued), file)
+    keep(needed.secret, entry | _gained(entry, endpoints, scopes, issued), file, "login")
     if issued.refresh_token is None:
         left = "at an unknown time" if issued.lifetime_s is None else f"in {issued.lifetime_s / 60:.0f} minutes"
         typer.echo(f"It cannot be renewed: it ends {left}. Then log in again.")

@@ -42,7 +42,7 @@ async def ask_for_token(
 ) -> Response:
     """The form; whoever has a session already, or needs none, goes on."""
     try:
-        Sessions(request.app.state.principals).of(request)
+        await Sessions(request.app.state.principals).of(request)
     except LoginNeeded:
         return render(request, "login.html", screen="", next=own_path(following), wrong="")
     return see(own_path(following))
@@ -57,7 +57,7 @@ async def log_in(request: Request) -> Response:
     if request.app.state.principals.takes_anybody:
         return see(following)
     try:
-        session = Sessions(request.app.state.principals).login(fields.get("token", "").strip(), address)
+        session = await Sessions(request.app.state.principals).login(fields.get("token", "").strip(), address)
     except Unauthorized:
         wrong = "This is no token of this gateway."
         return render(request, "login.html", status=401, screen="", next=following, wrong=wrong)

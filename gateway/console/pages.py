@@ -65,7 +65,7 @@ class ConsoleRoute(StrictRoute):
         """Find out who looks. Raises LoginNeeded, and QuotaExceeded."""
         request.state.session = None
         if self.needs_session:
-            session = request.state.session = Sessions(request.app.state.principals).of(request)
+            session = request.state.session = await Sessions(request.app.state.principals).of(request)
             request.app.state.service.quotas.request(session.principal.tenant)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

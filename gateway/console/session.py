@@ -1,8 +1,10 @@
 """Who looks at the console: a signed cookie that names the principal, and the token that every form carries.
 
-The cookie holds no token of the gateway. It is signed with a key made of the principal's token, so every replica takes
-it, nothing is stored, and it ends with that token. Where the gateway takes anybody the cookie is a random value, which
-forms are bound to.
+The cookie holds no token of the gateway, and nothing is stored. Of a configured token it is signed with a key made of
+that, so every replica takes it, and it ends with the token. Of a key, or a token of an authorization server, it is
+signed with the gateways' own key: what the database keeps of a key opens nothing. Each request looks the key up, so the
+session ends with it; that of an authorization server's token ends when that expires. Where the gateway takes anybody
+the cookie is a random value, which forms are bound to.
 """
 
 import base64
@@ -18,13 +20,14 @@ from typing import Final, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.principals import Principal, Principals
+from gateway.principals import ISSUED, Principal, Principals
+from gateway.roles import Role as GatewayRole
 from services.errors import Forbidden
 
 COOKIE: Final = "nestor_console"
 PATH: Final = "/console"
 LASTS_S: Final = 12 * 3_600
-_MAX_COOKIE_CHARS: Final = 1_000
+_MAX_COOKIE_CHARS: Final = 3_000
 _PURPOSE: Final = b"nestor console session"
 Role = Literal["ask", "approve", "administer"]
 
@@ -81,22 +84,26 @@ class Sessions:
     def __init__(self, principals: Principals, clock: Callable[[], float] = time.time) -> None:
         self._principals, self._clock = principals, clock
 
-    def login(self, token: str, address: str) -> Session:
-        """The session of whoever has this token. Raises Unauthorized and TooManyAttempts."""
+    async def login(self, token: str, address: str) -> Session:
+        """The session of whoever has this token. Raises Unauthorized, TooManyAttempts and ServiceUnavailable."""
         given = token.encode()
-        principal = self._principals.of(given, address)
+        principal = await self._principals.presenting(given, address)
+        ends = int(self._clock()) + LASTS_S
         body = _encode(
             {
                 "name": principal.name,
                 "tenant": principal.tenant,
-                "ends": int(self._clock()) + LASTS_S,
+                "ends": ends if principal.ends is None else min(ends, principal.ends),
                 "nonce": secrets.token_hex(8),
+                "key": principal.key,
+                "roles": " ".join(sorted(principal.roles)),
             }
         )
-        return Session(principal, f"{body}.{_sign(given, body)}", is_new=True)
+        signed = _sign(self._principals.console_key if principal.key else given, body)
+        return Session(principal, f"{body}.{signed}", is_new=True)
 
-    def of(self, request: Request) -> Session:
-        """The session of a request. Raises LoginNeeded."""
+    async def of(self, request: Request) -> Session:
+        """The session of a request. Raises LoginNeeded, and ServiceUnavailable where keys cannot be looked up."""
         cookie = request.cookies.get(COOKIE, "")
         if len(cookie) > _MAX_COOKIE_CHARS or not cookie.isascii():
             cookie = ""
@@ -104,14 +111,26 @@ class Sessions:
             is_new = not cookie
             return Session(self._principals.of(b""), cookie or secrets.token_hex(16), is_new=is_new, logged_in=False)
         body, _, signature = cookie.partition(".")
-        principal = self._principals.holding(lambda token: hmac.compare_digest(_sign(token, body), signature))
         said = _decode(body)
-        if principal is None or (said.get("name"), said.get("tenant")) != (principal.name, principal.tenant):
-            raise LoginNeeded
         ends = said.get("ends")
         if not isinstance(ends, int) or ends <= self._clock():
             raise LoginNeeded
+        principal = await self._principal(said, body, signature)
+        if principal is None or (said.get("name"), said.get("tenant")) != (principal.name, principal.tenant):
+            raise LoginNeeded
         return Session(principal, cookie)
+
+    async def _principal(self, said: dict[str, object], body: str, signature: str) -> Principal | None:
+        """Whom a cookie names, where it is one that was signed here, and he still may."""
+        if not said.get("key"):
+            return self._principals.holding(lambda token: hmac.compare_digest(_sign(token, body), signature))
+        if not hmac.compare_digest(_sign(self._principals.console_key, body), signature):
+            return None
+        key, roles = str(said["key"]), str(said.get("roles", "")).split()
+        if not key.startswith(ISSUED):
+            return await self._principals.holding_key(key)
+        may = frozenset(role for role in GatewayRole if role in roles)
+        return self._principals.issued(str(said.get("name")), str(said.get("tenant")), may, key)
 
 
 def set_cookie(response: Response, request: Request, session: Session) -> None:

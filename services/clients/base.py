@@ -143,13 +143,14 @@ class ServiceClient:
         self,
         path: str,
         events: TypeAdapter[T],
-        body: BaseModel,
+        body: BaseModel | None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         headers: Mapping[str, str] | None = None,
         params: Params | None = None,
+        method: str = "POST",
     ) -> AsyncGenerator[T, None]:
         """Send, and read the answer line by line (``application/x-ndjson``). ``timeout_s`` bounds each wait."""
-        chunks = self._stream("POST", path, body=body, params=params, headers=headers, timeout_s=timeout_s)
+        chunks = self._stream(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         async with aclosing(chunks):
             async for line in _parts(chunks, b"\n"):
                 yield self._parse(events, line)

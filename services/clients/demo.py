@@ -32,9 +32,9 @@ class Demos(Protocol):
         """Add many demos."""
 
     async def list(
-        self, *, api: str | None = None, tenant: str | None = None, limit: int = 20, offset: int = 0
+        self, *, api: str | None = None, tenant: str | None = None, own: bool = False, limit: int = 20, offset: int = 0
     ) -> DemoPage:
-        """A page of demos."""
+        """A page of demos; with ``own`` only of the tenant's, without everyone's."""
 
     async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:
         """One demo. Raises NotFound."""
@@ -62,10 +62,10 @@ class DemoClient(ServiceClient):
         return await self._call("POST", "/demos:import", ImportDemosReport, body=request, params=params, timeout_s=600)
 
     async def list(
-        self, *, api: str | None = None, tenant: str | None = None, limit: int = 20, offset: int = 0
+        self, *, api: str | None = None, tenant: str | None = None, own: bool = False, limit: int = 20, offset: int = 0
     ) -> DemoPage:
-        """A page of demos."""
-        params = {"api": api, "tenant": tenant, "limit": limit, "offset": offset}
+        """A page of demos; with ``own`` only of the tenant's, without everyone's."""
+        params = {"api": api, "tenant": tenant, "own": "true" if own else None, "limit": limit, "offset": offset}
         return await self._call("GET", "/demos", DemoPage, params=params)
 
     async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:

@@ -26,10 +26,12 @@ from services.contracts.run import (
     StartRequest,
     TrySecret,
 )
+from services.contracts.tenant import ExportLine, TenantDeletion
 from services.errors import ServiceError
 
 _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 _SOLVE_EVENTS: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
+_EXPORT_LINES: TypeAdapter[ExportLine] = TypeAdapter(ExportLine)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 10.0
 _LONGEST_S = 3_600.0
@@ -247,6 +249,15 @@ class GatewayClient(ServiceClient):
             "cursor": cursor,
         }
         return await self._call("GET", "/audit", AuditPage, params=params)
+
+    def export_tenant(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+        """Everything that is kept of a tenant; where the last line is not `end`, it is not all. Raises Forbidden."""
+        path = f"/tenants/{segment(tenant)}/export"
+        return self._events(path, _EXPORT_LINES, None, method="GET", timeout_s=_LONGEST_S)
+
+    async def delete_tenant(self, tenant: str) -> TenantDeletion:
+        """Delete some of a tenant; to be called until it is done. Raises Forbidden and Conflict."""
+        return await self._call("DELETE", f"/tenants/{segment(tenant)}", TenantDeletion, timeout_s=_LONGEST_S)
 
 
 def _patience(request: SolveRequest) -> float:

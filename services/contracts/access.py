@@ -34,6 +34,9 @@ class Action(StrEnum):
     ADD_DEMO = "demo.add"
     IMPORT_DEMOS = "demo.import"
     REMOVE_DEMO = "demo.remove"
+    EXPORT_TENANT = "tenant.export"
+    DELETE_TENANT = "tenant.delete"
+    PRESENT = "secret.use"
     POLICY = "policy.in_force"
     PRINCIPALS = "principals.in_force"
 

@@ -143,6 +143,9 @@ class StepRecord(Contract):
         default=(), description="Where the answer is not what the API's schema promises; paths and rules, no values."
     )
     recovered: bool = Field(default=False, description="The outcome was read from the ledger after a crash.")
+    secrets: tuple[str, ...] = Field(
+        default=(), description="Names of the secrets that its calls presented, or were about to."
+    )
 
 
 class StepStarted(Contract):
@@ -265,6 +268,7 @@ class PreviewResponse(Contract):
     settled: bool = Field(
         default=True, description="Whether all is shown that can be known before: no read that feeds them is left."
     )
+    secrets: tuple[str, ...] = Field(default=(), description="Names of the secrets that these reads presented.")
     failed: ExecutionFinished | None = Field(
         default=None, description="What the reads did, where one failed or what it gave is of no use; nothing is shown."
     )
@@ -598,6 +602,9 @@ class Run(Contract):
     )
     reads: tuple[ReadValue, ...] = Field(
         default=(), description="The values in those requests that reads gave, and where they are from."
+    )
+    read_with: tuple[str, ...] = Field(
+        default=(), description="Names of the secrets that calls presented to show what an approval is asked for."
     )
     digest: str = Field(
         default="",

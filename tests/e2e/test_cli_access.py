@@ -11,7 +11,7 @@ from deploy.sockets import serving
 from gateway.main import create_app
 from gateway.settings import GatewaySettings
 from services.contracts.operations import Breaker
-from tests.support.gateways import Fakes
+from tests.support.gateways import ASK_HOLIDAYS, Fakes
 
 PRINCIPALS = [{"name": "boss", "tenant": "red", "token": "red-boss-token"}]
 
@@ -20,6 +20,27 @@ def run(*arguments: str, exit_code: int = 0) -> str:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == exit_code, result.output
     return result.stdout if exit_code == 0 else result.output
+
+
+def test_a_tenant_is_exported_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+    people = [{"name": "operator", "token": "operator-token"}]
+    settings = GatewaySettings.model_validate({"database_url": url, "principals": people, "warm_apis": 0})
+    with serving(create_app(settings, peers=Fakes().peers)) as address:
+        monkeypatch.setenv("NESTOR_URL", address)
+        monkeypatch.setenv("NESTOR_TOKEN", "operator-token")
+        red = run("keys", "create", "desk", "--tenant", "red", "--role", "ask").strip()
+        monkeypatch.setenv("NESTOR_TOKEN", red)
+        run("solve", ASK_HOLIDAYS)
+        assert "Forbidden" in run("tenants", "export", "red", exit_code=1)
+        monkeypatch.setenv("NESTOR_TOKEN", "operator-token")
+        kinds = [json.loads(line)["kind"] for line in run("tenants", "export", "red").splitlines()]
+        assert kinds == ["key", "run", "end"]
+        run("tenants", "export", "red", "--out", str(tmp_path / "red.ndjson"))
+        assert len((tmp_path / "red.ndjson").read_text().splitlines()) == 3
+        run("tenants", "delete", "red", exit_code=1)
+        assert "deleted: 1 keys, 1 runs, 0 demos, 0 providers" in run("tenants", "delete", "red", "--yes")
+        assert "Conflict" in run("tenants", "delete", "default", "--yes", exit_code=1)
 
 
 def test_the_operator_is_told_of_processes_and_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,11 +70,12 @@ class FakeDemos(Fake):
         return ImportDemosReport(added=added, unchanged=len(request.demos) - added)
 
     async def list(
-        self, *, api: str | None = None, tenant: str | None = None, limit: int = 20, offset: int = 0
+        self, *, api: str | None = None, tenant: str | None = None, own: bool = False, limit: int = 20, offset: int = 0
     ) -> DemoPage:
         """A page of demos, oldest first."""
         await self._arrive("list")
-        found = [demo for demo in self._seen(tenant).values() if api is None or api in demo.apis]
+        seen = self._own(tenant) if own and tenant is not None else self._seen(tenant)
+        found = [demo for demo in seen.values() if api is None or api in demo.apis]
         return DemoPage(demos=tuple(found[offset : offset + limit]), total=len(found))
 
     async def get(self, demo_id: str, *, tenant: str | None = None) -> Demo:

@@ -60,6 +60,10 @@ class FakeExecutor(Fake):
         super().__init__()
         self.outcomes = dict(outcomes or {})
         self.secrets = secrets
+        self.presents: dict[str, tuple[str, ...]] = {}
+        """The names of the secrets that calls of an API present."""
+        self.read_with: tuple[str, ...] = ()
+        """The same of the reads before an approval."""
         self.gate: asyncio.Event | None = None
         self.breaks = False
         self.found = ""
@@ -114,7 +118,13 @@ class FakeExecutor(Fake):
                     self.sent.append((request.run_id, step.id))
             outcome = blocked or self.outcomes.get(step.api, Succeeded(status=200))
             records[step.id] = StepRecord(
-                step=step.id, api=step.api, outcome=outcome, started_ms=0, duration_ms=0, attempts=0 if blocked else 1
+                step=step.id,
+                api=step.api,
+                outcome=outcome,
+                started_ms=0,
+                duration_ms=0,
+                attempts=0 if blocked else 1,
+                secrets=() if blocked else self.presents.get(step.api, ()),
             )
             yield StepFinished(record=records[step.id])
         yield _finished(request, records)
@@ -144,7 +154,7 @@ class FakeExecutor(Fake):
             return PreviewResponse(failed=self.unreadable)
         held = frozenset(compiled.proof.mutating) | frozenset(compiled.proof.approvals)
         shown = [_preview(compiled, step, self._digest(step)) for step in compiled.plan.steps if step.id in held]
-        return PreviewResponse(requests=tuple(shown), settled=request.reads or not self.found)
+        return PreviewResponse(requests=tuple(shown), settled=request.reads or not self.found, secrets=self.read_with)
 
     def _digest(self, step: Step) -> str:
         return content_hash([step.model_dump(mode="json"), self.found])

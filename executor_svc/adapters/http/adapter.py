@@ -105,7 +105,15 @@ class HttpAdapter:
         outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
         attempts = sending.attempts - max(0, reading.requests - 1)
         record = request.record(sending.credentials, sending.masker)
-        return CallResult(outcome, record, attempts, reading.pages, reading.more, reading.violations)
+        return CallResult(
+            outcome,
+            record,
+            attempts,
+            reading.pages,
+            reading.more,
+            reading.violations,
+            secrets=sending.credentials.names,
+        )
 
     def preview(self, call: Call) -> RequestRecord:
         """The request that would be sent, without credentials. Raises Unpreviewable.

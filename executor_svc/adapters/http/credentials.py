@@ -87,10 +87,11 @@ class Authenticator:
                     headers["Authorization"] = f"Bearer {value}"
                 else:
                     places[location][name] = value
+        names = tuple(dict.fromkeys(requirement.secret for requirement in alternative))
         query, cookies, path, body = (
             places[place] for place in (Location.QUERY, Location.COOKIE, Location.PATH, Location.BODY)
         )
-        return Credentials(headers, query, cookies, path, body, token, aws, digest, tls, frozenset(shown))
+        return Credentials(headers, query, cookies, path, body, token, aws, digest, tls, frozenset(shown), names)
 
 
 def _certificate_problem(requirement: SecurityRequirement, secret: Certificate, origin: URL) -> str | None:

@@ -51,6 +51,7 @@ class Credentials:
         digest: what answers the server's challenge.
         tls: how to connect, with a client certificate.
         secrets: the texts among all this that nobody may see.
+        names: what the secrets are called that all this is of.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -63,6 +64,7 @@ class Credentials:
     digest: Digest | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    names: tuple[str, ...] = ()
 
     def hidden(self) -> "Credentials":
         """The same with every value masked."""

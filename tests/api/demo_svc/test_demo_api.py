@@ -73,6 +73,12 @@ async def test_the_road_of_a_demo(http: httpx2.AsyncClient) -> None:
     with pytest.raises(NotFound):
         await client.get(first.id)
     assert (await client.list()).total == 1
+    assert (await client.list(tenant="red", own=True)).total == 0
+    mine = demo("Mine alone", "s.rain")
+    await client.add(mine, tenant="red")
+    assert [one.query for one in (await client.list(tenant="red", own=True)).demos] == [mine.query]
+    assert (await client.list(tenant="red")).total == 2
+    assert (await client.list(tenant="blue", own=True)).total == 0
 
 
 async def test_adding_answers_201_then_200(http: httpx2.AsyncClient) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import importlib.resources
 import json
 from collections.abc import AsyncIterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,18 @@ from services.contracts.run import FeedbackRequest, InDoubt, ResolveRequest, Suc
 from services.errors import Forbidden, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
-from tests.support.gateways import ASK_ROOM, ASK_TWO_ROOMS, BOOK, BOOKING, Gateway, ask, open_gateway
+from tests.support.gateways import (
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    ASK_TWO_ROOMS,
+    BOOK,
+    BOOKING,
+    FIND,
+    HOLIDAYS,
+    Gateway,
+    ask,
+    open_gateway,
+)
 
 PRINCIPALS: tuple[dict[str, Any], ...] = (
     {"name": "operator", "tenant": "default", "token": "operator-token"},
@@ -66,6 +78,31 @@ async def test_what_is_done_with_runs_is_told(database: str) -> None:
         rest = await boss.audit(limit=10, cursor=pages.next)
         assert [*pages.entries, *rest.entries] == found[::-1]
         assert [one.id for one in await told(boss, target=first.id)] == [found[0].id]
+
+
+async def test_which_secrets_runs_present_is_told_once_a_day(database: str) -> None:
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        boss, operator = gateway.as_principal("red-boss-token"), gateway.as_principal("operator-token")
+        executor = gateway.fakes.executor
+        executor.presents = {FIND.id: ("world.key",), HOLIDAYS.id: ("world.key", "world.login")}
+        executor.read_with = ("world.read",)
+        runs = [await boss.solve(ask(ASK_HOLIDAYS)) for _ in range(3)]
+        assert [step.secrets for step in runs[0].steps] == [("world.key",), ("world.key", "world.login")]
+        told_once = [("boss", "red", "world.key"), ("boss", "red", "world.login")]
+        found = await told(operator, Action.PRESENT)
+        assert sorted((one.principal, one.tenant, one.target) for one in found) == told_once
+        await operator.solve(ask(ASK_HOLIDAYS))
+        waiting = await boss.solve(ask(ASK_ROOM))
+        assert waiting.read_with == ("world.read",)
+        assert sorted(one.target for one in await told(boss, Action.PRESENT)) == [
+            "world.key",
+            "world.login",
+            "world.read",
+        ]
+        assert len(await told(operator, Action.PRESENT, target="world.key")) == 2
+        gateway.app.state.service._runs._uses._day = date.min  # the next day
+        await boss.solve(ask(ASK_HOLIDAYS))
+        assert len(await told(boss, Action.PRESENT, target="world.key")) == 2
 
 
 async def test_what_others_are_asked_to_do_is_told_before_and_after(gateway: Gateway) -> None:

@@ -1,14 +1,22 @@
 """The console's pages: who sees them, what is escaped, which forms are taken, and that every run can be looked at."""
 
+import base64
+import hashlib
+import json
 import re
+import time
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 import pytest
+from starlette.requests import Request
 
-from gateway.console.session import COOKIE, Role, Session
+from gateway.console.session import COOKIE, LoginNeeded, Role, Session, Sessions, _sign
+from gateway.roles import Role as GatewayRole
+from services.contracts.access import KeyRequest
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import PlanRequest, PlanResponse, Question
 from services.contracts.run import Failed, InDoubt, Run, RunStatus, SolveRequest, Succeeded
@@ -28,6 +36,7 @@ from tests.support.gateways import (
     ended,
     open_gateway,
 )
+from tests.support.issuer import AUDIENCE, serve_issuer
 
 HOSTILE: Final = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe'
 ESCAPED: Final = "&lt;script&gt;alert(1)&lt;/script&gt;"
@@ -73,9 +82,9 @@ async def _visit(gateway: Gateway, path: str = "playground") -> tuple[str, str]:
     return _cookie(page), _csrf(page)
 
 
-async def _log_in(gateway: Gateway, token: str) -> tuple[str, str]:
-    answer = await gateway.http.post("/console/login", data={"token": token, "next": "/console/ops"})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/console/ops")
+async def _log_in(gateway: Gateway, token: str, screen: str = "ops") -> tuple[str, str]:
+    answer = await gateway.http.post("/console/login", data={"token": token, "next": f"/console/{screen}"})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/console/{screen}")
     cookie = _cookie(answer)
     return cookie, _csrf(await _get(gateway, "playground", cookie))
 
@@ -218,6 +227,74 @@ async def test_a_session_holds_no_token_and_ends_with_the_logout(guarded: Gatewa
     assert wrong.status_code == 401
     assert "set-cookie" not in wrong.headers
     assert "wrong-token" not in wrong.text
+
+
+async def test_a_key_opens_the_console_until_it_is_revoked(guarded: Gateway, tmp_path: Path) -> None:
+    boss = guarded.as_principal("red-token-1")
+    key = await boss.create_key(KeyRequest(name="desk", roles=frozenset({GatewayRole.ASK, GatewayRole.APPROVE})))
+    run = await boss.solve(ask(ASK_ROOM))
+    cookie, csrf = await _log_in(guarded, key.key, "approvals")
+    said = base64.urlsafe_b64decode(cookie.partition("=")[2].partition(".")[0] + "==").decode()
+    assert key.key.split("_", 2)[2] not in said
+    page = await _get(guarded, f"runs/{run.id}", cookie)
+    assert page.status_code == 200
+    assert "desk" in page.text
+    assert (await _get(guarded, "ops", cookie)).status_code == 403
+    fields = {"plan_id": BOOKING.id, "digest": run.digest, "read": "yes"}
+    assert (await _post(guarded, f"runs/{run.id}/approve", cookie, csrf=csrf, **fields)).status_code == 303
+    approved = (await boss.run(run.id)).approval
+    assert approved is not None
+    assert approved.approver == "desk"
+    async with open_gateway(tmp_path, principals=PRINCIPALS) as other:
+        assert (await _get(other, "runs", cookie)).status_code == 303, "another gateway, without the same `console_key`"
+    await boss.revoke_key(key.id)
+    assert (await _get(guarded, "runs", cookie)).status_code == 303
+    assert (await guarded.http.post("/console/login", data={"token": key.key})).status_code == 401
+
+
+async def test_what_the_database_keeps_of_a_key_signs_no_session(guarded: Gateway) -> None:
+    key = await guarded.as_principal("red-token-1").create_key(KeyRequest(name="desk", roles=frozenset(GatewayRole)))
+    cookie, _ = await _log_in(guarded, key.key)
+    body = cookie.partition("=")[2].partition(".")[0]
+    kept = hashlib.sha256(key.key.split("_", 2)[2].encode())
+    for secret in (kept.hexdigest().encode(), kept.digest(), key.id.encode(), key.key.encode(), b"red-token-1"):
+        assert (await _get(guarded, "runs", f"{COOKIE}={body}.{_sign(secret, body)}")).status_code == 303
+    said = json.loads(base64.urlsafe_b64decode(body + "=="))
+    for changed in ({"tenant": "blue"}, {"key": ""}, {"ends": 2**40}, {"key": "jwt:corp", "roles": "administer"}):
+        other = base64.urlsafe_b64encode(json.dumps(said | changed).encode()).decode().rstrip("=")
+        signature = cookie.partition(".")[2]
+        assert (await _get(guarded, "runs", f"{COOKIE}={other}.{signature}")).status_code == 303
+
+
+async def test_gateways_with_one_console_key_share_sessions(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"principals": PRINCIPALS, "console_key": "k" * 32}
+    async with AsyncExitStack() as stack:
+        one, two = [await stack.enter_async_context(open_gateway(tmp_path, **options)) for _ in range(2)]
+        asked = KeyRequest(name="desk", roles=frozenset({GatewayRole.ASK}))
+        key = await one.as_principal("red-token-1").create_key(asked)
+        cookie, _ = await _log_in(one, key.key)
+        assert (await _get(two, "runs", cookie)).status_code == 200
+
+
+async def test_a_token_of_an_issuer_opens_the_console_until_it_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.issuer_keys.FETCH_WITHIN_S", 60.0)
+    async with serve_issuer() as issuer:
+        corp = {"name": "corp", "issuer": issuer.url, "audience": [AUDIENCE], "tenant": "red"}
+        async with open_gateway(tmp_path, principals=PRINCIPALS, issuers=[corp]) as gateway:
+            run = await gateway.as_principal("red-token-1").solve(ask(ASK_ROOM))
+            cookie, csrf = await _log_in(gateway, issuer.token(), "runs")
+            assert run.id in (await _get(gateway, "runs", cookie)).text
+            assert (await _post(gateway, f"runs/{run.id}/approve", cookie, csrf=csrf)).status_code == 403
+            login = await gateway.http.post("/console/login", data={"token": issuer.token(aud="other")})
+            assert (login.status_code, "set-cookie" in login.headers) == (401, False)
+            in_ten_minutes = time.time() + 600
+            later = Sessions(gateway.app.state.principals, lambda: in_ten_minutes)
+            asked = Request({"type": "http", "headers": [(b"cookie", cookie.encode())]})
+            with pytest.raises(LoginNeeded):
+                await later.of(asked)
+            assert (await Sessions(gateway.app.state.principals, lambda: in_ten_minutes - 600).of(asked)).logged_in
 
 
 @pytest.mark.parametrize(

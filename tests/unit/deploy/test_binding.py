@@ -1,5 +1,6 @@
 """``nestor secrets bind``, ``list``, and the place that ``set`` keeps. The gateway is not asked."""
 
+import getpass
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from deploy.cli import app
 from deploy.cli.binding import chosen_place
+from executor_svc.secret_changes import told_changes
 from executor_svc.secret_store import parse
 from services.contracts.api import Location, NeededSecret, SecretKind
 
@@ -60,6 +62,24 @@ def test_what_says_nothing_or_two_things_is_refused(file: Path, options: tuple[s
     run("secrets", "bind", "crm.apiKey", *options, exit_code=2)
     assert entry(file) == {}
     run("secrets", "bind", "crm.none", "--query", "key", exit_code=2)
+
+
+def test_who_changed_what_is_told_without_values(file: Path) -> None:
+    write(file, tenants=["red"])
+    run("secrets", "bind", "crm.apiKey", "--query", "key")
+    run("secrets", "remove", "crm.apiKey")
+    told = file.with_name("secrets.json.changes")
+    assert told.stat().st_mode & 0o777 == 0o600
+    with told.open("a") as opened:
+        opened.write("half a li")
+    assert VALUE not in told.read_text()
+    lines = run("secrets", "history").splitlines()[1:]
+    assert [line.split()[3:5] for line in lines] == [["remove", "crm.apiKey"], ["bind", "crm.apiKey"]]
+    for part in ("api.crm.example", "in query, name key", "red", getpass.getuser()):
+        assert part in lines[1]
+    assert len(run("secrets", "history", "crm.other").splitlines()) == 1
+    run("secrets", "bind", "crm.apiKey", "--query", "key", exit_code=2)
+    assert len(list(told_changes(file))) == 2, "what was refused changed nothing"
 
 
 def test_the_list_warns_of_what_is_open(file: Path) -> None:

@@ -90,6 +90,21 @@ async def test_each_kind_arrives_and_leaks_nowhere(
     assert "canary" not in str(logs)
 
 
+async def test_a_call_names_the_secrets_that_it_presents(upstream: Upstream, opened: Opener) -> None:
+    hosts = [upstream.host]
+    entries = {"test.it": {"value": PLAIN, "hosts": hosts}, "test.two": {"value": CANARY, "hosts": hosts}}
+    both = (key_in("header"), needs("api_key", "test.two", location=Location.HEADER, parameter="X-Two"))
+    call = await opened(entries)
+    asked: list[tuple[Any, tuple[str, ...]]] = [
+        ((both,), ("test.it", "test.two")),
+        (((key_in("header"),),), ("test.it",)),
+        ((), ()),
+        (((needs("bearer", "test.none"),),), ()),
+    ]
+    for security, names in asked:
+        assert (await call(api(upstream.origin, "/x", security=security))).secrets == names
+
+
 @pytest.mark.parametrize(
     ("security", "words"),
     [

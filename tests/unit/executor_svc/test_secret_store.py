@@ -1,10 +1,12 @@
 """Secrets: strict to load, bound to hosts, masked wherever they turn up."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from pydantic import SecretStr
 
 from executor_svc.secret_store import SecretStore, SecretsUnreadable, Token
@@ -28,6 +30,21 @@ def test_file_and_setting_are_joined_and_the_setting_wins(tmp_path: Path) -> Non
     assert store.names(None) == ("a.k", "b.k")
     held = [store.get(name, SecretKind.BEARER) for name in store.names(None)]
     assert [secret.masked() for secret in held if secret] == [("from-file",), ("from-setting",)]
+
+
+def test_a_changed_file_is_told_of_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "secrets.json"
+    token = {"value": "canary-one", "hosts": ["a.example"]}
+    file.write_text(json.dumps({"a.key": token, "b.key": token, "c.key": token}))
+    store = SecretStore.load(file, None)
+    file.write_text(json.dumps({"a.key": token, "b.key": token | {"value": "canary-two"}, "d.key": token}))
+    os.utime(file, ns=(1, 1))
+    log = structlog.testing.CapturingLogger()
+    monkeypatch.setattr("executor_svc.secret_store._log", log)
+    store.reload()
+    store.reload()
+    told = {"added": ["d.key"], "changed": ["b.key"], "removed": ["c.key"]}
+    assert [(call.method_name, call.args, call.kwargs) for call in log.calls] == [("info", ("secrets changed",), told)]
 
 
 def test_a_tenant_sees_what_it_may_use() -> None:

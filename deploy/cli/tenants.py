@@ -1,0 +1,54 @@
+"""``nestor tenants``: everything that is kept of a tenant, to take away or to delete."""
+
+import sys
+import time
+from contextlib import aclosing, nullcontext
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from deploy.cli.gateway import EXIT_PROBLEM, ask
+from deploy.drawing import visible
+from services.clients import GatewayClient
+
+tenants = typer.Typer(no_args_is_help=True, help="A tenant as a whole: export, delete.")
+Name = Annotated[str, typer.Argument(help="The tenant.")]
+_PAUSE_S: Final = 1.0
+
+
+@tenants.command("export")
+def export_tenant(
+    name: Name,
+    out: Annotated[Path | None, typer.Option(help="Where to; default: standard output.", dir_okay=False)] = None,
+) -> None:
+    """Write everything that is kept of a tenant, a JSON object a line; the last one is `end`."""
+
+    async def written(gateway: GatewayClient) -> bool:
+        complete = False
+        with out.open("w", encoding="utf-8") if out else nullcontext(sys.stdout) as file:
+            async with aclosing(gateway.export_tenant(name)) as lines:
+                async for line in lines:
+                    file.write(line.model_dump_json(ensure_ascii=True) + "\n")
+                    complete = line.kind == "end"
+        return complete
+
+    if not ask(written):
+        typer.echo("The answer ended before it was complete.", err=True)
+        raise typer.Exit(EXIT_PROBLEM)
+
+
+@tenants.command("delete")
+def delete_tenant(name: Name, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Delete keys, runs, demonstrations and imported APIs of a tenant. Interrupted, it goes on when called again."""
+    if not yes:
+        typer.confirm(visible(f"Delete everything of the tenant {name}? It cannot be undone"), abort=True)
+    while True:
+        report = ask(lambda g: g.delete_tenant(name))
+        counts = ("keys", "runs", "demos", "providers")
+        typer.echo("deleted: " + ", ".join(f"{getattr(report, kind)} {kind}" for kind in counts))
+        if report.done:
+            return
+        if report.ending:
+            typer.echo(f"waiting for {report.ending} runs to end")
+            time.sleep(_PAUSE_S)

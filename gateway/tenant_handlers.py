@@ -1,0 +1,41 @@
+"""Routes of a tenant as a whole, for administrators: its own, or the operator's."""
+
+from typing import Annotated
+
+from fastapi import Path
+
+from gateway.routing import ADMINISTERING, Caller, ProtectedRoute, Service
+from gateway.settings import TENANT
+from services.app import service_router
+from services.contracts.tenant import TenantDeletion
+from services.http import NdjsonResponse
+
+TenantName = Annotated[str, Path(pattern=TENANT)]
+tenants = service_router(route_class=ProtectedRoute, tags=["access"])
+
+
+@tenants.get(
+    "/tenants/{tenant}/export",
+    summary="Everything that is kept of a tenant",
+    response_class=NdjsonResponse,
+    openapi_extra=ADMINISTERING,
+)
+async def export_tenant(tenant: TenantName, service: Service, caller: Caller) -> NdjsonResponse:
+    """Keys (never the keys themselves), runs, demonstrations, documents with their APIs, entries of the audit log.
+
+    One JSON object per line; the last is `end` with the counts: without it, this was not all. Only the operator's
+    administrators export other tenants.
+    """
+    caller.reach(tenant)
+    return NdjsonResponse(service.tenants.export(tenant, caller))
+
+
+@tenants.delete("/tenants/{tenant}", summary="Delete a tenant, some of it at a time", openapi_extra=ADMINISTERING)
+async def delete_tenant(tenant: TenantName, service: Service, caller: Caller) -> TenantDeletion:
+    """Deletes its keys, runs, demonstrations and what it has imported; asked again until `done`, it goes on.
+
+    Runs under way are cancelled. 409 where the settings name principals of it, or calls of it are in doubt; then
+    nothing is deleted. The audit log stays. Only the operator's administrators delete other tenants.
+    """
+    caller.reach(tenant)
+    return await service.tenants.delete(tenant, caller)

@@ -1,0 +1,238 @@
+"""A tenant as a whole: everything that is kept of it, told line by line, or deleted piece by piece.
+
+Deleting takes a bounded time and can be interrupted anywhere: each call goes on where the last one stopped, since it
+begins with what is left. The audit log stays.
+"""
+
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from typing import Final
+
+from gateway.audit import AuditFilter, AuditLog
+from gateway.keys import KeyStore
+from gateway.peers import Peers
+from gateway.principals import Principal
+from gateway.quotas import Quotas
+from gateway.runs import Runs
+from gateway.settings import GatewaySettings
+from gateway.storage import UNDER_WAY, Filter, RunStore
+from services.contracts.access import Action
+from services.contracts.base import Contract
+from services.contracts.run import RunStatus
+from services.contracts.tenant import ExportLine, TenantDeletion
+from services.errors import Conflict, NotFound
+from services.telemetry import get_logger
+
+BATCH_S: Final = 10.0
+"""How long one call goes on beginning to delete things, in seconds."""
+_PAGE: Final = 100
+_SHOWN: Final = 5
+_log = get_logger(__name__)
+
+
+class Tenants:
+    """Exports and deletes tenants.
+
+    Args:
+        peers: who keeps demonstrations, APIs and executions.
+        store: the runs.
+        runs: those under way in this process.
+        quotas: where open exports count as streams.
+        keys: the keys.
+        audit: where both are told of.
+        settings: whom they name.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        store: RunStore,
+        runs: Runs,
+        quotas: Quotas,
+        keys: KeyStore,
+        audit: AuditLog,
+        settings: GatewaySettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._peers, self._store, self._runs, self._keys, self._audit = peers, store, runs, keys, audit
+        self._quotas, self._settings, self._clock = quotas, settings, clock
+
+    async def export(self, tenant: str, principal: Principal) -> AsyncGenerator[ExportLine, None]:
+        """Everything that is kept of a tenant, then how much it was. What changes meanwhile may be there or not.
+
+        Raises:
+            QuotaExceeded: too many streams of the principal's tenant are open.
+        """
+        counts: Counter[str] = Counter()
+        parts = (self._key_lines, self._run_lines, self._demo_lines, self._api_lines, self._audit_lines)
+        self._quotas.check("streams", principal.tenant)
+        with self._quotas.holding("streams", principal.tenant):
+            async with self._audit.around(principal, Action.EXPORT_TENANT, tenant):
+                for part in parts:
+                    async with aclosing(part(tenant)) as lines:
+                        async for line in lines:
+                            counts[line.kind] += 1
+                            yield line
+            yield ExportLine(kind="end", data=dict(counts))
+
+    async def _key_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+        cursor = None
+        while True:
+            page = await self._keys.page(tenant, limit=_PAGE, cursor=cursor)
+            for key in page.keys:
+                yield _line("key", key)
+            if (cursor := page.next) is None:
+                return
+
+    async def _run_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+        async with aclosing(self._run_ids(tenant)) as ids:
+            async for run_id in ids:
+                with suppress(NotFound):  # deleted meanwhile
+                    yield _line("run", await self._store.get(run_id, tenant))
+
+    async def _run_ids(self, tenant: str) -> AsyncGenerator[str, None]:
+        """Newest first. Runs may be deleted while they are gone through."""
+        cursor = None
+        while True:
+            page = await self._store.page(Filter(tenant), limit=_PAGE, cursor=cursor)
+            for run in page.runs:
+                yield run.id
+            if (cursor := page.next) is None:
+                return
+
+    async def _demo_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+        offset = 0
+        while demos := (await self._peers.demos.list(tenant=tenant, own=True, limit=_PAGE, offset=offset)).demos:
+            for demo in demos:
+                yield _line("demo", demo)
+            offset += len(demos)
+
+    async def _api_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+        offset, retriever = 0, self._peers.retriever
+        while documents := (await retriever.documents(tenant=tenant, limit=_PAGE, offset=offset)).documents:
+            for document in documents:
+                if tenant in document.tenants:
+                    yield _line("document", document)
+                    async with aclosing(self._apis_of(document.provider, tenant)) as apis:
+                        async for line in apis:
+                            yield line
+            offset += len(documents)
+
+    async def _apis_of(self, provider: str, tenant: str) -> AsyncGenerator[ExportLine, None]:
+        offset, retriever = 0, self._peers.retriever
+        while hits := (await retriever.search(provider=provider, tenant=tenant, limit=_PAGE, offset=offset)).hits:
+            for hit in hits:
+                with suppress(NotFound):
+                    yield _line("api", await retriever.get(hit.id, tenant=tenant))
+            offset += len(hits)
+
+    async def _audit_lines(self, tenant: str) -> AsyncGenerator[ExportLine, None]:
+        cursor = None
+        while True:
+            page = await self._audit.page(AuditFilter(tenant), limit=_PAGE, cursor=cursor)
+            for entry in page.entries:
+                yield _line("audit", entry)
+            if (cursor := page.next) is None:
+                return
+
+    async def delete(self, tenant: str, principal: Principal) -> TenantDeletion:
+        """Delete keys, runs, demonstrations and imported providers of a tenant, as many as fit into some seconds.
+
+        Keys go first, so that nobody begins anything; the one that asks goes last.
+
+        Raises:
+            Conflict: the settings still name principals of it, it is the operator's, or calls of it are in doubt.
+            ServiceError: something could not be deleted now; what is gone is gone, and the rest can be asked for again.
+        """
+        self._refuse_named(tenant)
+        doubtful = (await self._store.page(Filter(tenant, (RunStatus.IN_DOUBT,)), limit=_SHOWN, cursor=None)).runs
+        if doubtful:
+            ids = ", ".join(run.id for run in doubtful)
+            raise Conflict(f"Calls are in doubt, which somebody of the tenant has to settle first: {ids}.")
+        async with self._audit.around(principal, Action.DELETE_TENANT, tenant) as told:
+            report = await self._batch(tenant, principal.key)
+            if not report.done:
+                told.target = f"{tenant} (in part)"
+        _log.info("tenant deleted", tenant=tenant, by=principal.name, **report.model_dump())
+        return report
+
+    def _refuse_named(self, tenant: str) -> None:
+        """Raise Conflict where somebody of this tenant could go on asking."""
+        settings = self._settings
+        named = {principal.tenant for principal in settings.principals}
+        named |= {name for issuer in settings.issuers for name in (issuer.tenant, *issuer.tenants) if name}
+        if settings.token is not None or not settings.asks_for_tokens:
+            named.add(Principal().tenant)
+        if tenant == settings.operator_tenant:
+            raise Conflict("The operator's tenant cannot be deleted.")
+        if tenant in named:
+            raise Conflict(f"The settings name principals or issuers of {tenant!r}. Remove them first.")
+
+    async def _batch(self, tenant: str, own_key: str) -> TenantDeletion:
+        ends, gone = self._clock() + BATCH_S, Counter[str]()
+        gone["keys"] = await self._keys.delete_of(tenant, but=own_key)
+        done = await self._delete_runs(tenant, ends, gone)
+        done = done and await self._delete_demos(tenant, ends, gone)
+        done = done and await self._delete_providers(tenant, ends, gone) and not gone["ending"]
+        if done:
+            gone["keys"] += await self._keys.delete_of(tenant)
+        kinds = ("keys", "runs", "demos", "providers", "ending")
+        return TenantDeletion(done=done, **{kind: gone[kind] for kind in kinds})
+
+    async def _delete_runs(self, tenant: str, ends: float, gone: Counter[str]) -> bool:
+        async with aclosing(self._run_ids(tenant)) as ids:
+            async for run_id in ids:
+                if self._clock() >= ends:
+                    return False
+                with suppress(NotFound):
+                    gone["runs" if await self._delete_run(run_id, tenant) else "ending"] += 1
+        return True
+
+    async def _delete_run(self, run_id: str, tenant: str) -> bool:
+        """Delete a run, or, where calls of it may be in flight, end it. False: it is not over yet."""
+        stored = await self._store.stored(run_id, tenant)
+        run = stored.run
+        if run.status in UNDER_WAY:
+            await self._store.request_cancel(run_id)
+            self._runs.cancel(run_id)
+            return False
+        if run.status is RunStatus.NEEDS_APPROVAL:
+            ended = run.model_copy(update={"status": RunStatus.CANCELLED, "reason": "Its tenant is deleted."})
+            if not await self._store.replace(stored, ended):
+                return False
+        for execution_id in run.execution_ids:
+            await self._peers.executor.forget(execution_id)
+        return await self._store.delete(run_id, tenant)
+
+    async def _delete_demos(self, tenant: str, ends: float, gone: Counter[str]) -> bool:
+        while demos := (await self._peers.demos.list(tenant=tenant, own=True, limit=_PAGE)).demos:
+            for demo in demos:
+                if self._clock() >= ends:
+                    return False
+                with suppress(NotFound):
+                    await self._peers.demos.delete(demo.id, tenant=tenant)
+                    gone["demos"] += 1
+        return True
+
+    async def _delete_providers(self, tenant: str, ends: float, gone: Counter[str]) -> bool:
+        """What this tenant has imported. What the operator has imported for it is the operator's."""
+        kept, retriever = 0, self._peers.retriever
+        while documents := (await retriever.documents(tenant=tenant, limit=_PAGE, offset=kept)).documents:
+            for document in documents:
+                if self._clock() >= ends:
+                    return False
+                try:
+                    if tenant not in document.tenants:
+                        raise NotFound
+                    await retriever.delete_provider(document.provider, tenant=tenant)
+                    gone["providers"] += 1
+                except (NotFound, Conflict):
+                    kept += 1
+        return True
+
+
+def _line(kind: str, of: Contract) -> ExportLine:
+    return ExportLine.model_validate({"kind": kind, "data": of.model_dump(mode="json")})

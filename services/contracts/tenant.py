@@ -1,0 +1,25 @@
+"""What is kept of a tenant, as it is exported and deleted."""
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from services.contracts.base import Contract
+
+
+class ExportLine(Contract):
+    """One thing that is kept of a tenant. The last line is `end`: how many there were of each kind."""
+
+    kind: Literal["key", "run", "demo", "document", "api", "audit", "end"]
+    data: JsonValue
+
+
+class TenantDeletion(Contract):
+    """What one call deleted. Ask again until `done`."""
+
+    done: bool = Field(description="Nothing is left that can be deleted.")
+    keys: int = Field(ge=0)
+    runs: int = Field(ge=0)
+    demos: int = Field(ge=0)
+    providers: int = Field(ge=0)
+    ending: int = Field(ge=0, description="Runs that were cancelled, and whose calls in flight are waited for.")

@@ -1,0 +1,206 @@
+"""A tenant as a whole: exported line by line, deleted piece by piece, and nobody else's touched."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.tenants import Tenants
+from services.contracts.access import Action, KeyRequest, Role
+from services.contracts.api import ImportRequest
+from services.contracts.demo import Demo
+from services.contracts.run import FeedbackRequest, InDoubt, RunStatus, Verdict
+from services.contracts.tenant import ExportLine, TenantDeletion
+from services.errors import Conflict, Forbidden, NotFound, ServiceUnavailable, Unauthorized
+from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOK, BOOKING, Gateway, ask, open_gateway, until
+
+PRINCIPALS: tuple[dict[str, Any], ...] = (
+    {"name": "operator", "tenant": "default", "token": "operator-token"},
+    {"name": "blue", "tenant": "blue", "token": "blue-boss-token"},
+)
+ALL = frozenset(Role)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with open_gateway(tmp_path, principals=PRINCIPALS) as running:
+        yield running
+
+
+def document(title: str) -> str:
+    operation = {"operationId": f"get{title}", "summary": title, "responses": {"200": {"description": "ok"}}}
+    told = {"openapi": "3.1.0", "info": {"title": title, "version": "1"}, "servers": [{"url": "https://a.example"}]}
+    return json.dumps(told | {"paths": {f"/{title}": {"get": operation}}})
+
+
+async def key_of(gateway: Gateway, tenant: str = "red") -> str:
+    asked = KeyRequest(name=f"{tenant}-app", roles=ALL, tenant=tenant)
+    return (await gateway.as_principal("operator-token").create_key(asked)).key
+
+
+async def furnish(gateway: Gateway, token: str, title: str) -> None:
+    """Three runs, one of which waits, a demonstration and an imported document."""
+    client = gateway.as_principal(token)
+    first = await client.solve(ask(ASK_HOLIDAYS))
+    await client.solve(ask(ASK_HOLIDAYS))
+    await client.solve(ask(ASK_ROOM))
+    await client.judge(first.id, FeedbackRequest(verdict=Verdict.CONFIRMED))
+    await client.demonstrate(first.id)
+    async for _ in client.import_apis(ImportRequest(document=document(title), provider=title)):
+        pass
+
+
+async def exported(gateway: Gateway, token: str, tenant: str) -> list[ExportLine]:
+    return [line async for line in gateway.as_principal(token).export_tenant(tenant)]
+
+
+async def deleted(gateway: Gateway, token: str, tenant: str) -> list[TenantDeletion]:
+    reports: list[TenantDeletion] = []
+    while not reports or not reports[-1].done:
+        reports.append(await gateway.as_principal(token).delete_tenant(tenant))
+        await asyncio.sleep(0)
+    return reports
+
+
+async def test_all_of_a_tenant_is_exported_and_nothing_else(database: str) -> None:
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        red = await key_of(gateway)
+        await furnish(gateway, red, "redshop")
+        await furnish(gateway, "blue-boss-token", "blueshop")
+        shared = Demo(query="Book the green room", plan=BOOKING)
+        await gateway.as_principal("operator-token").add_demo(shared, shared=True)
+        for token in (red, "operator-token"):
+            lines = await exported(gateway, token, "red")
+            found = Counter(line.kind for line in lines)
+            assert found == {"key": 1, "run": 3, "demo": 1, "document": 1, "api": 1, "audit": found["audit"], "end": 1}
+            assert lines[-1] == ExportLine(kind="end", data={kind: found[kind] for kind in found if kind != "end"})
+            text = " ".join(line.model_dump_json() for line in lines)
+            assert "redshop" in text
+            assert "blueshop" not in text
+            assert '"tenant":"blue"' not in text
+            assert "green room" not in text, "what is everyone's is nobody's own"
+            assert red.split("_", 2)[2] not in text
+        with pytest.raises(Forbidden):
+            await exported(gateway, red, "blue")
+        told = (await gateway.as_principal("operator-token").audit(actions=[Action.EXPORT_TENANT])).entries
+        assert [(one.outcome, one.target, one.tenant) for one in told][::-1] == [
+            ("begun", "red", "red"),
+            ("done", "red", "red"),
+            ("begun", "red", "default"),
+            ("done", "red", "default"),
+        ]
+
+
+async def test_all_of_a_tenant_is_deleted_and_nothing_else(database: str) -> None:
+    async with open_gateway(database, principals=PRINCIPALS) as gateway:
+        red = await key_of(gateway)
+        await furnish(gateway, red, "redshop")
+        await furnish(gateway, "blue-boss-token", "blueshop")
+        before = Counter(line.kind for line in await exported(gateway, "operator-token", "blue"))
+        with pytest.raises(Forbidden):
+            await gateway.as_principal("blue-boss-token").delete_tenant("red")
+        assert await deleted(gateway, "operator-token", "red") == [
+            TenantDeletion(done=True, keys=1, runs=3, demos=1, providers=1, ending=0)
+        ]
+        left = await exported(gateway, "operator-token", "red")
+        assert {line.kind for line in left} == {"audit", "end"}, "what was done stays told"
+        with pytest.raises(Unauthorized):
+            await gateway.as_principal(red).runs()
+        assert Counter(line.kind for line in await exported(gateway, "operator-token", "blue")) == before
+        assert await deleted(gateway, "operator-token", "red") == [
+            TenantDeletion(done=True, keys=0, runs=0, demos=0, providers=0, ending=0)
+        ]
+        told = (await gateway.as_principal("operator-token").audit(actions=[Action.DELETE_TENANT])).entries
+        assert [(one.outcome, one.target) for one in told] == [("done", "red"), ("begun", "red")] * 2
+
+
+async def test_a_tenant_deletes_itself_with_a_key_that_goes_last(gateway: Gateway) -> None:
+    red = await key_of(gateway)
+    await furnish(gateway, red, "redshop")
+    await key_of(gateway)
+    tenants: Tenants = gateway.app.state.service.tenants
+    ticks = iter(range(1_000))
+    tenants._clock = lambda: float(next(ticks)) * 4  # each call has time for two things
+    reports = await deleted(gateway, red, "red")
+    assert len(reports) > 2
+    assert [report.done for report in reports] == [False] * (len(reports) - 1) + [True]
+    total = [sum(getattr(report, kind) for report in reports) for kind in ("keys", "runs", "demos", "providers")]
+    assert total == [2, 3, 1, 1]
+    assert (reports[0].keys, reports[-1].keys) == (1, 1)
+    with pytest.raises(Unauthorized):
+        await gateway.as_principal(red).runs()
+
+
+async def test_runs_under_way_are_ended_first(gateway: Gateway) -> None:
+    red, executor = await key_of(gateway), gateway.fakes.executor
+    executor.gate = asyncio.Event()
+    asked = ask(ASK_HOLIDAYS).model_copy(update={"wait": False})
+    await gateway.as_principal(red).solve(asked)
+    await until(lambda: executor.calls.count("execute") == 1)
+    first = await gateway.as_principal("operator-token").delete_tenant("red")
+    assert (first.done, first.runs, first.ending) == (False, 0, 1)
+    executor.gate.set()
+    async with asyncio.timeout(20):
+        reports = await deleted(gateway, "operator-token", "red")
+    assert sum(report.runs for report in reports) == 1
+
+
+async def test_what_is_in_doubt_is_settled_first(gateway: Gateway) -> None:
+    red, executor = await key_of(gateway), gateway.fakes.executor
+    executor.outcomes[BOOK.id] = InDoubt(message="no answer")
+    run = await gateway.as_principal(red).solve(ask(ASK_ROOM))
+    run = await gateway.as_principal(red).approve(run.id, BOOKING.id)
+    assert run.status is RunStatus.IN_DOUBT
+    with pytest.raises(Conflict, match=run.id):
+        await gateway.as_principal("operator-token").delete_tenant("red")
+    assert await gateway.as_principal(red).run(run.id) == run
+
+
+@pytest.mark.parametrize(
+    ("tenant", "settings"),
+    [
+        ("default", {}),
+        ("blue", {}),
+        ("red", {"issuers": [{"name": "corp", "issuer": "https://a.example", "audience": ["x"], "tenant": "red"}]}),
+        ("default", {"operator_tenant": "default", "token": "single-token"}),
+    ],
+)
+async def test_a_tenant_that_settings_name_is_not_deleted(
+    tmp_path: Path, tenant: str, settings: dict[str, Any]
+) -> None:
+    async with open_gateway(tmp_path, principals=PRINCIPALS, **settings) as gateway:
+        run = await gateway.as_principal("blue-boss-token").solve(ask(ASK_HOLIDAYS))
+        with pytest.raises(Conflict):
+            await gateway.as_principal("operator-token").delete_tenant(tenant)
+        assert (await gateway.as_principal("blue-boss-token").run(run.id)).id == run.id
+
+
+async def test_an_interrupted_deletion_goes_on(gateway: Gateway) -> None:
+    red = await key_of(gateway)
+    await furnish(gateway, red, "redshop")
+    gateway.fakes.demos.down = True
+    with pytest.raises(ServiceUnavailable):
+        await gateway.as_principal("operator-token").delete_tenant("red")
+    gateway.fakes.demos.down = False
+    report = await gateway.as_principal("operator-token").delete_tenant("red")
+    assert (report.done, report.runs, report.demos, report.providers) == (True, 0, 1, 1)
+    with pytest.raises(NotFound):
+        await gateway.fakes.retriever.get("redshop.getredshop", tenant="red")
+
+
+@pytest.mark.parametrize("path", ["/tenants/a%20b/export", "/tenants/%00/export", f"/tenants/{'x' * 101}/export"])
+async def test_names_that_no_tenant_has(gateway: Gateway, path: str) -> None:
+    answer = await gateway.http.get(path, headers={"Authorization": "Bearer operator-token"})
+    assert answer.status_code in (400, 404, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
