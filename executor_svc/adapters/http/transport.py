@@ -83,7 +83,7 @@ class _Exchange:
 
 def _address(method: str, url: URL) -> Attributes:
     """What a span tells of a request: the path and the query hold arguments."""
-    return {"http.request.method": method, "server.address": url.host or "", "server.port": url.port or 0}
+    return {"http.request.method": method, "server.address": url.raw_host or "", "server.port": url.port or 0}
 
 
 class Transport:
@@ -143,7 +143,7 @@ class Transport:
     def _traced(self, url: URL, headers: Mapping[str, str]) -> Mapping[str, str]:
         """The headers, with those of the trace for a host that is told of it; an argument of that name goes before."""
         told = self._told_of_traces
-        if not told or told.isdisjoint(("*", url.host, f"{url.host}:{url.port}")):
+        if not told or told.isdisjoint(("*", url.raw_host, f"{url.raw_host}:{url.port}")):
             return headers
         if any(name.lower() == TRACEPARENT for name in headers):
             return headers
