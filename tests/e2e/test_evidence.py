@@ -136,7 +136,7 @@ def known_but_there(world: tuple[str, Directory], query: str) -> str:
 
 @pytest.mark.usefixtures("directory")
 def test_a_name_that_one_search_does_not_know_is_looked_for_by_the_next(world: tuple[str, Directory]) -> None:
-    first = known_but_there(world, AGENDA)
+    first, directory = known_but_there(world, AGENDA), world[1]
     run = solve(world, AGENDA)
     assert run.status is RunStatus.SUCCEEDED
     assert [value.value for value in run.answer.values] == ["Monday at nine: compilers"]
