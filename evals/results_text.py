@@ -17,7 +17,8 @@ and the second stage learnt from those of all but NesTools. Nothing was trained 
 *judged*, the default, is the likelier word of rules and compact, none withheld; its judge learnt from the sandbox's
 and Seal-Tools' held-out rows and from the corpus'
 development part. Measured with nestor-planner-v3: compact's rows of test_in_domain, glaive, ComplexFuncBench, the
-corpus and the sandbox with their own candidates, judged's of the last two; the others with nestor-planner-v2.
+corpus and the sandbox with their own candidates, judged's of the same but ComplexFuncBench; the others with
+nestor-planner-v2.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well, but the rules were developed on them; `python -m tests.e2e.recorded DATA/sandbox` writes
 that folder. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
@@ -106,8 +107,8 @@ full matches, over ten bins of equal width; then the share of full matches in th
 is unsure (confidence from 0.5 on). A dash: not measured.
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
 *Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
-scored, so that no figure but these two depends on how busy the machine is: they are of a run with the machine to
-itself, but for NESTFUL's by rules, which ran beside other work. Where a language model is asked by files
+scored, so that no figure but these two depends on how busy the machine is. Most rows were measured beside other work:
+read them as upper bounds; docs/speed.md has latency on an idle machine. Where a language model is asked by files
 (`--responses-in`), neither says anything.
 
 *single*: requests solved by one call; *multi*: by several, nested ones among them, as in Seal-Tools; *nested*: where a
