@@ -37,7 +37,8 @@ class Issuers:
     def __init__(self, settings: GatewaySettings, keys: Mapping[str, IssuerKeys], metrics: GatewayMetrics) -> None:
         self._operator, self._keys, self._tokens = settings.operator_tenant, keys, metrics.issuer_tokens
         self._issuers = {issuer.issuer: issuer for issuer in settings.issuers}
-        self._named = {settings.operator_tenant}.union(*([one.tenant, *one.tenants] for one in settings.issuers))
+        self._named = {name for issuer in settings.issuers for name in (issuer.tenant, *issuer.tenants)}
+        self._named.add(self._operator)
 
     async def presented(self, token: bytes) -> Principal | None:
         """The principal of a token; None where it is no token of these issuers, or its signature is wrong.
