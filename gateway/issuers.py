@@ -37,6 +37,8 @@ class Issuers:
     def __init__(self, settings: GatewaySettings, keys: Mapping[str, IssuerKeys], metrics: GatewayMetrics) -> None:
         self._operator, self._keys, self._tokens = settings.operator_tenant, keys, metrics.issuer_tokens
         self._issuers = {issuer.issuer: issuer for issuer in settings.issuers}
+        self._named = {name for issuer in settings.issuers for name in (issuer.tenant, *issuer.tenants)}
+        self._named.add(self._operator)
 
     async def presented(self, token: bytes) -> Principal | None:
         """The principal of a token; None where it is no token of these issuers, or its signature is wrong.
@@ -90,7 +92,7 @@ class Issuers:
     def _may_be(self, tenant: str, issuer: IssuerSettings) -> bool:
         if issuer.tenant is not None:
             return True
-        known = tenant in issuer.tenants if issuer.tenants else tenant != self._operator
+        known = tenant in issuer.tenants if issuer.tenants else tenant not in self._named
         return known and re.fullmatch(TENANT, tenant) is not None
 
     def _count(self, issuer: IssuerSettings, outcome: str) -> None:

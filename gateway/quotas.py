@@ -89,6 +89,10 @@ class Quotas:
             self._metrics.refused.labels("all_runs", self._label(tenant)).inc()
             raise
 
+    def at_work(self, tenant: str) -> int:
+        """How many runs of a tenant are under way or wait to begin, and how many imports are: all leave something."""
+        return self._runs.held(tenant) + self._held["imports", tenant]
+
     def take_run(self, tenant: str) -> None:
         """Take a slot for a run that is there already and goes on in this process."""
         self._runs.take(tenant)

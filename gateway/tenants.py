@@ -39,7 +39,7 @@ class Tenants:
         peers: who keeps demonstrations, APIs and executions.
         store: the runs.
         runs: those under way in this process.
-        quotas: where open exports count as streams.
+        quotas: where open exports count as streams; knows whether runs and imports are at work.
         keys: the keys.
         audit: where both are told of.
         settings: whom they name.
@@ -174,7 +174,9 @@ class Tenants:
     async def _batch(self, tenant: str, own_key: str) -> TenantDeletion:
         ends, gone = self._clock() + BATCH_S, Counter[str]()
         gone["keys"] = await self._keys.delete_of(tenant, but=own_key)
+        at_work = self._quotas.at_work(tenant)  # a run that waits to begin, or an import, may be stored only after this
         done = await self._delete_runs(tenant, ends, gone)
+        gone["ending"] = max(gone["ending"], at_work)
         done = done and await self._delete_demos(tenant, ends, gone)
         done = done and await self._delete_providers(tenant, ends, gone) and not gone["ending"]
         if done:

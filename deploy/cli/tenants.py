@@ -50,5 +50,5 @@ def delete_tenant(name: Name, yes: Annotated[bool, typer.Option("--yes", help="D
         if report.done:
             return
         if report.ending:
-            typer.echo(f"waiting for {report.ending} runs to end")
+            typer.echo(f"waiting for {report.ending} runs or imports to end")
             time.sleep(_PAUSE_S)

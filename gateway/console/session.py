@@ -163,6 +163,6 @@ def _encode(said: dict[str, str | int]) -> str:
 def _decode(body: str) -> dict[str, object]:
     try:
         said = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):  # anybody sends cookies, also such as are nested a thousand times
         return {}
     return said if isinstance(said, dict) else {}

@@ -19,6 +19,7 @@ from planner_svc.reading.leaves import flat, put
 from planner_svc.reading.profile import Profile, Slot, read_profile
 from planner_svc.reading.readings import NO_CLOCK, TRUTHS, moment_of, number_in, readings
 from planner_svc.reading.text import MAX_CHARS, QUOTED, STOP, Word, name_parts, split_name, stem, stem_set
+from services.compute import checkpoint
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
 from services.contracts.plan import LiteralValue, Plan, Step, Value, dependencies, scalars
@@ -81,6 +82,7 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     given: set[str] = set()
     taken, left = 0, _MAX_COMPARED
     for index in range(len(parts)):
+        checkpoint()  # a name may be said hundreds of times, each time with JSON that a schema takes long to check
         if parts[index].start < taken or (opening := _IS.match(query, parts[index].end)) is None:
             continue
         known = in_json if query[opening.end()] in "{[" else labels  # an object as a whole is said in JSON alone

@@ -22,4 +22,4 @@ class TenantDeletion(Contract):
     runs: int = Field(ge=0)
     demos: int = Field(ge=0)
     providers: int = Field(ge=0)
-    ending: int = Field(ge=0, description="Runs that were cancelled, and whose calls in flight are waited for.")
+    ending: int = Field(ge=0, description="Runs and imports at work, which end by themselves or were cancelled.")

@@ -203,7 +203,8 @@ async def test_without_a_session_everything_leads_to_the_login(guarded: Gateway)
         answer = await _get(guarded, path)
         assert answer.status_code == 303, path
         assert answer.headers["location"].startswith("/console/login?next=%2Fconsole%2F"), path
-    forged = ("x.y", "e30.0", f"e30.{'0' * 64}", "a" * 2_000, "%FF.%FF", "W10.x")
+    nested = base64.urlsafe_b64encode(b"[" * 2_200).decode()
+    forged = ("x.y", "e30.0", f"e30.{'0' * 64}", "a" * 2_000, "%FF.%FF", "W10.x", nested)
     for cookie in forged:
         assert (await _get(guarded, "runs", f"{COOKIE}={cookie}")).status_code == 303
     posted = await _post(guarded, "runs/run_1/approve", "", csrf="x")

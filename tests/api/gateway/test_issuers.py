@@ -140,6 +140,17 @@ async def test_tenants_that_a_claim_may_name(tmp_path: Path, issuer: Issuer) -> 
         assert named == [200, 200, 401]
 
 
+async def test_a_claim_names_no_tenant_that_settings_give_to_an_issuer(tmp_path: Path, issuer: Issuer) -> None:
+    issuers = [
+        settings_of(issuer.url, tenant_claim="org"),
+        settings_of("https://a.example", name="other", tenant="red"),
+        settings_of("https://b.example", name="third", tenant_claim="org", tenants=["blue"]),
+    ]
+    async with open_gateway(tmp_path, issuers=issuers, principals=OPERATOR) as gateway:
+        tenants = ("default", "red", "blue", "green")
+        assert [(await status(gateway, issuer.token(org=org)))[0] for org in tenants] == [401, 401, 401, 200]
+
+
 async def test_what_the_issuer_signed_and_does_not_hold(tmp_path: Path, issuer: Issuer) -> None:
     """It says why, and is no guess: whoever has such a token is known to the issuer."""
     now = int(time.time())

@@ -156,6 +156,35 @@ async def test_runs_under_way_are_ended_first(gateway: Gateway) -> None:
     assert sum(report.runs for report in reports) == 1
 
 
+async def test_a_run_that_waits_to_begin_is_not_left_behind(tmp_path: Path) -> None:
+    async with open_gateway(tmp_path, principals=PRINCIPALS, max_concurrent_runs=1, run_wait_s=60) as gateway:
+        red, executor, quotas = await key_of(gateway), gateway.fakes.executor, gateway.app.state.service.quotas
+        executor.gate = asyncio.Event()
+        asked = ask(ASK_HOLIDAYS).model_copy(update={"wait": False})
+        await gateway.as_principal("blue-boss-token").solve(asked)
+        waiting = asyncio.create_task(gateway.as_principal(red).solve(asked))
+        await until(lambda: quotas.waiting_runs == 1)
+        assert not (await gateway.as_principal("operator-token").delete_tenant("red")).done
+        executor.gate.set()
+        await waiting
+        async with asyncio.timeout(60):
+            reports = await deleted(gateway, "operator-token", "red")
+        assert sum(report.runs for report in reports) == 1
+
+
+async def test_an_import_at_work_is_not_left_behind(gateway: Gateway) -> None:
+    red = await key_of(gateway)
+    service = gateway.app.state.service
+    who = await gateway.app.state.principals.presenting(red.encode(), "127.0.0.1")
+    importing = service.administration.import_apis(ImportRequest(document=document("late"), provider="late"), who)
+    await anext(importing)
+    assert not (await gateway.as_principal("operator-token").delete_tenant("red")).done
+    async for _ in importing:
+        pass
+    reports = await deleted(gateway, "operator-token", "red")
+    assert reports[-1].done
+
+
 async def test_what_is_in_doubt_is_settled_first(gateway: Gateway) -> None:
     red, executor = await key_of(gateway), gateway.fakes.executor
     executor.outcomes[BOOK.id] = InDoubt(message="no answer")

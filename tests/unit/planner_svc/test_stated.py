@@ -8,8 +8,10 @@ import pytest
 from planner_svc.reading.profile import read_profile
 from planner_svc.reading.stated import stated, with_stated
 from planner_svc.reading.text import MAX_CHARS
+from services.compute import ComputePool
 from services.contracts.api import Api, Location
 from services.contracts.plan import Plan
+from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
 
 BODY = Location.BODY
@@ -178,3 +180,16 @@ def test_long_enumerations_are_not_compared_with_every_word(monkeypatch: pytest.
     monkeypatch.setattr("planner_svc.reading.stated.readings", lambda _profile, _slot, text: asked.append(text))
     assert said("color is v1x, " * 280, many) == {}
     assert 0 < len(asked) <= 20
+
+
+async def test_a_request_that_takes_long_to_read_ends_with_its_processor_time() -> None:
+    """Each name with JSON costs two checks against a schema of a thousand ways, and may be said dozens of times."""
+    either = {"anyOf": [{"$ref": "#/$defs/N"}, TEXT, {"oneOf": [{"$ref": "#/$defs/N"}, WHOLE]}]}
+    tree = api("make_tree", param("tree", {"$ref": "#/$defs/N"}, at=BODY), method="POST")
+    tree = tree.model_copy(update={"definitions": {"N": {"type": "object", "properties": {"c": either}}}})
+    profile = read_profile(tree)
+    nested = "tree " + '{"c":' * 8 + "1.5" + "}" * 8 + " "
+    pool = ComputePool(1, 1, budget_s=0.02)
+    with pytest.raises(DeadlineExceeded):
+        await pool.run(stated, nested * 60, profile)
+    await pool.close()
