@@ -212,10 +212,12 @@ def draw_conclusion(console: Console, run: Run) -> None:
     for diagnostic in _not_said_already(run):
         where = ".".join(part for part in (diagnostic.step, diagnostic.argument) if part)
         console.print(plain(f"! {where}: {diagnostic.message}" if where else f"! {diagnostic.message}", "yellow"))
-    for remark in filter(None, (run.unsure, run.untold)):
+    unsure = "" if run.status is RunStatus.FAILED else run.unsure  # there is no answer to doubt
+    for remark in filter(None, (unsure, run.untold)):
         if not run.answer.values and remark not in run.reason:  # else it is said already
             console.print(plain(remark, "yellow"))
-    if run.reason:
+    drawn = {record.outcome.message for record in run.steps if isinstance(record.outcome, Failed)}
+    if run.reason and run.reason not in drawn:
         console.print(plain(run.reason, "yellow"))
     _draw_refusing(console, run)
     if run.problem is not None:

@@ -125,7 +125,8 @@ def walk(value: JsonValue, path: JsonPath, what: str) -> JsonValue:
             continue
         found = f"{type_name(current)} of {len(current)}" if isinstance(current, list) else type_name(current)
         where = render(path[:depth]) or "it"
-        raise Unresolved(f"{what} has no {render(path)}: {where} is {found}, which has no {key!r}")
+        why = f"{where} is empty" if current == [] else f"{where} is {found}, which has no {key!r}"
+        raise Unresolved(f"{what} has no {render(path)}: {why}")
     return current
 
 

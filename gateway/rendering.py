@@ -90,15 +90,19 @@ def _block(name: str, value: JsonValue, indent: str) -> list[str]:
     return [f"{indent}{name}: {_inline(value)}"]
 
 
-def _inline(value: JsonValue) -> str:
+def _inline(value: JsonValue, *, nested: bool = False) -> str:
+    """A value on a line; lists and objects that are ``nested`` in another one stand in brackets, to show their ends."""
     if value is None:
         text = "none"
     elif isinstance(value, bool):
         text = "yes" if value else "no"
     elif isinstance(value, dict):
-        text = ", ".join(f"{key}: {_inline(item)}" for key, item in value.items() if item not in (None, [], {})) or "{}"
+        members = {key: item for key, item in value.items() if item not in (None, [], {})}
+        text = ", ".join(f"{key}: {_inline(item, nested=True)}" for key, item in members.items()) or "{}"
+        text = f"({text})" if nested and members else text
     elif isinstance(value, list):
-        text = ", ".join(_inline(item) for item in value[:MAX_ITEMS]) or "none"
+        text = ", ".join(_inline(item, nested=True) for item in value[:MAX_ITEMS]) or "none"
+        text = f"[{text}]" if nested and value else text
     else:
         text = str(value)
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"

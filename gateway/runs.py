@@ -22,6 +22,7 @@ from gateway.usage import SecretUses
 from services.contracts.evidence import Attempt
 from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy, Question
 from services.contracts.run import (
+    Answer,
     EvidenceRound,
     ExecutionFinished,
     Run,
@@ -363,11 +364,13 @@ class Runs:
 
 
 def _asking(ended: Run, questions: tuple[Question, ...]) -> Run:
-    """The run, waiting for the user where there are questions."""
+    """The run, waiting for the user where there are questions. What was found so far may be of another item."""
     if not questions:
         return ended
     reason = "Several things match the request equally well."
-    return ended.model_copy(update={"status": RunStatus.NEEDS_INPUT, "questions": questions, "reason": reason})
+    return ended.model_copy(
+        update={"status": RunStatus.NEEDS_INPUT, "questions": questions, "reason": reason, "answer": Answer()}
+    )
 
 
 def _tell(current: Span, run: Run) -> None:

@@ -22,6 +22,7 @@ from services.contracts.run import (
     DemoSummary,
     ExecuteRequest,
     ExecutionFinished,
+    Failed,
     Run,
     RunStatus,
     SolveOptions,
@@ -246,10 +247,16 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
     return run.model_copy(
         update={
             "status": status,
-            "reason": finished.problem,
+            "reason": finished.problem or _failure(finished),
             "steps": finished.records,
             "doubts": doubts_of(finished.records) if status is RunStatus.IN_DOUBT else (),
             "answer": Answer(values=values, text=render(values, run.unsure, run.untold), sentence=sentence),
             "timings": clock.timings(),
         }
     )
+
+
+def _failure(finished: ExecutionFinished) -> str:
+    """Why a run failed: what the first step that failed says."""
+    outcomes = (record.outcome for record in finished.records) if finished.status == "failed" else ()
+    return next((outcome.message for outcome in outcomes if isinstance(outcome, Failed)), "")

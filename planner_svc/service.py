@@ -16,7 +16,7 @@ from planner_svc.proving.untold import untold
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
-from services.contracts.evidence import written_call, written_calls
+from services.contracts.evidence import written, written_call
 from services.contracts.plan import Plan
 from services.contracts.planning import (
     CompiledPlan,
@@ -334,8 +334,10 @@ def _outage(word: Word) -> ServiceError:
 
 
 def _briefly(plan: Plan) -> str:
-    """A plan's calls on a line, for a person."""
-    arguments = written_calls(plan)
-    calls = [written_call(step.api, arguments[step.id]) for step in plan.steps]
+    """A plan's calls on a line, for a person; several have their steps' names, by which later ones refer to them."""
+    calls = []
+    for step in plan.steps:
+        call = written_call(step.api, {name: written(value, {}) for name, value in step.arguments.items()})
+        calls.append(f"{step.id} {call}" if len(plan.steps) > 1 else call)
     more = f" and {len(calls) - _MAX_TOLD} more" if len(calls) > _MAX_TOLD else ""
     return ", then ".join(calls[:_MAX_TOLD]) + more

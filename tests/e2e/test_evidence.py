@@ -251,6 +251,7 @@ def test_where_several_match_alike_the_user_is_asked_and_nothing_is_changed(worl
     assert (question.argument, question.json_schema) == ("person_id", {"enum": ["per_1", "per_7"]})
     assert "Grace Kelly" in question.text
     assert "Grace Hopper" in question.text
+    assert run.answer.values == ()
     assert world[1].notes == []
 
 

@@ -156,6 +156,13 @@ def test_a_remark_is_said_once(more: Any) -> None:
     assert drawn(a_run(**more)).count(UNTOLD) == 1
 
 
+def test_a_failure_is_said_once_and_nothing_is_said_of_its_odds() -> None:
+    failed = record("var1", Failed(reason="upstream_error", message="502 from demo"))
+    shown = drawn(a_run(status=RunStatus.FAILED, steps=(failed,), reason="502 from demo", unsure="I am not sure."))
+    assert shown.count("502 from demo") == 1
+    assert "not sure" not in shown
+
+
 def test_a_bar_joins_what_can_run_at_the_same_time() -> None:
     lines = drawn(a_run(steps=(record("var1", Succeeded(value=1)),))).splitlines()
     assert [line.rstrip() for line in lines[:4]] == [

@@ -71,11 +71,12 @@ def test_resolving_never_changes_anything(output: Any, element: Any, data: st.Da
         (("list", "0"), "which has no '0'"),
         (("text", 0), "text is a string"),
         (("nothing", "x"), "nothing is null"),
+        (("empty", 0, "id"), r"no empty\[0\].id: empty is empty$"),
         ((0,), "an object, which has no 0"),
     ],
 )
 def test_a_path_to_nowhere_names_step_and_path(path: tuple[str | int, ...], words: str) -> None:
-    output: Any = {"list": [1, 2], "text": "abc", "nothing": None}
+    output: Any = {"list": [1, 2], "text": "abc", "nothing": None, "empty": []}
     with pytest.raises(Unresolved, match=words) as caught:
         resolve(ref("var1", *path), {"var1": output})
     assert "var1" in str(caught.value)

@@ -25,7 +25,8 @@ def test_what_no_value_tells_comes_first() -> None:
 
 
 def test_lists_and_objects_are_indented() -> None:
-    assert rendered(a=["x", {"y": 1, "empty": None, "z": ["p", "q"]}]) == "a:\n  - x\n  - y: 1, z: p, q"
+    assert rendered(a=["x", {"y": 1, "empty": None, "z": ["p", "q"]}]) == "a:\n  - x\n  - y: 1, z: [p, q]"
+    assert rendered(a=[{"p": {"q": 1, "r": {}}, "s": [{"t": 2}], "u": 3}]) == "a:\n  - p: (q: 1), s: [(t: 2)], u: 3"
     assert rendered(a={"b": {"c": [1, 2]}, "d": "e"}) == "a:\n  b:\n    c:\n      - 1\n      - 2\n  d: e"
 
 
