@@ -321,7 +321,7 @@ class RunStore:
     async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
         """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before)."""
         c = RUNS.c
-        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms, c.verdict)
+        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms, c.verdict, c.trouble)
         statement = statement.where(*_conditions(which))
         if cursor is not None:
             statement = statement.where(c.id < cursor)
@@ -335,6 +335,7 @@ class RunStore:
                 created_at=aware(r.created_at),
                 total_ms=r.total_ms,
                 verdict=r.verdict,
+                trouble=r.trouble or "",
             )
             for r in rows[:limit]
         )

@@ -28,6 +28,7 @@ from services.contracts.run import (
     Run,
     RunEvent,
     RunStatus,
+    RunSummary,
     Verdict,
 )
 
@@ -84,10 +85,15 @@ def list_runs(
     for line in page.runs:
         when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         said = line.verdict.value if line.verdict else ""
-        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", plain(line.query[:80]))
+        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", _asked(line))
     Console().print(table)
     if page.next:
         typer.echo(f"There are more: --cursor {page.next}")
+
+
+def _asked(line: RunSummary) -> str:
+    """The request, and below it why there is no answer."""
+    return "\n".join(plain(text[:80]) for text in (line.query, line.trouble) if text)
 
 
 def _utc(moment: datetime | None) -> datetime | None:

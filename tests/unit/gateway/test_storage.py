@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from gateway.live import closing_event
-from gateway.storage import MEMBERS, Fenced, Identity, RunStore, Ticket, new_run_id
+from gateway.storage import MEMBERS, Fenced, Filter, Identity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Feedback, Run, RunEvent, RunFinished, RunPlanned, RunStatus, SolveRequest, Verdict
@@ -208,6 +208,8 @@ async def test_a_run_of_the_version_before_can_be_read(tmp_path: Path, postgres_
         store = RunStore(engine)
         stored = await store.stored(old.id, "default")
         assert (stored.run, stored.epoch, stored.request) == (old, 0, None)
+        (line,) = (await store.page(Filter("default"), limit=5, cursor=None)).runs
+        assert (line.id, line.trouble) == (old.id, "")
         store.close()
         await engine.dispose()
 
