@@ -348,11 +348,20 @@ class RunStore:
         owned = sa.select(c.owner, sa.func.count()).where(under_way).group_by(c.owner)
         return await workers(self._engine, MEMBERS, lease_s, owned)
 
-    async def counts(self, which: Filter) -> dict[RunStatus, int]:
-        """How many of these runs there are of each status that has any."""
-        statement = sa.select(RUNS.c.status, sa.func.count()).where(*_conditions(which)).group_by(RUNS.c.status)
+    async def counts(self, which: Filter, ends: Sequence[datetime]) -> list[dict[RunStatus, int]]:
+        """How many of these runs there are of each status that has any: for each interval, up to its end, in order.
+
+        Runs after the last end count to the last interval.
+        """
+        c, last = RUNS.c, len(ends) - 1
+        interval = sa.case(*((c.created_at < end, at) for at, end in enumerate(ends)), else_=last).label("interval")
+        each = sa.select(interval, c.status).where(*_conditions(which)).subquery()
+        statement = sa.select(each.c.interval, each.c.status, sa.func.count()).group_by(each.c.interval, each.c.status)
+        found: list[dict[RunStatus, int]] = [{} for _ in ends]
         async with read(self._engine) as connection:
-            return {RunStatus(status): count for status, count in await connection.execute(statement)}
+            for at, status, count in await connection.execute(statement):
+                found[at][RunStatus(status)] = count
+        return found
 
 
 def _conditions(which: Filter) -> list[sa.ColumnElement[bool]]:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 import time
@@ -134,6 +135,20 @@ async def test_the_runs_are_listed_by_filters_in_the_address(gateway: Gateway) -
     assert await listed("?since=2026-01-01T00%3A00%3A00Z&judged=none") == {solved.id, waiting.id}
     assert await listed("?since=2999-01-01T00%3A00%3A00Z") == set()
     assert (await _get(gateway, "runs?status=nonsense")).status_code == 422
+
+
+async def test_a_bar_of_operations_opens_the_runs_it_counts(gateway: Gateway) -> None:
+    assert "When they were asked" not in (await _get(gateway, "ops")).text
+    solved = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    waiting = await gateway.client.solve(ask(ASK_ROOM))
+    page = (await _get(gateway, "ops?hours=168")).text
+    paths = {html.unescape(path) for path in re.findall(r'href="/console/(runs\?since=[^"]+before=[^"]+)"', page)}
+    assert "1 succeeded" in page
+    assert "1 needs approval" in page
+    lists = [(await _get(gateway, path)).text for path in paths]
+    for run in (solved, waiting):
+        assert sum(f"/console/runs/{run.id}" in listed for listed in lists) == 1
+    assert all("until 2" in listed for listed in lists)
 
 
 async def test_a_run_shows_what_flowed_along_each_edge(gateway: Gateway) -> None:
