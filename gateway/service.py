@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from gateway.administration import Administration, demo_of
 from gateway.approval import prove_again, shown, stands
 from gateway.audit import AuditLog, entry
+from gateway.calling import Call, calls_of
 from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
@@ -189,6 +190,10 @@ class GatewayService:
     ) -> list[dict[RunStatus, int]]:
         """How many runs of the principal's tenant there are of each status that has any, for each interval."""
         return await self._store.counts(Filter(principal.tenant, after=since), ends)
+
+    async def calls(self, api: str, principal: Principal) -> list[Call]:
+        """The calls of an API in the newest runs of the principal's tenant."""
+        return await calls_of(api, principal.tenant, self._store)
 
     async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
         """Where two runs part. Raises NotFound, also for another tenant's."""

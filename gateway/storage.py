@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 
 import sqlalchemy as sa
+from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -340,6 +341,15 @@ class RunStore:
             for r in rows[:limit]
         )
         return RunPage(runs=runs, next=runs[-1].id if len(rows) > limit else None)
+
+    async def naming(self, api: str, tenant: str, newest: int) -> list[str]:
+        """Of a tenant's newest runs those whose documents name an API, newest first; the documents alone."""
+        c = RUNS.c
+        among = sa.select(c.id, c.document).where(c.tenant == tenant).order_by(c.id.desc()).limit(newest).subquery()
+        named = among.c.document.contains(f'"api":{to_json(api).decode()}', autoescape=True)
+        async with read(self._engine) as connection:
+            found = await connection.scalars(sa.select(among.c.document).where(named).order_by(among.c.id.desc()))
+            return list(found)
 
     async def workers(self, lease_s: float) -> tuple[Worker, ...]:
         """The gateway's processes, with how many runs under way each owns."""

@@ -21,6 +21,7 @@ from services.contracts.access import KeyRequest
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import PlanRequest, PlanResponse, Question
 from services.contracts.run import Failed, InDoubt, Run, RunStatus, SolveRequest, Succeeded
+from services.contracts.trace import PlannerTrace
 from tests.fakes import FakePlanner
 from tests.support.gateways import (
     ASK_HOLIDAYS,
@@ -149,6 +150,40 @@ async def test_a_bar_of_operations_opens_the_runs_it_counts(gateway: Gateway) ->
     for run in (solved, waiting):
         assert sum(f"/console/runs/{run.id}" in listed for listed in lists) == 1
     assert all("until 2" in listed for listed in lists)
+
+
+async def test_an_api_tells_whose_it_is_and_how_its_calls_went(gateway: Gateway) -> None:
+    path = f"catalogue/api?id={HOLIDAYS.id}"
+    assert "newest 200 runs has called it" in (await _get(gateway, path)).text
+    await gateway.client.solve(ask(ASK_HOLIDAYS))
+    gateway.fakes.executor.outcomes[FIND.id] = Failed(reason="upstream_error", message="answered 500", status=500)
+    failed = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    page = (await _get(gateway, path)).text
+    assert "<span>everyone's</span>" in page
+    assert "<b>1 of 1</b> calls succeeded" in page  # the second was skipped
+    page = (await _get(gateway, f"catalogue/api?id={FIND.id}")).text
+    assert "<b>1 of 2</b> calls succeeded" in page
+    assert f"/console/runs/{failed.id}?step=var1#detail" in page
+
+
+async def test_the_calls_of_an_api_are_the_readers_own(guarded: Gateway) -> None:
+    await guarded.as_principal("red-token-1").solve(ask(ASK_HOLIDAYS))
+    guarded.fakes.retriever.apis[FIND.id] = FIND.model_copy(update={"tenants": ("blue", "red")})
+    for token, said in (("red-token-1", "<b>1 of 1</b>"), ("blue-token-1", "has called it")):
+        cookie, _ = await _log_in(guarded, token)
+        page = (await _get(guarded, f"catalogue/api?id={FIND.id}", cookie)).text
+        assert said in page
+        assert "<span>your tenant's</span>" in page
+
+
+async def test_a_run_names_the_model_that_planned_it(gateway: Gateway) -> None:
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    store = gateway.app.state.service._store
+    stored = await store.stored(run.id, "default")
+    traces = (PlannerTrace(model=HOSTILE, prompt_version="p1"),) * 2
+    assert await store.replace(stored, run.model_copy(update={"traces": traces}))
+    page = (await _get(gateway, f"runs/{run.id}")).text
+    assert page.count(ESCAPED) == 1
 
 
 async def test_a_run_shows_what_flowed_along_each_edge(gateway: Gateway) -> None:
