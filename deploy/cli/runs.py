@@ -11,6 +11,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
 from deploy.cli.rerunning import compare_runs, rerun
@@ -91,9 +92,9 @@ def list_runs(
         typer.echo(f"There are more: --cursor {page.next}")
 
 
-def _asked(line: RunSummary) -> str:
+def _asked(line: RunSummary) -> Text:
     """The request, and below it why there is no answer."""
-    return "\n".join(plain(text[:80]) for text in (line.query, line.trouble) if text)
+    return Text("\n").join(plain(text[:80]) for text in (line.query, line.trouble) if text)
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -55,9 +55,19 @@ async def show_api(
     if not api_id.strip():
         raise InvalidRequest("Which API?")
     api = await service.peers.retriever.get(api_id, tenant=who.principal.tenant)
+    documents = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_DOCUMENTS)
+    document = next((one for one in documents.documents if one.provider == api.provider), None)
     calls = await service.calls(api.id, who.principal) if who.may(*READING_RUNS) else None
     return render(
-        request, "api.html", screen="catalogue", api=api, kind_of=kind_of, calls=calls, newest=NEWEST, looks=LOOKS
+        request,
+        "api.html",
+        screen="catalogue",
+        api=api,
+        kind_of=kind_of,
+        document=document,
+        calls=calls,
+        newest=NEWEST,
+        looks=LOOKS,
     )
 
 

@@ -45,7 +45,8 @@ def edges(hours: int, now: datetime) -> list[datetime]:
 def bars(moments: Sequence[datetime], counted: Sequence[Mapping[RunStatus, int]]) -> list[Bar]:
     """A bar for each interval between two moments; the highest takes all of the height."""
     most = max((sum(one.values()) for one in counted), default=0)
-    return [_bar(*ends, one, most) for *ends, one in zip(moments, moments[1:], counted, strict=False)]
+    each = zip(moments[:-1], moments[1:], counted, strict=True)
+    return [_bar(begin, end, counts, most) for begin, end, counts in each]
 
 
 def _bar(begin: datetime, end: datetime, counts: Mapping[RunStatus, int], most: int) -> Bar:
