@@ -81,7 +81,7 @@ def imports(report: Report) -> list[Figure]:
 
 
 def console(report: Report) -> list[Figure]:
-    """The console's graphs of many steps, and the size of its pages."""
+    """The console's graphs of many steps, its pages' size and first paint, and its memory."""
     from bench.console import measure
 
     return measure()

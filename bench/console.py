@@ -1,6 +1,7 @@
-"""The console's largest pages: how long the graph takes to lay out, and how large the pages are."""
+"""The console: how long graphs take to lay out, how large pages are, when they are seen, and the memory it takes."""
 
 import asyncio
+import os
 import statistics
 import tempfile
 import time
@@ -12,6 +13,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bench.figures import Figure
+from bench.processes import rss_mb
 from deploy.onebox import World, world
 from gateway.console.flow import Flow
 from gateway.console.graph import draw
@@ -19,10 +21,14 @@ from gateway.console.layout import place
 from services.clients import GatewayClient, open_http
 from services.contracts.run import Run, RunStatus, StartOptions, StartRequest
 from services.telemetry import configure_logging
+from tests.support.browser import find_chromium, open_browser
 
-_COUNTS: Final = (250, 1_000)
+_COUNTS: Final = (250, 800)
 _ROWS: Final = 10
 _ROUNDS: Final = 15
+_VISITS: Final = 5
+_SCREENS: Final = ("runs", "review", "catalogue", "ops")
+_PAINT: Final = "performance.getEntriesByName('first-contentful-paint')[0]"
 
 
 def measure() -> list[Figure]:
@@ -34,7 +40,7 @@ def measure() -> list[Figure]:
 
 async def _measure(found: World) -> list[Figure]:
     gateway, http = GatewayClient(open_http(found.gateway_url), found.token), open_http(found.gateway_url)
-    figures = []
+    figures, sizes = list[Figure](), dict[str, float]()
     try:
         for count in _COUNTS:
             request = StartRequest(
@@ -49,13 +55,35 @@ async def _measure(found: World) -> list[Figure]:
                 Figure(f"a plan of {count} steps: draw the graph", _median_ms(partial(_draw, run)), "ms", bound),
                 Figure(f"a plan of {count} steps: the run's page", len(page.content) / 1_000, "kB", 100),
             ]
-        for name in ("runs", "review", "catalogue", "ops"):
-            page = (await http.get(f"/console/{name}")).raise_for_status()
-            figures.append(Figure(f"the page of {name}", len(page.content) / 1_000, "kB", 100))
-        return figures
+        before_mb = rss_mb(os.getpid())
+        for _ in range(_ROUNDS):
+            for name in _SCREENS:
+                page = (await http.get(f"/console/{name}")).raise_for_status()
+                sizes[name] = len(page.content) / 1_000
+        grown = Figure("memory that looking at these pages takes", rss_mb(os.getpid()) - before_mb, "MB", 30)
+        figures += [Figure(f"the page of {name}", size, "kB", 100) for name, size in sizes.items()]
+        return [*figures, grown, *await _painted(f"{found.gateway_url}/console")]
     finally:
         await gateway.aclose()
         await http.aclose()
+
+
+async def _painted(url: str) -> list[Figure]:
+    """From the click to what is seen first, in Chromium; nothing where there is none."""
+    chromium = find_chromium()
+    if chromium is None:
+        return []
+    figures = []
+    with tempfile.TemporaryDirectory(prefix="nestor-") as folder:
+        async with open_browser(chromium, Path(folder)) as page:
+            for name in _SCREENS:
+                took = []
+                for _ in range(_VISITS):
+                    await page.open(f"{url}/{name}")
+                    await page.until(f"{_PAINT} !== undefined")
+                    took.append(float(await page.evaluate(f"{_PAINT}.startTime")))
+                figures.append(Figure(f"the page of {name}: first paint", statistics.median(took), "ms", 300))
+    return figures
 
 
 def _calls(count: int) -> tuple[dict[str, JsonValue], ...]:

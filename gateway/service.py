@@ -1,7 +1,7 @@
 """The rules of requests: who may ask for what, and when. How runs are worked on is in ``runs``; no HTTP and no SQL."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from gateway.administration import Administration, demo_of
 from gateway.approval import prove_again, shown, stands
 from gateway.audit import AuditLog, entry
+from gateway.calling import Call, calls_of
 from gateway.comparing import compare
 from gateway.events import Events
 from gateway.live import Live, closing_event
@@ -184,9 +185,15 @@ class GatewayService:
         stored = await self._store.stored(run_id, principal.tenant)
         return stored.request or SolveRequest(query=stored.run.query)
 
-    async def counts(self, principal: Principal, since: datetime) -> dict[RunStatus, int]:
-        """How many runs of the principal's tenant there are of each status that has any, created since then."""
-        return await self._store.counts(Filter(principal.tenant, after=since))
+    async def counts(
+        self, principal: Principal, since: datetime, ends: Sequence[datetime]
+    ) -> list[dict[RunStatus, int]]:
+        """How many runs of the principal's tenant there are of each status that has any, for each interval."""
+        return await self._store.counts(Filter(principal.tenant, after=since), ends)
+
+    async def calls(self, api: str, principal: Principal) -> list[Call]:
+        """The calls of an API in the newest runs of the principal's tenant."""
+        return await calls_of(api, principal.tenant, self._store)
 
     async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
         """Where two runs part. Raises NotFound, also for another tenant's."""

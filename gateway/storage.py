@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 
 import sqlalchemy as sa
+from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -321,7 +322,7 @@ class RunStore:
     async def page(self, which: Filter, *, limit: int, cursor: str | None) -> RunPage:
         """Runs, newest first, that come after ``cursor`` (the id of the last run of the page before)."""
         c = RUNS.c
-        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms, c.verdict)
+        statement = sa.select(c.id, c.status, c.query, c.created_at, c.total_ms, c.verdict, c.trouble)
         statement = statement.where(*_conditions(which))
         if cursor is not None:
             statement = statement.where(c.id < cursor)
@@ -335,10 +336,20 @@ class RunStore:
                 created_at=aware(r.created_at),
                 total_ms=r.total_ms,
                 verdict=r.verdict,
+                trouble=r.trouble or "",
             )
             for r in rows[:limit]
         )
         return RunPage(runs=runs, next=runs[-1].id if len(rows) > limit else None)
+
+    async def naming(self, api: str, tenant: str, newest: int) -> list[str]:
+        """Of a tenant's newest runs those whose documents name an API, newest first; the documents alone."""
+        c = RUNS.c
+        among = sa.select(c.id, c.document).where(c.tenant == tenant).order_by(c.id.desc()).limit(newest).subquery()
+        named = among.c.document.contains(f'"api":{to_json(api).decode()}', autoescape=True)
+        async with read(self._engine) as connection:
+            found = await connection.scalars(sa.select(among.c.document).where(named).order_by(among.c.id.desc()))
+            return list(found)
 
     async def workers(self, lease_s: float) -> tuple[Worker, ...]:
         """The gateway's processes, with how many runs under way each owns."""
@@ -347,11 +358,20 @@ class RunStore:
         owned = sa.select(c.owner, sa.func.count()).where(under_way).group_by(c.owner)
         return await workers(self._engine, MEMBERS, lease_s, owned)
 
-    async def counts(self, which: Filter) -> dict[RunStatus, int]:
-        """How many of these runs there are of each status that has any."""
-        statement = sa.select(RUNS.c.status, sa.func.count()).where(*_conditions(which)).group_by(RUNS.c.status)
+    async def counts(self, which: Filter, ends: Sequence[datetime]) -> list[dict[RunStatus, int]]:
+        """How many of these runs there are of each status that has any: for each interval, up to its end, in order.
+
+        Runs after the last end count to the last interval.
+        """
+        c, last = RUNS.c, len(ends) - 1
+        interval = sa.case(*((c.created_at < end, at) for at, end in enumerate(ends)), else_=last).label("interval")
+        each = sa.select(interval, c.status).where(*_conditions(which)).subquery()
+        statement = sa.select(each.c.interval, each.c.status, sa.func.count()).group_by(each.c.interval, each.c.status)
+        found: list[dict[RunStatus, int]] = [{} for _ in ends]
         async with read(self._engine) as connection:
-            return {RunStatus(status): count for status, count in await connection.execute(statement)}
+            for at, status, count in await connection.execute(statement):
+                found[at][RunStatus(status)] = count
+        return found
 
 
 def _conditions(which: Filter) -> list[sa.ColumnElement[bool]]:

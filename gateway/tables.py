@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from services.contracts.base import Contract
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Feedback, Run, RunEvent, RunFinished, SolveEvent, SolveRequest
+from services.contracts.run import Failed, Feedback, Run, RunEvent, RunFinished, RunStatus, SolveEvent, SolveRequest
 from services.storage.members import members_table
 from services.telemetry import get_logger
 
@@ -38,6 +38,7 @@ RUNS = sa.Table(
     sa.Column("verdict", sa.String(20)),
     sa.Column("feedback", sa.Text),
     sa.Column("traceparent", sa.String(55)),
+    sa.Column("trouble", sa.String(300)),
     sa.Index("ix_runs_tenant_id", "tenant", "id"),
     sa.Index("uq_runs_tenant_idempotency_key", "tenant", "idempotency_key", unique=True),
     sa.Index("ix_runs_tenant_verdict_id", "tenant", "verdict", "id", sqlite_where=_JUDGED, postgresql_where=_JUDGED),
@@ -81,6 +82,7 @@ AUDIT = sa.Table(
     sa.Index("ix_audit_action_id", "action", "id"),
 )
 """Rows are added, and neither changed nor deleted."""
+_TROUBLE_CHARS = 300
 _EVENT: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
 _M = TypeVar("_M", bound=Contract)
 _log = get_logger(__name__)
@@ -110,7 +112,19 @@ def run_row(run: Run) -> dict[str, object]:
         "created_at": run.created_at,
         "total_ms": run.timings.total_ms,
         "document": run.model_dump_json(exclude={"feedback"}),
+        "trouble": trouble_of(run)[:_TROUBLE_CHARS].replace("\x00", "\ufffd") or None,
     }
+
+
+def trouble_of(run: Run) -> str:
+    """Why a run that failed, or has no plan, has no answer; empty where it says nothing, or is in another state."""
+    if run.status not in (RunStatus.FAILED, RunStatus.NO_PLAN):
+        return ""
+    if run.problem is not None:
+        return f"{run.problem.title}. {run.problem.detail}".strip()
+    failed = (f"{one.step}: {one.outcome.message}" for one in run.steps if isinstance(one.outcome, Failed))
+    errors = (one.message for one in run.diagnostics if one.severity == "error")
+    return run.reason or next(failed, "") or next(errors, "")
 
 
 def feedback_row(feedback: Feedback) -> dict[str, object]:

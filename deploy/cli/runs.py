@@ -11,6 +11,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json, to_json
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from deploy.cli.gateway import Json, Limit, ask, follow, gateway, leave, run
 from deploy.cli.rerunning import compare_runs, rerun
@@ -28,6 +29,7 @@ from services.contracts.run import (
     Run,
     RunEvent,
     RunStatus,
+    RunSummary,
     Verdict,
 )
 
@@ -84,10 +86,15 @@ def list_runs(
     for line in page.runs:
         when = line.created_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
         said = line.verdict.value if line.verdict else ""
-        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", plain(line.query[:80]))
+        table.add_row(line.id, line.status.value, said, when, f"{line.total_ms:.0f}", _asked(line))
     Console().print(table)
     if page.next:
         typer.echo(f"There are more: --cursor {page.next}")
+
+
+def _asked(line: RunSummary) -> Text:
+    """The request, and below it why there is no answer."""
+    return Text("\n").join(plain(text[:80]) for text in (line.query, line.trouble) if text)
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -4,9 +4,11 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Query, Request, Response
 
-from gateway.console.pages import ConsoleRoute, get_session, render, with_query
+from gateway.calling import NEWEST
+from gateway.console.pages import READING_RUNS, ConsoleRoute, get_session, render, with_query
 from gateway.console.schemas import kind_of
 from gateway.console.session import PATH, Session
+from gateway.console.status import LOOKS
 from gateway.handlers import Offset
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
@@ -49,11 +51,24 @@ async def show_api(
     who: Who,
     api_id: Annotated[str, Query(alias="id", max_length=400, pattern=PRINTABLE)],
 ) -> Response:
-    """An API: what it takes, what it answers, which credentials it asks for."""
+    """An API: what it takes, what it answers, which credentials it asks for, what became of its newest calls."""
     if not api_id.strip():
         raise InvalidRequest("Which API?")
     api = await service.peers.retriever.get(api_id, tenant=who.principal.tenant)
-    return render(request, "api.html", screen="catalogue", api=api, kind_of=kind_of)
+    documents = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_DOCUMENTS)
+    document = next((one for one in documents.documents if one.provider == api.provider), None)
+    calls = await service.calls(api.id, who.principal) if who.may(*READING_RUNS) else None
+    return render(
+        request,
+        "api.html",
+        screen="catalogue",
+        api=api,
+        kind_of=kind_of,
+        document=document,
+        calls=calls,
+        newest=NEWEST,
+        looks=LOOKS,
+    )
 
 
 @router.get(f"{HERE}/providers")

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import JsonValue, ValidationError
 
@@ -15,7 +17,7 @@ Kind = Literal["choice", "yes_no", "integer", "number", "date", "datetime", "ema
 Asked = TypeVar("Asked", bound=Contract)
 PREFIX: Final = "value."
 _MAX_CHOICES: Final = 100
-_FORMATS: Final[Mapping[str, Kind]] = {"date": "date", "email": "email"}
+_FORMATS: Final[Mapping[str, Kind]] = {"date": "date", "date-time": "datetime", "email": "email"}
 _MAX_DEPTH: Final = 64
 
 
@@ -76,11 +78,13 @@ def _kind(schema: Mapping[str, JsonValue]) -> Kind:
 def entered(fields: Sequence[Field], form: Mapping[str, str]) -> dict[str, JsonValue]:
     """The values that were entered, by argument; a field that was left empty has none.
 
+    A date with a time is one of the form's time zone (`timezone`), where it says none itself.
+
     Raises:
         ValidationFailed: a value is not of its field's kind.
     """
     given = ((field, form.get(PREFIX + field.name, "").strip()) for field in fields)
-    return {field.name: _read(field, text) for field, text in given if text}
+    return {field.name: _read(field, text, form.get("timezone", "")) for field, text in given if text}
 
 
 def read_json(name: str, text: str) -> JsonValue:
@@ -92,13 +96,24 @@ def read_json(name: str, text: str) -> JsonValue:
     return value
 
 
-def _read(field: Field, text: str) -> JsonValue:
+def _moment(name: str, text: str, zone: str) -> str:
+    """A date with a time as RFC 3339 has it."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone) if zone else UTC)).isoformat()
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValidationFailed(f"{name}: this is no date with a time, or its time zone is not known.") from None
+
+
+def _read(field: Field, text: str, zone: str) -> JsonValue:
     if field.kind == "choice":
         if not (text.isascii() and text.isdecimal()) or int(text) >= len(field.choices):
             raise ValidationFailed(f"{field.name}: this is none of the choices.")
         return field.choices[int(text)]
     if field.kind == "yes_no":
         return text == "yes"
+    if field.kind == "datetime":
+        return _moment(field.name, text, zone)
     if field.kind not in ("integer", "number", "json"):
         return text
     value = read_json(field.name, text)

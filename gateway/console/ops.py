@@ -2,14 +2,16 @@
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Query, Request, Response
 from prometheus_client import CollectorRegistry
 
+from gateway.console.history import HEIGHT, bars, edges
 from gateway.console.pages import ConsoleRoute, get_session, render
 from gateway.console.session import PATH, Session
 from gateway.console.status import LOOKS
@@ -51,15 +53,16 @@ async def ops(
 ) -> Response:
     """Checks, runs by status, latency, and counts of this process."""
     who.require("administer")
-    since = datetime.now(UTC) - timedelta(hours=_HOURS[hours])
-    checks, counts, catalogue, operations = await asyncio.gather(
-        _checks(request), service.counts(who.principal, since), _catalogue(service), _operations(service, who)
+    since, *ends = edges(_HOURS[hours], datetime.now(UTC))
+    checks, counted, catalogue, operations = await asyncio.gather(
+        _checks(request), service.counts(who.principal, since, ends), _catalogue(service), _operations(service, who)
     )
     registry: CollectorRegistry = request.app.state.registry
     settings = request.app.state.settings
     return render(
-        request, "ops.html", screen="ops", checks=checks, counts=counts, catalogue=catalogue, looks=LOOKS,
-        operations=operations, hours=hours, since=since.replace(microsecond=0).isoformat(), statuses=list(RunStatus),
+        request, "ops.html", screen="ops", checks=checks, counts=sum(map(Counter, counted), Counter()),
+        bars=bars([since, *ends], counted), height=HEIGHT, catalogue=catalogue, looks=LOOKS,
+        operations=operations, hours=hours, since=since.isoformat(), statuses=list(RunStatus),
         under_way=_value(registry, "nestor_runs_active"), most=settings.max_concurrent_runs,
         followers=_value(registry, "nestor_run_followers"), recovered=_value(registry, "nestor_runs_recovered_total"),
         parts=_latencies(registry, "nestor_solve_part_seconds", "part", _PARTS),

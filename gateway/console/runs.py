@@ -75,17 +75,20 @@ async def list_runs(
     status: Annotated[list[RunStatus] | None, Query(max_length=20)] = None,
     q: Text = "",
     since: Annotated[Moment | Literal[""], Query()] = "",
+    before: Annotated[Moment | Literal[""], Query()] = "",
     judged: Annotated[Judged | Literal[""], Query()] = "",
     cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
 ) -> Response:
     """Runs, newest first; the filters are the address."""
     who.require(*READING_RUNS)
     after = since or None
-    which = Filter(who.principal.tenant, tuple(status or ()), after, None, q or None, judged or None)
+    which = Filter(who.principal.tenant, tuple(status or ()), after, before or None, q or None, judged or None)
     page = await service.page(which, limit=_PAGE, cursor=cursor)
     asked = {"status": [one.value for one in status or ()], "q": q, "judged": judged}
     if isinstance(since, datetime):
         asked["since"] = since.isoformat()
+    if isinstance(before, datetime):
+        asked["before"] = before.isoformat()
     older = with_query(f"{PATH}/runs", {**asked, "cursor": page.next}) if page.next else ""
     return render(
         request, "runs.html", screen="runs", page=page, asked=asked, older=older, first=cursor is None,

@@ -702,6 +702,10 @@ class RunSummary(Contract):
     created_at: AwareDatetime
     total_ms: float
     verdict: Verdict | None = Field(default=None, description="The last word on its outcome, if somebody said one.")
+    trouble: str = Field(
+        default="",
+        description="Why there is no answer, in at most 300 characters: of a run that failed or has no plan.",
+    )
 
 
 class RunPage(Contract):

@@ -2,11 +2,13 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,9 +19,11 @@ from starlette.requests import Request
 from gateway.console.session import COOKIE, LoginNeeded, Role, Session, Sessions, _sign
 from gateway.roles import Role as GatewayRole
 from services.contracts.access import KeyRequest
+from services.contracts.api import ImportedDocument
 from services.contracts.plan import AnswerOutput, Plan, Reference
 from services.contracts.planning import PlanRequest, PlanResponse, Question
 from services.contracts.run import Failed, InDoubt, Run, RunStatus, SolveRequest, Succeeded
+from services.contracts.trace import PlannerTrace
 from tests.fakes import FakePlanner
 from tests.support.gateways import (
     ASK_HOLIDAYS,
@@ -136,6 +140,57 @@ async def test_the_runs_are_listed_by_filters_in_the_address(gateway: Gateway) -
     assert (await _get(gateway, "runs?status=nonsense")).status_code == 422
 
 
+async def test_a_bar_of_operations_opens_the_runs_it_counts(gateway: Gateway) -> None:
+    assert "When they were asked" not in (await _get(gateway, "ops")).text
+    solved = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    waiting = await gateway.client.solve(ask(ASK_ROOM))
+    page = (await _get(gateway, "ops?hours=168")).text
+    paths = {html.unescape(path) for path in re.findall(r'href="/console/(runs\?since=[^"]+before=[^"]+)"', page)}
+    assert "1 succeeded" in page
+    assert "1 needs approval" in page
+    lists = [(await _get(gateway, path)).text for path in paths]
+    for run in (solved, waiting):
+        assert sum(f"/console/runs/{run.id}" in listed for listed in lists) == 1
+    assert all("until 2" in listed for listed in lists)
+
+
+async def test_an_api_tells_how_its_calls_went(gateway: Gateway) -> None:
+    path = f"catalogue/api?id={HOLIDAYS.id}"
+    assert "newest 200 runs has called it" in (await _get(gateway, path)).text
+    await gateway.client.solve(ask(ASK_HOLIDAYS))
+    gateway.fakes.executor.outcomes[FIND.id] = Failed(reason="upstream_error", message="answered 500", status=500)
+    failed = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    page = (await _get(gateway, path)).text
+    assert "<b>1 of 1</b> calls succeeded" in page  # the second was skipped
+    page = (await _get(gateway, f"catalogue/api?id={FIND.id}")).text
+    assert "<b>1 of 2</b> calls succeeded" in page
+    assert f"/console/runs/{failed.id}?step=var1#detail" in page
+
+
+async def test_the_calls_of_an_api_are_the_readers_own(guarded: Gateway) -> None:
+    await guarded.as_principal("red-token-1").solve(ask(ASK_HOLIDAYS))
+    document = ImportedDocument(
+        provider=FIND.provider, document_hash="", format="", imported_at=datetime.now(UTC), current=True
+    )
+    for token, tenants, owner in (("red-token-1", (), "everyone"), ("blue-token-1", ("blue",), "your tenant")):
+        said = "<b>1 of 1</b>" if token == "red-token-1" else "has called it"
+        guarded.fakes.retriever.pins[FIND.provider] = document.model_copy(update={"tenants": tenants})
+        cookie, _ = await _log_in(guarded, token)
+        page = (await _get(guarded, f"catalogue/api?id={FIND.id}", cookie)).text
+        assert said in page
+        assert f"<span>{owner}&#39;s, imported" in page
+
+
+async def test_a_run_names_the_model_that_planned_it(gateway: Gateway) -> None:
+    run = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    store = gateway.app.state.service._store
+    stored = await store.stored(run.id, "default")
+    traces = (PlannerTrace(model=HOSTILE, prompt_version="p1"),) * 2
+    assert await store.replace(stored, run.model_copy(update={"traces": traces}))
+    page = (await _get(gateway, f"runs/{run.id}")).text
+    assert page.count(ESCAPED) == 1
+
+
 async def test_a_run_shows_what_flowed_along_each_edge(gateway: Gateway) -> None:
     run = await gateway.client.solve(ask(ASK_HOLIDAYS))
     page = await _get(gateway, f"runs/{run.id}")
@@ -165,6 +220,9 @@ async def test_a_failed_step_shows_its_inputs_at_once(gateway: Gateway) -> None:
     assert "answered 500" in page.text
     assert "out of order" in page.text
     assert "from <code>var1.code</code>" in page.text
+    assert "var2: answered 500" in (await _get(gateway, "runs")).text
+    (line,) = (await gateway.client.runs()).runs
+    assert line.trouble == "var2: answered 500"
 
 
 async def test_what_others_have_written_stays_text_on_every_screen(gateway: Gateway) -> None:

@@ -20,6 +20,8 @@ def _field(schema: dict[str, JsonValue]) -> Field:
         ({}, "text", " Lisbon ", "Lisbon"),
         ({"type": "string"}, "text", "7", "7"),
         ({"type": ["string", "null"], "format": "date"}, "date", "2027-06-01", "2027-06-01"),
+        ({"type": "string", "format": "date-time"}, "datetime", "2027-06-01T10:00", "2027-06-01T10:00:00+00:00"),
+        ({"type": "string", "format": "date-time"}, "datetime", "2027-06-01T10:00:07Z", "2027-06-01T10:00:07+00:00"),
         ({"type": "integer", "minimum": 1}, "integer", "7", 7),
         ({"type": "number"}, "number", "7.5", 7.5),
         ({"type": "number"}, "number", "7", 7),
@@ -46,6 +48,7 @@ def test_a_field_is_of_its_schemas_kind(schema: dict[str, JsonValue], kind: Kind
         ({"type": "number"}, "NaN"),
         ({"type": "number"}, "seven"),
         ({"type": "object"}, "{"),
+        ({"format": "date-time"}, "tomorrow"),
         ({"enum": ["a"]}, "1"),
         ({"enum": ["a"]}, "-1"),
         ({"enum": ["a"]}, "a"),
@@ -59,3 +62,12 @@ def test_what_does_not_fit_is_refused(schema: dict[str, JsonValue], text: str) -
 
 def test_a_field_that_was_left_empty_has_no_value() -> None:
     assert entered([_field({})], {"value.x": "  ", "value.y": "1"}) == {}
+
+
+def test_a_moment_is_one_of_the_readers_time_zone() -> None:
+    field = _field({"type": "string", "format": "date-time"})
+    given = {"value.x": "2027-06-01T10:00", "timezone": "Europe/Lisbon"}
+    assert entered([field], given) == {"x": "2027-06-01T10:00:00+01:00"}
+    for zone in ("Europe", "../etc/passwd", "/etc/passwd", "No/Where", "\x00", "x" * 300):
+        with pytest.raises(ValidationFailed, match=r"^x: "):
+            entered([field], given | {"timezone": zone})

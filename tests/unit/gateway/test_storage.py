@@ -4,14 +4,14 @@ import asyncio
 import importlib.resources
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from gateway.live import closing_event
-from gateway.storage import MEMBERS, Fenced, Identity, RunStore, Ticket, new_run_id
+from gateway.storage import MEMBERS, Fenced, Filter, Identity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
 from services.contracts.planning import CompiledPlan
 from services.contracts.run import Feedback, Run, RunEvent, RunFinished, RunPlanned, RunStatus, SolveRequest, Verdict
@@ -65,6 +65,28 @@ async def test_a_state_is_claimed_once_also_by_several_gateways(stores: list[Run
     stored = await stores[2].stored(run.id, "default")
     assert (stored.run, stored.epoch, stored.compiled) == (running, 1, compiled)
     assert (await stores[2].get(run.id, "default")).status is RunStatus.RUNNING
+
+
+async def test_runs_are_counted_by_interval_and_status(stores: list[RunStore]) -> None:
+    first = datetime(2027, 1, 1, tzinfo=UTC)
+    hours = [first + timedelta(hours=n) for n in range(4)]
+    for minutes, status in (
+        (-1, "failed"),
+        (1, "failed"),
+        (2, "failed"),
+        (3, "planned"),
+        (150, "failed"),
+        (999, "planned"),
+    ):
+        run = a_run(RunStatus(status)).model_copy(update={"created_at": first + timedelta(minutes=minutes)})
+        await stores[0].insert(Ticket(run.id, "a", 0), run, REQUEST, None)
+    counted = await stores[1].counts(Filter("default", after=first), hours[1:])
+    assert counted == [
+        {RunStatus.FAILED: 2, RunStatus.PLANNED: 1},
+        {},
+        {RunStatus.FAILED: 1, RunStatus.PLANNED: 1},
+    ]
+    assert await stores[1].counts(Filter("other"), hours[1:]) == [{}, {}, {}]
 
 
 async def test_of_one_key_there_is_one_run_for_each_tenant(stores: list[RunStore]) -> None:
@@ -208,6 +230,8 @@ async def test_a_run_of_the_version_before_can_be_read(tmp_path: Path, postgres_
         store = RunStore(engine)
         stored = await store.stored(old.id, "default")
         assert (stored.run, stored.epoch, stored.request) == (old, 0, None)
+        (line,) = (await store.page(Filter("default"), limit=5, cursor=None)).runs
+        assert (line.id, line.trouble) == (old.id, "")
         store.close()
         await engine.dispose()
 

@@ -1,0 +1,58 @@
+"""What became of the calls that runs have made of one API."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from gateway.storage import RunStore
+
+NEWEST = 200
+"""Runs of a tenant that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A step of a run that called the API."""
+
+    run_id: str
+    query: str
+    created_at: datetime
+    step: str
+    outcome: str
+
+
+class _Outcome(BaseModel):
+    kind: str
+
+
+class _Step(BaseModel):
+    step: str
+    api: str
+    outcome: _Outcome
+
+
+class _Run(BaseModel):
+    """As much of a run's document as tells which calls were made, so that values are not read."""
+
+    id: str
+    query: str
+    created_at: datetime
+    steps: tuple[_Step, ...] = ()
+
+
+async def calls_of(api: str, tenant: str, store: RunStore) -> list[Call]:
+    """The calls of an API in a tenant's newest runs, newest first."""
+    documents = await store.naming(api, tenant, NEWEST)
+    return await asyncio.to_thread(_read, documents, api)
+
+
+def _read(documents: Sequence[str], api: str) -> list[Call]:
+    return [
+        Call(run.id, run.query, run.created_at, step.step, step.outcome.kind)
+        for run in map(_Run.model_validate_json, documents)
+        for step in run.steps
+        if step.api == api and step.outcome.kind != "skipped"
+    ]

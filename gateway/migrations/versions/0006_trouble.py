@@ -1,0 +1,17 @@
+"""Why a run has no answer, beside it, so that a list of runs need not read them."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006_trouble"
+down_revision = "0005_traces"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("runs", sa.Column("trouble", sa.String(300)))
+
+
+def downgrade() -> None:
+    op.drop_column("runs", "trouble")
