@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 from gateway.console.session import COOKIE
+from services.codecs import nestful
 from services.contracts.demo import Demo
 from services.contracts.plan import AnswerOutput, Plan, Reference
-from services.contracts.run import Failed, RunStatus, Verdict
+from services.contracts.run import Failed, RunStatus, StartRequest, Verdict
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, FIND, HOLIDAYS, NESTED, Gateway, ask, call, open_gateway
 
 ASK_SPAIN = "Which holidays does the country Spain have?"
@@ -49,6 +50,17 @@ async def test_runs_without_feedback_are_shown_one_after_the_other(gateway: Gate
     for wrong, status in (({"verdict": "perhaps"}, 422), ({"verdict": "rejected", "csrf": "x"}, 403)):
         answer = await gateway.http.post(f"/console/review/{first.id}", headers=cookie, data=fields | wrong)
         assert answer.status_code == status
+
+
+async def test_a_plan_that_was_given_is_said_to_be_given(gateway: Gateway) -> None:
+    cookie, _ = await _visit(gateway)
+    note = "the plan was given, not made from these words"
+    planned = await gateway.client.solve(ask(ASK_HOLIDAYS))
+    assert note not in (await gateway.http.get("/console/review", headers=cookie)).text
+    assert note not in (await gateway.http.get(f"/console/runs/{planned.id}", headers=cookie)).text
+    given = await gateway.client.start(StartRequest.model_validate({"calls": nestful.encode(NESTED), "query": "Oslo"}))
+    assert note in (await gateway.http.get("/console/review", headers=cookie)).text  # the newest comes first
+    assert note in (await gateway.http.get(f"/console/runs/{given.id}", headers=cookie)).text
 
 
 async def test_a_run_becomes_a_demonstration_with_slots_beside_those_like_it(gateway: Gateway) -> None:
