@@ -93,7 +93,7 @@ async def learn(house: House, upstream: str, provider: str) -> None:
         f"{provider}.findCountry": Succeeded(value={"code": "PT"}, status=200),
         f"{provider}.listHolidays": Succeeded(value={"names": ["Labour Day"]}, status=200),
         f"{provider}.bookRoom": Succeeded(value={"id": "bkg_1"}, status=200),
-        f"{provider}.broken": Failed(reason="upstream_error", message="", status=404),
+        f"{provider}.broken": Failed(reason="upstream_error", message="the upstream answered 404", status=404),
     }
 
 
