@@ -3,6 +3,7 @@
 Whoever somebody is, an agenda and a note take the id that the search for their kind of people answers.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -62,6 +63,8 @@ class Directory:
     agendas: dict[str, str] = field(default_factory=dict)
     refusing: str = ""
     """What a calendar answers with 422, where that is not empty."""
+    after_note: bool = False
+    """Whether calendars answer only once there is a note."""
     calls: Counter[str] = field(default_factory=Counter)
     notes: list[tuple[str, str]] = field(default_factory=list)
     document: dict[str, Any] = field(default_factory=dict)
@@ -78,6 +81,7 @@ class Directory:
         self.calls.clear()
         self.notes.clear()
         self.refusing = ""
+        self.after_note = False
 
     def found(self, kind: str, name: str) -> People:
         """Those of that kind whose name has these letters."""
@@ -108,6 +112,8 @@ def serve_directory() -> Iterator[Directory]:
     @app.get("/agendas/{person_id}", operation_id="getAgenda", summary="Get a person's next appointment")
     async def agenda(person_id: PersonId) -> Agenda:
         directory.calls["/agendas"] += 1
+        while directory.after_note and not directory.notes:
+            await asyncio.sleep(0.01)
         if directory.refusing:
             raise HTTPException(422, directory.refusing)
         if person_id not in directory.agendas:
