@@ -172,7 +172,8 @@ async def test_a_run_of_1000_steps_stays_usable(tmp_path: Path) -> None:
         assert await page.evaluate("document.querySelectorAll('*').length") < 3_000
         assert await page.evaluate("performance.getEntriesByType('navigation')[0].decodedBodySize") <= 100_000
         await _click(page, ".pager a")
-        await page.until("location.search.includes('begin=60') && document.querySelector('[data-row]')")
+        there = "location.search.includes('begin=60') && document.querySelector('[data-row]')"
+        await page.until(f"{there} && document.readyState === 'complete'")  # keys before the script are lost
         await page.press("j")
         await page.press("Enter")
         await page.until("document.querySelector('#detail h2')?.textContent.includes('succeeded')")
