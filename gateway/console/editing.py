@@ -24,9 +24,8 @@ Call = dict[str, Any]
 """A call of NESTful's list, as :mod:`services.codecs.nestful` writes it: name, arguments, label, and Nestor's own."""
 ARGUMENT: Final = "arg."
 ANSWER: Final = "answer."
-_MOST_CHARS: Final = 9_000
-_MOST_CALLS: Final = 40
-"""Of the JSON on a page; a longer plan is not edited there."""
+_MOST_CHARS, _MOST_CALLS = 9_000, 40
+"""Of the JSON of a plan that is edited on a page."""
 _FIELDS_CHARS: Final = 24_000
 """Of all fields on a page, about: pages stay under 100 kB."""
 _FIELD_CHARS: Final = 260

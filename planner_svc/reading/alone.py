@@ -29,9 +29,8 @@ def alone(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
     asked = [step for step in plan.steps if step.api in apis and _is_all(step, query, apis[step.api])]
     if len(asked) != 1:
         return plan
-    steps = {
-        step.id: step.model_copy(update={"after": ()}) for step in plan.steps
-    }  # whoever asks for one, for no order
+    # Whoever asks for one change asks for no order of calls.
+    steps = {step.id: step.model_copy(update={"after": ()}) for step in plan.steps}
     kept, waiting = set[str](), [asked[0].id]
     while waiting:
         name = waiting.pop()
