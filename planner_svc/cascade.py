@@ -18,10 +18,8 @@ asked."""
 DEMONSTRATED: Final = "demonstrated"
 """The backend that follows demonstrations. It is asked before all others where there are any; unless it has a plan that
 can be proved, it has said nothing: that no demonstration fits says nothing of the request."""
-JUDGED: Final = "judged"
-"""Not a backend, but two of them: both are asked at the same time, and a judge says whose word stands."""
-PAIR: Final = ("rules", "compact")
-"""These two."""
+COMPACT: Final = "compact"
+"""The trained backend. How likely its word is right is told by a judge, where one was fitted."""
 DELIBERATE: Final = frozenset({"planned", "needs_input", "no_plan", "needs", "denied"})
 """Outcomes that are somebody's word, rather than a failure to say one."""
 _RESERVE_S: Final = 1.5
@@ -38,7 +36,8 @@ class CascadePolicy:
         escalate_below: the confidence from which on a plan stands that no language model made.
         abstain_below: a plan that is less sure than this, after all, is not answered with.
         abstain_changes_below: the same of a plan that may change something.
-        unsure_below: a plan that is less sure than this is answered with, and said to be unsure.
+        unsure_below: a plan that is less sure than this is answered with, and said to be unsure; so is one whose calls
+            do not tell what is asked for. 0: none is.
     """
 
     cascade: Cascade = "model_first"

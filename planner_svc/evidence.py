@@ -24,10 +24,6 @@ class Tried:
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._attempts = attempts
 
-    def __bool__(self) -> bool:
-        """Whether anything was."""
-        return bool(self._attempts)
-
     def call(self, api: str, arguments: Mapping[str, str]) -> Attempt | None:
         """The attempt that this call would repeat.
 
@@ -39,10 +35,6 @@ class Tried:
             if attempt.api == api and same:
                 return attempt
         return None
-
-    def fed(self, api: str, argument: str, text: str) -> bool:
-        """Whether a call of this API was given this other call's answer as that argument, and could not use it."""
-        return any(one.api == api and one.arguments.get(argument) == text for one in self._attempts)
 
     def steps(self, plan: Plan) -> list[tuple[Step, Attempt]]:
         """The plan's steps that would repeat an attempt."""
@@ -78,10 +70,6 @@ class Tried:
             lost = [word for one in self._attempts for word in _words(one.arguments) if word not in said]
             found = [_finding(f"the plan does not say {word} any more") for word in dict.fromkeys(lost)]
         return tuple(found)
-
-
-NOTHING: Final = Tried(())
-"""Where a request is planned for the first time."""
 
 
 def _finding(message: str, step: str | None = None) -> Diagnostic:

@@ -6,6 +6,7 @@ from fastapi import Depends, Request
 
 from planner_svc.service import PlannerService
 from services.app import service_router
+from services.contracts.operations import PlannerStatus
 from services.contracts.planning import (
     CompileRequest,
     CompileResponse,
@@ -20,7 +21,8 @@ from services.contracts.sentence import Sentence, SentenceRequest
 router = service_router(tags=["planning"])
 
 
-def _service(request: Request) -> PlannerService:
+# A coroutine, though it waits for nothing: FastAPI sends plain functions to another thread and back.
+async def _service(request: Request) -> PlannerService:
     service: PlannerService = request.app.state.service
     return service
 
@@ -56,3 +58,9 @@ async def word_answer(body: SentenceRequest, service: Service) -> Sentence:
 async def backends(service: Service) -> PlannerBackends:
     """The backends there are, and the one used where a request names none."""
     return service.backends()
+
+
+@router.get("/status", summary="Show the language models' servers")
+async def status(service: Service) -> PlannerStatus:
+    """What this process knows of them from asking; they are not asked for this."""
+    return service.status()

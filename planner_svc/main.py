@@ -81,8 +81,9 @@ async def _opened(
             if reader is None:
                 reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
             available = load_backends(reader, pool, settings.model)
-            weigh = WordJudge.load(model_directory(settings.model)).weigh
-            served = open_served(settings.served, reader, pool, metrics)
+            judge = WordJudge.load(model_directory(settings.model))
+            weigh = judge.weigh if judge is not None else None
+            served = open_served(settings.served, pool, metrics)
             if served is not None:
                 available = {**available, served.name: served}
         yield PlannerService(
@@ -103,6 +104,7 @@ async def _opened(
             ),
             weigh=weigh,
             signer=PlanSigner(settings.proof_key) if settings.proof_key else None,
+            servers=() if served is None else (served.model.status,),
             writer=writer or (None if served is None else _writer(served, settings.served, pool)),
         )
     finally:

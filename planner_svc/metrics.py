@@ -25,8 +25,7 @@ class PlannerMetrics:
         )
         self.judged = Histogram(
             "nestor_planner_judged",
-            "How likely the better word of two planners is right, as their judge sees it.",
-            ["backend"],
+            "How likely the trained planner's words are right, as their judge sees it.",
             buckets=_SHARES,
             registry=registry,
         )
@@ -76,3 +75,25 @@ class PlannerMetrics:
         self._answers.labels("answered").inc()
         self._tokens.labels("prompt").inc(completion.prompt_tokens or 0)
         self._tokens.labels("completion").inc(completion.completion_tokens or completion.tokens)
+
+    @property
+    def completions(self) -> dict[str, int]:
+        """How many completions were answered, and how many were not, by trouble."""
+        return _counted(self._answers, "outcome")
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """Tokens of prompts and of completions."""
+        return _counted(self._tokens, "kind")
+
+    @property
+    def mean_completion_s(self) -> float:
+        """Seconds that a completion took, those that failed among them; 0 where there was none."""
+        samples = {sample.name: sample.value for metric in self._seconds.collect() for sample in metric.samples}
+        return samples["nestor_planner_model_seconds_sum"] / max(samples["nestor_planner_model_seconds_count"], 1)
+
+
+def _counted(counter: Counter, label: str) -> dict[str, int]:
+    """A counter's values by a label's."""
+    samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
+    return {sample.labels[label]: int(sample.value) for sample in samples}

@@ -3,20 +3,22 @@
 import asyncio
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from planner_svc.backends.base import PlannerBackend
-from planner_svc.cascade import DEMONSTRATED, JUDGED, PAIR, CascadePolicy, TimeLeft, Word
+from planner_svc.cascade import COMPACT, DEMONSTRATED, MODEL, CascadePolicy, TimeLeft, Word
 from planner_svc.compile import compile_plan
-from planner_svc.judging.judge import QUESTION, Heard, Weigh, WordJudge
+from planner_svc.judging.judge import Weigh
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.prover import Prover, probability
-from planner_svc.proving.untold import untold
+from planner_svc.proving.untold import listed, unnamed, untold
+from planner_svc.reading.stated import without_settled
 from planner_svc.sentences.writer import SentenceWriter
 from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.evidence import written, written_call
+from services.contracts.operations import ModelServer, PlannerStatus
 from services.contracts.plan import Plan
 from services.contracts.planning import (
     CompiledPlan,
@@ -44,7 +46,7 @@ class PlannerService:
     """Plans requests with its backends, one after the other where it must, and proves what they draft.
 
     Args:
-        backends: By name; the default one among them. Where ``PAIR`` is among them, ``judged`` is a backend as well.
+        backends: By name; the default one among them.
         default: The backend used where a request names none and no language model is there.
         pool: Where proofs are computed, off the event loop.
         backend_timeout_s: How long one backend may take.
@@ -53,8 +55,9 @@ class PlannerService:
         turns: How many requests are worked on at once, and whose is next; None: all.
         policy: Who is asked, where a request names no backend.
         writer: Words answers; None: nobody does.
-        weigh: The judge of the pair's words; None: each is as likely right as its planner says.
+        weigh: The judge of the trained backend's words; None: each is as likely right as that backend says.
         signer: Signs what was proved; None: nobody does.
+        servers: What is known of each language model's server.
 
     Raises:
         ValueError: the default, or the one to escalate to, is not among the backends.
@@ -74,13 +77,13 @@ class PlannerService:
         writer: SentenceWriter | None = None,
         weigh: Weigh | None = None,
         signer: PlanSigner | None = None,
+        servers: Sequence[Callable[[], ModelServer]] = (),
     ) -> None:
         self._policy = policy or CascadePolicy()
-        self._available = frozenset(backends) | ({JUDGED} if backends.keys() >= set(PAIR) else frozenset())
         named = {"default": default, "other": self._policy.escalate_to or default}
         for which, name in named.items():
-            if name not in self._available:
-                raise ValueError(f"the {which} backend {name!r} is not among {', '.join(sorted(self._available))}")
+            if name not in backends:
+                raise ValueError(f"the {which} backend {name!r} is not among {', '.join(sorted(backends))}")
         self._backends = dict(backends)
         self._default = default
         self._pool = pool
@@ -89,14 +92,19 @@ class PlannerService:
         self._metrics = metrics
         self._turns = turns or Turns(_NO_LIMIT, 0)
         self._writer = writer
-        self._weigh = weigh or WordJudge({}).weigh
+        self._weigh = weigh
         self._signer = signer
+        self._servers = tuple(servers)
 
     def backends(self) -> PlannerBackends:
         """The backends there are, and the order in which they are asked."""
-        order = self._policy.order(self._default, self._available)
+        order = self._policy.order(self._default, self._backends)
         first = next(name for name in order if name != DEMONSTRATED or len(order) == 1)
-        return PlannerBackends(default=first, available=tuple(sorted(self._available)), cascade=order)
+        return PlannerBackends(default=first, available=tuple(sorted(self._backends)), cascade=order)
+
+    def status(self) -> PlannerStatus:
+        """What is known of the language models' servers; they are not asked for that."""
+        return PlannerStatus(servers=tuple(status() for status in self._servers))
 
     async def compile(self, request: CompileRequest) -> CompileResponse:
         """Prove a plan as it is.
@@ -115,8 +123,7 @@ class PlannerService:
         Raises:
             Overloaded: too much work is waiting.
         """
-        names = PAIR if self._default == JUDGED else (self._default,)
-        return ReadApisReport(read=max([await self._backends[name].read(apis) for name in names]))
+        return ReadApisReport(read=await self._backends[self._default].read(apis))
 
     async def plan(self, request: PlanRequest) -> PlanResponse:
         """Plan a request: a proved plan, questions to the user, or the statement that nothing fits.
@@ -127,17 +134,17 @@ class PlannerService:
             Overloaded: too many requests wait to be planned, or this one did not get its turn in time.
             ServiceError: whatever the last backend raises (see :class:`PlannerBackend`).
         """
-        if request.backend is not None and request.backend not in self._available:
-            known = ", ".join(sorted(self._available))
+        if request.backend is not None and request.backend not in self._backends:
+            known = ", ".join(sorted(self._backends))
             raise ValidationFailed(f"there is no planner backend {request.backend!r}; there is {known}")
         order = (request.backend,) if request.backend else self._order(request)
         time_left = TimeLeft(request.deadline_ms, self._backend_timeout_s)
         for_tenant.set(request.policy.tenant)
         async with self._turns.slot(request.policy.tenant, time_left.share_s(last=True)):
             word, asked, trace = await self._asked(order, request, time_left)
-        missing = await self._untold(word, request)
+        missing, elsewhere = await self._untold(word, request)
         response = word.response.model_copy(update={"untold": missing})
-        response = self._cautioned(response if request.backend else self._abstained(word, response))
+        response = self._cautioned(response if request.backend else self._abstained(word, response), elsewhere)
         self._metrics.outcomes.labels(backend=response.backend, status=response.status).inc()
         self._metrics.needs.inc(bool(response.needs))
         worded = self._writer is not None and self._writer.is_wanted(None, request.backend)
@@ -160,7 +167,7 @@ class PlannerService:
 
     def _order(self, request: PlanRequest) -> tuple[str, ...]:
         """Who is asked, in order, where the request names nobody."""
-        order = self._policy.order(self._default, self._available, request.cascade)
+        order = self._policy.order(self._default, self._backends, request.cascade)
         return order if request.demos or len(order) == 1 else tuple(name for name in order if name != DEMONSTRATED)
 
     async def _asked(
@@ -173,11 +180,10 @@ class PlannerService:
         trace: PlannerTrace | None = None
         for position, name in enumerate(order):
             last = position == len(order) - 1
-            heard = await self._heard(name, request, time_left.share_s(last=last))
-            asked += heard.asked
-            word = heard.word
-            if word is None:
-                error = heard.error
+            word, told = await self._heard(name, request, time_left.share_s(last=last))
+            asked.append(told)
+            if isinstance(word, ServiceError):
+                error = word
             else:
                 trace = word.trace or trace
                 if name == DEMONSTRATED and word.outcome != "planned" and not last:
@@ -189,48 +195,41 @@ class PlannerService:
                 if self._policy.stands(word):
                     break
             if not last:
-                self._metrics.fallbacks.labels(name, asked[-1].outcome if word is None else word.outcome).inc()
+                self._metrics.fallbacks.labels(name, told.outcome).inc()
         if best is None:
             assert error is not None  # everybody failed
             raise error
         return best, tuple(_stood(one, best) for one in asked), trace
 
-    async def _heard(self, name: str, request: PlanRequest, limit_s: float) -> Heard:
-        """What a backend says, or how it failed."""
-        if name == JUDGED:
-            return await self._judged(request, limit_s)
+    async def _heard(self, name: str, request: PlanRequest, limit_s: float) -> tuple[Word | ServiceError, PlannerAsked]:
+        """What a backend says, or how it failed; and that for the run's trace."""
         started = time.perf_counter()
         try:
             with span(f"draft {name}", {"nestor.backend": name}) as current:
                 word = await self._word(name, request, limit_s)
                 current.set_attribute("nestor.outcome", word.outcome)
+            if name != COMPACT or self._weigh is None:
+                return word, _told(word, started)
+            likely = probability(await self._pool.run(self._weigh, request, word))
         except (ServiceUnavailable, Overloaded, DeadlineExceeded) as failed:
-            return Heard((_failed(name, failed, started),), error=failed)
-        return Heard((_told(word, started),), word)
-
-    async def _judged(self, request: PlanRequest, limit_s: float) -> Heard:
-        """The likelier one of the pair's words, as likely right as the judge holds it; questions count for less."""
-        pair = await asyncio.gather(*(self._heard(name, request, limit_s) for name in PAIR))
-        asked = tuple(one for heard in pair for one in heard.asked)
-        try:
-            weighed = await self._pool.run(self._weigh, request, [heard.word for heard in pair])
-        except Overloaded as failed:
-            return Heard(asked, error=failed)
-        sure = [probability(likely) for likely in weighed]
-        asked = tuple(
-            one if heard.word is None else one.model_copy(update={"judged": round(likely, 4)})
-            for one, heard, likely in zip(asked, pair, sure, strict=True)
-        )
-        likely, word = max(
-            ((likely, heard.word) for heard, likely in zip(pair, sure, strict=True) if heard.word is not None),
-            key=lambda one: one[0] * (QUESTION if one[1].outcome == "needs_input" else 1.0),
-            default=(0.0, None),
-        )
-        if word is None:
-            return Heard(asked, error=next(heard.error for heard in pair))
-        self._metrics.judged.labels(word.response.backend).observe(likely)
+            return failed, _failed(name, failed, started)
+        self._metrics.judged.observe(likely)
+        told = _told(word, started).model_copy(update={"judged": round(likely, 4)})
         response = word.response.model_copy(update={"confidence": likely})
-        return Heard(asked, dataclasses.replace(word, response=response))
+        return dataclasses.replace(word, response=response), told
+
+    async def _drafted(self, name: str, request: PlanRequest) -> PlanRequest:
+        """The request as a backend is asked it: without what is said of arguments that it has no place for.
+
+        A demonstration has a place for every word, and a language model is shown all arguments.
+        """
+        if name in (DEMONSTRATED, MODEL):
+            return request
+        query = await self._pool.run(without_settled, request.query, [one.api for one in request.candidates])
+        if query == request.query:
+            return request
+        clauses = tuple(one.model_copy(update={"text": query[one.start : one.end]}) for one in request.clauses)
+        return request.model_copy(update={"query": query, "clauses": clauses})
 
     async def _word(self, name: str, request: PlanRequest, limit_s: float) -> Word:
         """What a backend says, after it was shown what is wrong with its draft where it can make a better one."""
@@ -238,7 +237,7 @@ class PlannerService:
         request = request.model_copy(update={"deadline_ms": max(int(limit_s * 1000), 1)})
         try:
             async with asyncio.timeout(limit_s):
-                draft = await backend.plan(request)
+                draft = await backend.plan(await self._drafted(name, request))
                 word = await self._prover.word(draft, request, name)
                 while word.outcome in ("unproved", "garbage") and draft.revise is not None:
                     draft = await draft.revise(word.response.diagnostics)
@@ -250,18 +249,23 @@ class PlannerService:
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
-    async def _untold(self, word: Word, request: PlanRequest) -> str:
-        """What is asked for and no API tells; of a demonstration's plan nothing: it was an answer before."""
+    async def _untold(self, word: Word, request: PlanRequest) -> tuple[str, tuple[str, ...]]:
+        """What is asked for and no API tells, in a sentence; and what only others than the called ones may tell.
+
+        Of a demonstration's plan nothing: it was an answer before.
+        """
         compiled = word.response.compiled
         if compiled is None or word.response.backend == DEMONSTRATED:
-            return ""
+            return "", ()
+        asked = (request.query, compiled.plan, compiled.apis)
         candidates = [candidate.api for candidate in request.candidates]
         try:
-            missing = await self._pool.run(untold, request.query, compiled.plan, compiled.apis, candidates)
-        except Overloaded:
-            return ""  # the plan is no worse for it
+            names = await self._pool.run(unnamed, *asked)
+            missing = await self._pool.run(untold, *asked, candidates) if names else ""
+        except (Overloaded, DeadlineExceeded):
+            return "", ()  # the plan is no worse for it
         self._metrics.untold.inc(bool(missing))
-        return missing
+        return missing, () if missing else names
 
     def _abstained(self, word: Word, response: PlanResponse) -> PlanResponse:
         """The answer; a plan that is not likely enough is told of instead, so that its user may insist on it."""
@@ -284,15 +288,23 @@ class PlannerService:
             untold=response.untold,
         )
 
-    def _cautioned(self, response: PlanResponse) -> PlanResponse:
-        """The answer; a plan that is more likely wrong than right says so, and what it calls."""
-        if response.compiled is None or response.confidence >= self._policy.unsure_below:
+    def _cautioned(self, response: PlanResponse, elsewhere: Sequence[str]) -> PlanResponse:
+        """The answer; a plan that is likelier wrong than right, or tells not what is asked for, says so and its calls.
+
+        Args:
+            response: what was planned.
+            elsewhere: what is asked for and the plan's calls do not tell.
+        """
+        if response.compiled is None or not self._policy.unsure_below:
+            return response
+        if response.confidence < self._policy.unsure_below:
+            doubt = f"it is right with a probability of {response.confidence:.0%} only"
+        elif elsewhere:
+            doubt = f"what is called does not tell {listed([f'“{name}”' for name in elsewhere], 'or')}"
+        else:
             return response
         self._metrics.unsure.labels(response.backend).inc()
-        unsure = (
-            f"I am not sure of this, it is right with a probability of {response.confidence:.0%} only: "
-            f"{_briefly(response.compiled.plan)}."
-        )
+        unsure = f"I am not sure of this, {doubt}: {_briefly(response.compiled.plan)}."
         return response.model_copy(update={"unsure": unsure})
 
 

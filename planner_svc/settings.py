@@ -97,9 +97,8 @@ class PlannerSettings(InternalSettings):
         description="Signs proved plans; the executor has the same one. Unset: plans are not signed.",
     )
     default_backend: str = Field(
-        default="judged",
-        description="What plans where a request names no backend and no language model does: `rules`, `compact`, or "
-        "`judged`: both, and a judge says whose word stands and how likely it is right.",
+        default="compact",
+        description="What plans where a request names no backend and no language model does.",
     )
     cascade: Cascade = Field(
         default="model_first",
@@ -137,7 +136,7 @@ class PlannerSettings(InternalSettings):
         ge=0,
         le=1,
         description="A plan less likely right than this is answered with, and said to be unsure: in `unsure` and in "
-        "the answer's first line; 0: none is.",
+        "the answer's first line. So is one whose calls do not tell what is asked for. 0: none is.",
     )
     max_alternatives: int = Field(
         default=4,
@@ -165,8 +164,8 @@ class PlannerSettings(InternalSettings):
         default=3.0,
         gt=0,
         le=3_600,
-        description="Processor seconds that the rules may take for one draft; then they have none, and `judged` takes "
-        "the other planner's. What takes so long is a sentence of many requests.",
+        description="Processor seconds that one computation of a draft may take, as far as it can be stopped; then the "
+        "answer is 504. What takes so long is a request that names an argument hundreds of times.",
     )
     max_plans: int = Field(
         default=32, ge=1, le=10_000, description="Requests planned at once; more wait, and tenants take turns."

@@ -22,13 +22,11 @@ def load_backends(encoder: Encoder, pool: ComputePool, model: str = PLANNER_MODE
     from planner_svc.backends.compact.confidence import Calibration
     from planner_svc.backends.compact.reader import Reader
     from planner_svc.backends.demonstrated import DemonstratedBackend
-    from planner_svc.backends.rules import RulesBackend
 
     directory = model_directory(model)
     reader, calibration = Reader(directory), Calibration.load(directory)
     backends: list[PlannerBackend] = [
         CompactBackend(encoder, reader, calibration, pool),
-        RulesBackend(encoder, pool),
-        DemonstratedBackend(encoder, pool),
+        DemonstratedBackend(pool),
     ]
     return {backend.name: backend for backend in backends}

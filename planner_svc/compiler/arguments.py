@@ -184,7 +184,7 @@ class ArgumentChecker:
         if isinstance(value, str):
             self._warn_of_template(place, value)
         problem = self._schemas.problem(wanted, value)
-        if problem is not None:
+        if problem is not None and not self._has_wrong_parts(place, value, wanted):
             fixes = [
                 Fix(message=f"Use {json.dumps(other)[:100]}.", value=other)
                 for other in _conversions(value, self._schemas.enumeration(wanted) or [])
@@ -192,6 +192,17 @@ class ArgumentChecker:
             ]
             message = f"the value does not fit: {problem}"
             self._findings.error(DiagnosticCode.INVALID_LITERAL, message, place.step, place.argument, fixes[:MAX_FIXES])
+
+    def _has_wrong_parts(self, place: Place, value: JsonValue, wanted: Node) -> bool:
+        """Whether it is a part of an object or a list that is wrong or missing. They are said, each by itself."""
+        before, kinds = self._findings.errors, self._schemas.kinds(wanted)
+        if isinstance(value, dict) and value and "object" in kinds:
+            fields = {name: LiteralValue(value=part) for name, part in value.items()}
+            self._check_object(place, ObjectValue(fields=fields), wanted, None)
+        elif isinstance(value, list) and value and "array" in kinds:
+            parts = tuple(LiteralValue(value=part) for part in value)
+            self._check_list(place, ListValue(items=parts), wanted, None)
+        return self._findings.errors > before
 
     def _warn_of_template(self, place: Place, text: str) -> None:
         """Plans have no string templates, but models write them: ``"Meeting $var1.id$"`` would be sent as it stands."""

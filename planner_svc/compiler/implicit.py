@@ -62,7 +62,7 @@ class Producer:
 def find_missing(plan: Plan, apis: Mapping[str, Api], checker: ArgumentChecker) -> list[Missing]:
     """Required arguments that steps of known APIs do not have, in the plan's order."""
     required = {
-        api_id: [entry for entry in reversed(checker.parameters(apis[api_id]).values()) if entry[0].required]
+        api_id: [entry for entry in reversed(checker.parameters(apis[api_id]).values()) if entry[0].needed]
         for api_id in {step.api for step in plan.steps} & apis.keys()
     }
     return [
@@ -165,7 +165,7 @@ class Completer:
         """What an API requires, from literals already in the plan under the same name; None where some is not known."""
         arguments: dict[str, Value] = {}
         for name, (parameter, node) in self._checker.parameters(api).items():
-            if parameter.required:
+            if parameter.needed:
                 own = gap.step.arguments.get(name)
                 known = own if isinstance(own, LiteralValue) else self._literals.get(_fold(name))
                 if known is None or self._schemas.problem(node, known.value) is not None:

@@ -13,7 +13,6 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.reading import weights
 from planner_svc.reading.context import read_clock
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.leaves import flat, has, put
@@ -47,10 +46,20 @@ _PAST: Final = re.compile(
 """What stands before a value that is not to be any more."""
 _BEFORE: Final = 30
 _MAX_LISTED: Final = 6
+_MAX_LEAVES: Final = 120
+"""Of an API, as many as a request may state: a value is not passed over because the network looks at fewer."""
 _SPLIT: Final = re.compile(r"\d[.,\s]$")
 _SIGN: Final = re.compile(r"[.,]\d")
 _MEASURE: Final = re.compile(r"\d+(?:\.\d+)?(?:[x\u00d7]\d+(?:\.\d+)?)*[A-Za-z]{0,3}")
 """A code that is but numbers with their unit: "47U", "4x4x5"."""
+# How much speaks for an open argument that a value may be meant for; a word of its name beside the value counts 1.
+_IN_BODY: Final = 0.5
+"""It is in the body, not in the path, the query or a header."""
+_QUOTED_TEXT: Final = 0.5
+"""The value stands in quotation marks, and the argument is a text."""
+_CALLED_TEXT: Final = 0.5
+"""The argument's name says that it takes any text, such as "comment"."""
+_REQUIRED: Final = 0.25
 _TEXTS: Final = stem_set("body comment content description message name note subject summary text title value")
 _ALTERS: Final = stem_set("change edit modify patch rename update")
 
@@ -79,14 +88,19 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
     if not changing:
         return ()
     query = query[:MAX_CHARS]
-    profiles = {step.api: flat(read_profile(apis[step.api])) for step in changing}
+    profiles = {step.api: flat(read_profile(apis[step.api]), _MAX_LEAVES) for step in changing}
     known = frozenset(word for profile in profiles.values() for word in profile.vocabulary)
-    left = [span for span in _unused(query, context, plan) if span.kind != "code" or not known.issuperset(_stems(span))]
+    left = [
+        span
+        for span in _unused(query, context, plan, apis)
+        if span.kind != "code" or not known.issuperset(_stems(span))
+    ]
     free = [gap for step in changing for gap in _open(step, profiles[step.api], context)]
     found: dict[tuple[str, str], Question] = {}
     for span in left:
         takers = [gap for gap in free if _takes(gap, span)]
-        best = max(takers, key=lambda gap: _nearness(gap.slot, span), default=None)
+        takers.sort(key=lambda gap: -_nearness(gap.slot, span))
+        best = next(iter(takers), None)
         if best is not None and best.slot.name not in context.values:
             found.setdefault((best.step.id, best.slot.name), _question(best, span, takers))
     for step in changing:
@@ -98,8 +112,8 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
 def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
     """The plan with what the application gives, by name, for what lacks a value.
 
-    That is any place inside objects, such as ``metadata.name``, whose name only comes from a question about it; and
-    an argument that is required.
+    That is any place inside objects, such as ``metadata.name``, whose name only comes from a question about it; an
+    argument that is required; and one that would otherwise be a constant.
     """
     steps = tuple(_with_answers(step, context, apis.get(step.api)) for step in plan.steps)
     return plan if steps == plan.steps else Plan(steps=steps, answer=plan.answer)
@@ -108,9 +122,10 @@ def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
 def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     if api is None:
         return step
-    profile, arguments = flat(read_profile(api)), step.arguments
-    for slot in profile.slots:
-        value = context.values.get(slot.name) if slot.path or slot.required else None
+    profile, arguments = flat(read_profile(api), _MAX_LEAVES), step.arguments
+    for slot in (*profile.slots, *profile.settled):
+        takes = slot.path or slot.required or slot.parameter.constant is not None
+        value = context.values.get(slot.name) if takes else None
         allowed = value is not None and profile.schemas.problem(slot.node, value) is None
         path = slot.path or (slot.name,)
         if allowed and not has(arguments, path):
@@ -118,12 +133,12 @@ def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
     return step.model_copy(update={"arguments": arguments})
 
 
-def _unused(query: str, context: Context, plan: Plan) -> list[Span]:
-    """Values of the request that no literal of the plan says."""
+def _unused(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> list[Span]:
+    """Values of the request that no literal of the plan says, and no constant of its APIs."""
     spans = [span for span in find_spans(query, read_clock(context)) if span.kind in _KINDS]
     if not spans:
         return []
-    said = _Said(plan)
+    said = _Said(plan, apis)
     return [span for span in spans if _is_meant(query, span) and not said.says(span)]
 
 
@@ -139,10 +154,11 @@ def _is_meant(query: str, span: Span) -> bool:
 
 
 class _Said:
-    """What a plan says, in all its literals."""
+    """What a plan says, in all its literals and its APIs' constants."""
 
-    def __init__(self, plan: Plan) -> None:
-        values = list(literals(plan))
+    def __init__(self, plan: Plan, apis: Mapping[str, Api]) -> None:
+        constants = (one.constant for step in plan.steps for one in apis[step.api].parameters)
+        values = [*literals(plan), *(value for value in constants if isinstance(value, str | int | float))]
         self._texts = [_folded(value) for value in values if isinstance(value, str)]
         self._words = {word for text in self._texts for word in _WORD.findall(text)}
         numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -246,10 +262,10 @@ def _nearness(slot: Slot, span: Span) -> float:
     """How likely the value is meant for this argument: its name stands beside it, or says that it takes any text."""
     words = {*slot.words}
     named = len(words & {*span.near, span.unit})
-    body = weights.IN_BODY * (slot.parameter.location is Location.BODY)
-    text = weights.QUOTED_TEXT * (span.kind == "quoted" and "string" in slot.kinds)
-    called = weights.CALLED_TEXT * bool(words & _TEXTS)
-    return named + body + text + called + weights.REQUIRED * slot.required
+    body = _IN_BODY * (slot.parameter.location is Location.BODY)
+    text = _QUOTED_TEXT * (span.kind == "quoted" and "string" in slot.kinds)
+    called = _CALLED_TEXT * bool(words & _TEXTS)
+    return named + body + text + called + _REQUIRED * slot.required
 
 
 def _question(best: _Open, span: Span, takers: Iterable[_Open]) -> Question:

@@ -12,6 +12,7 @@ from typing import Final
 
 from planner_svc.proving.leftovers import literals
 from planner_svc.reading.actions import asks_for_change, told
+from planner_svc.reading.asked import ANYTHING
 from planner_svc.reading.profile import Profile, read_profile
 from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api
@@ -39,11 +40,9 @@ _CLOSING: Final = stem_set(
     """
 )
 """What a noun phrase ends at."""
-ANYTHING: Final = stem_set(
-    "bit data entry everything first info information item last latest new next object old one record stuff thing"
-)
-"""Nouns for all things, and what things of any kind are."""
 _MAX_WORDS: Final = 4
+_BEGINS: Final = 3
+"""Letters that words which are alike begin with, whatever their ends."""
 
 
 def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
@@ -100,7 +99,8 @@ def _thing(rest: str) -> Iterator[str]:
 
 def is_known(word: str, known: frozenset[str]) -> bool:
     """Whether a word is among others, in another form or shortened: "cert", "licence"."""
-    return word in known or any(_alike(word, other) for other in known)
+    begins = word[:_BEGINS]
+    return word in known or any(_alike(word, other) for other in known if other.startswith(begins))
 
 
 def _alike(one: str, other: str) -> bool:

@@ -7,32 +7,23 @@ plan are declared in full, and no candidate has any of the words anywhere in its
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from planner_svc.compiler.schemas import Node
 from planner_svc.proving.leftovers import literals
-from planner_svc.proving.near_misses import ANYTHING, is_known
-from planner_svc.reading.answers import MEASURES
+from planner_svc.proving.near_misses import is_known
+from planner_svc.reading.asked import Asked, asked_for
 from planner_svc.reading.profile import MAX_FIELDS, MAX_NESTING, Profile, read_profile, words_of_api
-from planner_svc.reading.text import MAX_CHARS, STOP, split_name, stem, stem_set, stems
+from planner_svc.reading.text import MAX_CHARS, split_name, stems
+from services.compute import checkpoint
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 
-_ASKED: Final = re.compile(
-    r"\b(?:(?:which|whose|how\s+(?:many|much)|what's|what(?:\s+(?:is|are|was|were|will\s+be))?)\s+(?:the\s+)?"
-    r"(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))"
-    r"|(?:tell|give|show|get)\s+(?:me|us)\s+the\s+(?=(?P<told>(?:[a-z][\w'-]*\s+){1,4})(?:of|for)\b))",
-    re.IGNORECASE,
-)
-"""Where a request names what it asks for: after a question word, or between "tell me the" and "of"."""
-_HOW: Final = re.compile(r"\bhow\s+(?P<measure>[a-z]+)\b", re.IGNORECASE)
-_WORKED_OUT: Final = frozenset(("far", "long", "much", "often", "old"))
-"""Measures that follow from other fields: dates, prices, counts, a state of progress."""
-_PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*", re.IGNORECASE)
-_GENERAL: Final = ANYTHING | stem_set("else")
 _MAX_NAMED: Final = 3
+_MAX_ASKED: Final = 20
+"""Things that are looked for: each is compared with all words of all candidates."""
 _MAX_SUMMARY: Final = 100
 
 
@@ -45,23 +36,37 @@ def untold(query: str, plan: Plan, apis: Mapping[str, Api], candidates: Iterable
         apis: its APIs by id.
         candidates: all that the planner could choose from: what one of them tells could be found.
     """
-    query = query[:MAX_CHARS]
-    asked = list(_asked(query))
-    called = list({step.api: apis[step.api] for step in plan.steps}.values())
-    if not asked or any(api.mutating for api in called):
-        return ""
-    profiles = [read_profile(api) for api in called]
-    if not all(_declared(profile) for profile in profiles):
-        return ""
-    known = {word for value in literals(plan) for word in stems(str(value)[:MAX_CHARS])}
-    missing = _without(asked, known.union(*map(_words, profiles)))
+    missing = _missing(query, plan, apis)
+    called = _called(plan, apis)
     ids = {api.id for api in called}
     for candidate in candidates:
+        checkpoint()
         if not missing:
             return ""
         if candidate.id not in ids:
             missing = _without(missing, _words(read_profile(candidate)))
-    return _sentence(query, profiles, missing) if missing else ""
+    return _sentence(query, [read_profile(api) for api in called], missing) if missing else ""
+
+
+def unnamed(query: str, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
+    """What is asked for by name and no call of a proved plan tells, as the request says it; at most three."""
+    return _names(_missing(query, plan, apis))
+
+
+def _missing(query: str, plan: Plan, apis: Mapping[str, Api]) -> list[Asked]:
+    """What is asked for by name of which the called APIs have no word; nothing where that cannot be known."""
+    asked, called = list(islice(asked_for(query), _MAX_ASKED)), _called(plan, apis)
+    if not asked or any(api.mutating for api in called):
+        return []
+    profiles = [read_profile(api) for api in called]
+    if not all(_declared(profile) for profile in profiles):
+        return []
+    known = {word for value in literals(plan) for word in stems(str(value)[:MAX_CHARS])}
+    return _without(asked, known.union(*map(_words, profiles)))
+
+
+def _called(plan: Plan, apis: Mapping[str, Api]) -> list[Api]:
+    return list({step.api: apis[step.api] for step in plan.steps}.values())
 
 
 def _words(profile: Profile) -> frozenset[str]:
@@ -70,29 +75,7 @@ def _words(profile: Profile) -> frozenset[str]:
     return words_of_api(profile).union(stems(listed))
 
 
-def _asked(query: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """The things a request asks for by name, as it says them, each with stems of what they may be called."""
-    for match in _ASKED.finditer(query):
-        words = list(_named((match["words"] or match["told"]).split()))
-        if words:
-            yield " ".join(words), frozenset(stems(" ".join(words)))
-    for match in _HOW.finditer(query):
-        measure = match["measure"].lower()
-        if measure in MEASURES and measure not in _WORKED_OUT:
-            yield f"how {measure} it is", frozenset(MEASURES[measure]) | {stem(measure)}
-
-
-def _named(words: Sequence[str]) -> Iterator[str]:
-    """The words of a name, up to the first that is none."""
-    for word in words:
-        if word.lower() in STOP or stem(word) in _GENERAL or not _PLAIN.fullmatch(word):
-            return
-        yield word
-
-
-def _without(
-    asked: Iterable[tuple[str, frozenset[str]]], known: frozenset[str] | set[str]
-) -> list[tuple[str, frozenset[str]]]:
+def _without(asked: Iterable[Asked], known: frozenset[str] | set[str]) -> list[Asked]:
     """Those of which no word is known."""
     words = frozenset(known)
     return [one for one in asked if not any(is_known(word, words) for word in one[1])]
@@ -128,11 +111,15 @@ def _is_closed(profile: Profile, node: Node) -> bool:
     return True
 
 
-def _sentence(query: str, profiles: Sequence[Profile], missing: Sequence[tuple[str, frozenset[str]]]) -> str:
-    said = set(stems(query))
+def _sentence(query: str, profiles: Sequence[Profile], missing: Sequence[Asked]) -> str:
+    said = set(stems(query[:MAX_CHARS]))
     found = list(dict.fromkeys(_thing(profile, said) for profile in profiles))[-_MAX_NAMED:]
-    names = list(dict.fromkeys(f"“{name}”" for name, _ in missing))[:_MAX_NAMED]
-    return f"I can find {_listed(found, 'and')}; none of the APIs tells {_listed(names, 'or')}."
+    names = [f"“{name}”" for name in _names(missing)]
+    return f"I can find {listed(found, 'and')}; none of the APIs tells {listed(names, 'or')}."
+
+
+def _names(missing: Sequence[Asked]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name, _ in missing))[:_MAX_NAMED]
 
 
 def _thing(profile: Profile, said: set[str]) -> str:
@@ -144,5 +131,6 @@ def _thing(profile: Profile, said: set[str]) -> str:
     return f"what “{(api.summary or ' '.join(split_name(api.name)))[:_MAX_SUMMARY].rstrip('. ')}” answers"
 
 
-def _listed(parts: Sequence[str], last: str) -> str:
+def listed(parts: Sequence[str], last: str) -> str:
+    """The parts as people list them: "a, b or c"."""
     return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from planner_svc.reading.profile import Slot
+from planner_svc.reading.profile import Role, Slot
 from planner_svc.reading.text import Word, stem, stem_set
-from planner_svc.reading.values import Role
 
 UNIT_SYMBOLS = {
     "km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter", "mi": "mile", "ft": "foot",

@@ -8,15 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
 from pydantic import JsonValue
 
 from planner_svc.compiler.schemas import Node, Schemas
-from planner_svc.reading.text import shape, singular, split_name, stem, stem_set, stems, word_set
-from planner_svc.reading.values import Role
+from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath, JsonSchema
-from services.encoder import Encoder, Vectors
 
 MAX_FIELDS = 120
 MAX_NESTING = 5
@@ -46,6 +43,8 @@ _WRAPPERS = frozenset(
 _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "what?", "a_b", "QWERTY")
 _SEARCH = word_set("query q search term keyword keywords")
 
+Role = Literal["from", "to"]
+"""Which end of a pair a value is."""
 Effect = Literal["read", "compute", "create", "change", "destroy"]
 _COMPUTE = word_set(
     """
@@ -79,7 +78,6 @@ class Slot:
     paging: bool
     choices: tuple[JsonValue, ...]
     examples: tuple[str, ...]
-    shapes: frozenset[str]
     text: str
     children: tuple["Slot", ...] = ()
     """The members of an object, or of the objects of a list."""
@@ -93,7 +91,7 @@ class Slot:
     @property
     def required(self) -> bool:
         """Whether a call without it is refused."""
-        return self.parameter.required
+        return self.parameter.needed
 
     @property
     def as_text(self) -> bool:
@@ -124,7 +122,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """An API with its slots and fields. ``noun`` is the thing its path is about, ``vocabulary`` all its words."""
+    """An API with its slots and fields. ``noun`` is the thing its path is about, ``vocabulary`` all its words.
+
+    ``settled`` are arguments that have a constant: only who names one gives it another value.
+    """
 
     api: Api
     slots: tuple[Slot, ...]
@@ -132,28 +133,25 @@ class Profile:
     noun: str
     title: frozenset[str]
     vocabulary: frozenset[str]
-    jargon: frozenset[str]
     effect: Effect
     schemas: Schemas
     response: Node
-    text: str
+    settled: tuple[Slot, ...] = ()
 
 
 def read_profile(api: Api) -> Profile:
     """Read an API. Whatever its document says, this ends: walks are bounded and schemas have budgets."""
     schemas = Schemas()
     noun = _noun(api.path)
-    slots = tuple(slot_of(schemas, p, api.definitions, noun) for p in api.parameters if not _is_protocol(p))
+    asked = [p for p in api.parameters if p.constant is None and not _is_protocol(p)]
+    slots = tuple(slot_of(schemas, p, api.definitions, noun) for p in asked)
+    settled = tuple(slot_of(schemas, p, api.definitions, noun) for p in api.parameters if p.constant is not None)
     response = Node(api.response.json_schema, api.definitions)
     fields = tuple(_fields(schemas, response, noun))
     slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in slots)
     title = frozenset(stems(f"{' '.join(split_name(api.name))} {api.summary} {' '.join(api.tags)} {noun}"))
     own = [*stems(api.description), *(w for f in fields for w in (*f.words, *f.about))]
-    own += [word for slot in slots for word in (*slot.words, *slot.about)]
-    prose = " ".join(
-        [api.summary, api.description, *(p.description for p in api.parameters), *(f.text for f in fields)]
-    )
-    text = ". ".join(part for part in (" ".join(split_name(api.name)), api.summary, api.description[:300]) if part)
+    own += [word for slot in (*slots, *settled) for word in (*slot.words, *slot.about)]
     return Profile(
         api=api,
         slots=slots,
@@ -161,11 +159,10 @@ def read_profile(api: Api) -> Profile:
         noun=noun,
         title=title,
         vocabulary=title | frozenset(own),
-        jargon=frozenset(re.findall(r"\b(?:[A-Z]{2,6}|[a-z]+-\d)\b", prose)),
         effect=_effect(api),
         schemas=schemas,
         response=response,
-        text=text,
+        settled=settled,
     )
 
 
@@ -219,7 +216,6 @@ def slot_of(
         paging=parameter.name.lower() in _PAGING,
         choices=choices,
         examples=tuple(e[:100] for e in examples if isinstance(e, str)),
-        shapes=frozenset(shape(e) for e in examples if isinstance(e, str)),
         text=text,
         children=_children(schemas, item, noun) if not depth else (),
         said=" ".join(parts),
@@ -397,17 +393,14 @@ def _text(value: JsonValue) -> str:
 
 
 class Library:
-    """Profiles by content hash and vectors by text, each bounded, the least recently used dropped first.
+    """Profiles by content hash, a bounded number of them, the least recently used dropped first.
 
     Several threads may use it: at worst two of them compute the same entry.
     """
 
-    def __init__(self, encoder: Encoder, max_profiles: int = 2_000, max_vectors: int = 20_000) -> None:
-        self._encoder = encoder
+    def __init__(self, max_profiles: int = 2_000) -> None:
         self._profiles: dict[str, Profile] = {}
-        self._vectors: dict[str, Vectors] = {}
         self._max_profiles = max_profiles
-        self._max_vectors = max_vectors
 
     def profile(self, api: Api) -> Profile:
         """The API's profile, read now if it is not known."""
@@ -416,23 +409,6 @@ class Library:
         if found is None or (not api.content_hash and found.api != api):
             found = read_profile(api)
         self._profiles[key] = found
-        _shrink(self._profiles, self._max_profiles)
+        while len(self._profiles) > self._max_profiles:
+            self._profiles.pop(next(iter(self._profiles), ""), None)
         return found
-
-    def vector(self, text: str) -> Vectors:
-        """The text's vector (d,), L2-normalised."""
-        found = self._vectors.pop(text, None)
-        if found is None:
-            found = self._encoder.encode([text])[0]
-        self._vectors[text] = found
-        _shrink(self._vectors, self._max_vectors)
-        return found
-
-    def similarity(self, left: str, right: str) -> float:
-        """Cosine of two texts."""
-        return float(np.dot(self.vector(left), self.vector(right)))
-
-
-def _shrink(entries: dict[str, Profile] | dict[str, Vectors], limit: int) -> None:
-    while len(entries) > limit:
-        entries.pop(next(iter(entries), ""), None)

@@ -144,7 +144,7 @@ def _as_text(slot: Slot, text: str, now: datetime, moment: Moment | None) -> Ite
         moment = moment_of(text, now)
     forms: list[str] = []
     if moment is not None:
-        forms = [value for value, _ in renderings(moment, now.tzinfo or UTC, last=slot.role == "to")]
+        forms = list(renderings(moment, now.tzinfo or UTC, last=slot.role == "to"))
         forms += [value.replace("T", " ") for value in forms if "T" in value]
     yield from (*forms, text) if slot.temporal else (text, *forms)
     counted = number_in(text)

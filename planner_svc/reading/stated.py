@@ -57,12 +57,13 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A value that is stated for an argument: where it belongs, and the characters that say it."""
+    """A value stated for an argument: where it belongs, and the characters that say it; before them its name."""
 
     path: JsonPath
     value: JsonValue
     start: int
     end: int
+    named: int = 0
 
 
 def stated(query: str, profile: Profile) -> list[Stated]:
@@ -72,7 +73,7 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     object from where one of them is stated again.
     """
     query = query[:MAX_CHARS]
-    slots = flat(profile, _MAX_LEAVES).slots
+    slots = (*flat(profile, _MAX_LEAVES).slots, *profile.settled)
     parts = _unquoted(query)
     labels = _labels(slots)
     in_json = _labels((*slots, *(slot for slot in profile.slots if slot.name not in {leaf.name for leaf in slots})))
@@ -86,15 +87,17 @@ def stated(query: str, profile: Profile) -> list[Stated]:
         if parts[index].start < taken or (opening := _IS.match(query, parts[index].end)) is None:
             continue
         known = in_json if query[opening.end()] in "{[" else labels  # an object as a whole is said in JSON alone
-        named = [label.slot for label in _label_at(query, parts, index, known, profile)]
-        named.sort(key=lambda slot: slot.name in given)  # said again it is meant for the next one
-        for slot in named:
+        named = _label_at(query, parts, index, known, profile)
+        named.sort(key=lambda label: label.slot.name in given)  # said again it is meant for the next one
+        for label in named:
+            slot = label.slot
             if left <= 0:
                 return _unambiguous(found)
             value = _value(query, opening.end(), profile, slot)
             left -= len(slot.choices) * _parts(value)
             if value is not None:
-                found.append(Stated(_place(slot, items, counts), value[0], opening.end(), value[1]))
+                begins = parts[index + 1 - len(label.words)].start
+                found.append(Stated(_place(slot, items, counts), value[0], opening.end(), value[1], begins))
                 given.add(slot.name)
                 taken = value[1]
                 break
@@ -104,6 +107,23 @@ def stated(query: str, profile: Profile) -> list[Stated]:
 def may_state(query: str) -> bool:
     """Whether there is anything in a request that could be stated: most say no value at all."""
     return _VALUED.search(query[:MAX_CHARS]) is not None
+
+
+def without_settled(query: str, apis: Sequence[Api]) -> str:
+    """The request with blanks for what it states of arguments that have a constant, in whichever API takes them.
+
+    No backend has a place for those (:func:`with_stated` gives them theirs), and would take one for something else.
+    """
+    if not may_state(query):
+        return query
+    open_names = {one.name for api in apis for one in api.parameters if one.constant is None}
+    for api in apis:
+        settled = {one.name for one in api.parameters if one.constant is not None} - open_names
+        if settled:
+            for one in stated(query, read_profile(api)):
+                if one.path[0] in settled:
+                    query = query[: one.named] + " " * (one.end - one.named) + query[one.end :]
+    return query
 
 
 def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:

@@ -1,7 +1,6 @@
 """Words: splitting names, light stemming, and the closed classes of English words that carry no value."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -127,12 +126,6 @@ def without_quotes(text: str) -> str:
 def stem_set(words: str) -> frozenset[str]:
     """The stems of words given in one text: for lists that are compared with stems."""
     return frozenset(stem(word) for word in words.split())
-
-
-def overlap(left: Iterable[str], right: frozenset[str]) -> float:
-    """Share of the left words that are also among the right ones; 0 for none."""
-    words = set(left)
-    return len(words & right) / len(words) if words else 0.0
 
 
 def shape(text: str) -> str:

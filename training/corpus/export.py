@@ -44,6 +44,11 @@ def export(corpus: Corpus, part: str, out: Path) -> int:
 def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...], part: str) -> Iterator[dict[str, Any]]:
     names = {name: api for api, name in call_names(apis).items()}
     words = {api.id: words_of(f"{api.name} {api.summary} {api.description[:200]}") for api in apis}
+    keys = {
+        api.id: {need.parameter for needs in api.security for need in needs if need.parameter}
+        - {parameter.name for parameter in api.parameters}
+        for api in apis
+    }
     for request in requests:
         told: dict[str, Any] = {"split": part}
         if request.now is not None:  # most are written without a zone
@@ -53,4 +58,10 @@ def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...], part: str) -> It
             near = sorted(words, key=lambda api: (-len(words[api] & asked), api))[:_NEAR]
             yield {"id": request.id, "query": request.query, "calls": [], "tools": near} | told
         elif request.kind != "each":
-            yield instance_row(request.id, request.query, decode_plan(request, names)) | told
+            row = instance_row(request.id, request.query, decode_plan(request, names)) | told
+            yield row | {"calls": [_without_keys(call, keys[call["api"]]) for call in row["calls"]]}
+
+
+def _without_keys(call: dict[str, Any], keys: set[str]) -> dict[str, Any]:
+    """A call without the credentials that its writer, who saw the document, gave it: the executor presents them."""
+    return call | {"args": {name: value for name, value in call["args"].items() if name not in keys}}

@@ -191,7 +191,7 @@ class Said:
                 text
                 for found in DateReader(now).find(self._query)
                 if isinstance(found.value, Moment)
-                for text, _ in renderings(found.value, UTC)
+                for text in renderings(found.value, UTC)
             }
             for now in _CLOCKS
         ]

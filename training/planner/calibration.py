@@ -15,10 +15,10 @@ from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import SIGNS, Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.drafted import Drafted, Fed
-from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.inputs import FEATURES
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.reader import Reader
+from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
 from training.planner.examples import Example, Label, Many, Ref, Unsaid, items, labels
 from training.planner.judges import Fitted, fit_judges, names_of

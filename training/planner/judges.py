@@ -17,11 +17,11 @@ from rich.progress import Progress
 
 from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.inputs import Floats
 from planner_svc.backends.compact.judging import Judge, Judges
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS, Wish
+from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
 from training.planner.examples import Example, LabelledCall, Ref, Span, Unsaid, items
 from training.shared.boosting import Growth, boosted

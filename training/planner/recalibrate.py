@@ -87,12 +87,12 @@ def _fit(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> LogisticRegress
 
 
 def _read(file: Path) -> Iterator[tuple[float, bool]]:
-    """Confidence of each plan, questions included, and whether it was right."""
+    """The planner's own confidence in each plan, questions included, and whether it was right."""
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
             told = json.loads(line)
             if told["status"] in ("planned", "needs_input"):
-                yield float(told["confidence"]), bool(told["full_match_any_order"])
+                yield float(told["sure"]), bool(told["full_match_any_order"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file} holds no predictions of `nestor eval plan`: {error}") from None
 

@@ -43,7 +43,7 @@ class Recipe(BaseModel):
         dropout: of the layers over items.
         width: of the layers over items.
         layers: how many.
-        bfloat16: compute matrix products in bfloat16, the weights stay float32.
+        bfloat16: compute matrix products in bfloat16, the weights stay float32; None: where that is faster.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,4 +75,4 @@ class Recipe(BaseModel):
     dropout: Share = 0.1
     width: Annotated[int, Field(ge=32, le=1_024)] = 256
     layers: Annotated[int, Field(ge=1, le=12)] = 3
-    bfloat16: bool = True
+    bfloat16: bool | None = None

@@ -13,6 +13,7 @@ from training.planner.learning import Batch, Tally, losses, to_device
 from training.planner.network import Network
 from training.planner.recipe import Recipe
 from training.shared.checkpoints import Checkpoint, Course
+from training.shared.devices import faster_in_bfloat16
 from training.shared.steps import Resumable
 
 _EVERY: Final = 100
@@ -50,7 +51,8 @@ class Trainer(Resumable):
         self, network: Network, recipe: Recipe, batches: Batches, folder: Path, key: str, device: torch.device
     ) -> None:
         self.network = network.to(device)
-        self._recipe, self._batches, self._device = recipe, batches, device
+        self._batches, self._device = batches, device
+        self._bfloat16 = faster_in_bfloat16(device.type) if recipe.bfloat16 is None else recipe.bfloat16
         encoder, rest = _parted(network)
         self._optimizer = torch.optim.AdamW(
             [
@@ -94,7 +96,7 @@ class Trainer(Resumable):
         for group in self._optimizer.param_groups:
             group["lr"] = group["peak"] * self._course.rate
         moved = to_device(batch, self._device)
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._recipe.bfloat16):
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
             said = self.network(*moved.inputs)
         parts = losses(type(said)(*(one.float() for one in said)), moved)
         self._optimizer.zero_grad(set_to_none=True)

@@ -1,7 +1,7 @@
-"""Fits the judge of two planners to what became of whole requests that neither learnt from.
+"""Fits the judge of the trained planner's word to what became of whole requests that the planner did not learn from.
 
 The judge is :mod:`planner_svc.judging.judge`.
-``nestor eval plan --planner judged --predictions`` writes what both said, the signs of it, and whether each was right.
+``nestor eval plan --planner compact --predictions`` writes what was said, the signs of it, and whether it was right.
 All figures are of judges that had seen no request to the same vendor: what a vendor's requests have in common would
 otherwise pass for what can be seen of any request.
 """
@@ -9,7 +9,7 @@ otherwise pass for what can be seen of any request.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from evals.data import DataError
 from planner_svc.backends.compact.judging import Judge
-from planner_svc.cascade import PAIR
-from planner_svc.judging.judge import QUESTION, SIGNS, WordJudge
+from planner_svc.judging.judge import WordJudge
+from planner_svc.judging.signs import SIGNS
 from services.trees import Floats
 from training.planner.recalibrate import LEAST, calibration_error
 from training.shared.boosting import Growth, boosted
@@ -58,31 +58,29 @@ class FittedJudge:
     Attributes:
         requests: so many it was fitted to.
         vendors: of these.
-        alone: for how many each planner's word is right.
-        best: for how many one of both is.
-        right: for how many the word that stands is.
-        error: expected calibration error of that word, 0 to 1.
+        right: for how many the word is.
+        before: expected calibration error of what the planner says of itself, 0 to 1.
+        error: of what the judge says.
         kept: by threshold.
     """
 
     requests: int
     vendors: int
-    alone: Mapping[str, int]
-    best: int
     right: int
+    before: float
     error: float
     kept: tuple[Kept, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """(n,) vendors, (n, signs); (n, planners) whether the word is right, a plan, a question, changes something."""
+    """(n,) vendors, how sure the planner is, (n, signs); (n,) whether the word is right, a plan, changes something."""
 
     vendors: NDArray[np.str_]
+    sure: NDArray[np.float64]
     signs: Floats
     right: Flags
     plans: Flags
-    asks: Flags
     changes: Flags
 
 
@@ -91,88 +89,74 @@ def fit_judge(model: Path, predictions: Sequence[Path]) -> FittedJudge:
 
     Args:
         model: the folder.
-        predictions: files of ``nestor eval plan --planner judged --predictions``, made with this very model.
+        predictions: files of ``nestor eval plan --planner compact --predictions``, made with this very model.
 
     Raises:
         DataError: a file is something else, or all of them say too little.
     """
     rows = _rows([row for file in predictions for row in _read(file)])
     judge = _fit(rows, np.ones(len(rows.vendors), np.bool_))
-    likely = np.zeros(rows.right.shape, np.float32)
+    likely = np.zeros(len(rows.vendors))
     for vendor in sorted(set(rows.vendors.tolist())):
         mine = rows.vendors == vendor
-        likely[mine] = _likely(_fit(rows, ~mine), rows.signs[mine])
+        likely[mine] = _fit(rows, ~mine).trees(rows.signs[mine])
     judge.save(model)
     return _summed(rows, likely)
 
 
-def _summed(rows: _Rows, likely: Floats) -> FittedJudge:
-    each, chosen = np.arange(len(likely)), (likely * np.where(rows.asks, QUESTION, 1.0)).argmax(axis=1)
-    sure, right = likely[each, chosen].astype(np.float64), rows.right[each, chosen]
-    plans, changes = rows.plans[each, chosen], rows.changes[each, chosen]
+def _summed(rows: _Rows, likely: NDArray[np.float64]) -> FittedJudge:
     kept = []
     for threshold in THRESHOLDS:
-        shown = plans & (sure >= threshold)
-        told = (shown, shown & right, shown & changes, shown & changes & right)
+        shown = rows.plans & (likely >= threshold)
+        told = (shown, shown & rows.right, shown & rows.changes, shown & rows.changes & rows.right)
         kept.append(Kept(threshold, *(int(which.sum()) for which in told)))
     return FittedJudge(
         requests=len(rows.vendors),
         vendors=len(set(rows.vendors.tolist())),
-        alone={name: int(rows.right[:, place].sum()) for place, name in enumerate(PAIR)},
-        best=int(rows.right.any(axis=1).sum()),
-        right=int(right.sum()),
-        error=calibration_error(sure, right),
+        right=int(rows.right.sum()),
+        before=calibration_error(rows.sure, rows.right),
+        error=calibration_error(likely, rows.right),
         kept=tuple(kept),
     )
 
 
-def _likely(judge: WordJudge, signs: Floats) -> Floats:
-    return np.stack([judge.trees[name](signs) for name in PAIR], axis=1)
-
-
 def _fit(rows: _Rows, which: Flags) -> WordJudge:
-    trees: dict[str, Judge] = {}
-    for place, name in enumerate(PAIR):
-        right = rows.right[which, place]
-        if right.all() or not right.any():
-            raise DataError(f"of {len(right)} words of {name}, all are right or none is: nothing can be learnt")
-        trees[name] = Judge(SIGNS, boosted(rows.signs[which], right, _GROWTH))
-    return WordJudge(trees)
+    right = rows.right[which]
+    if right.all() or not right.any():
+        raise DataError(f"of {len(right)} words all are right or none is: nothing can be learnt")
+    return WordJudge(Judge(SIGNS, boosted(rows.signs[which], right, _GROWTH)))
 
 
-def _rows(read: Sequence[tuple[str, list[float], list[tuple[bool, bool, bool, bool]]]]) -> _Rows:
-    vendors = np.array([vendor for vendor, _, _ in read])
-    if len(read) < LEAST or len(set(vendors.tolist())) < 2:
+def _rows(read: Sequence[tuple[str, float, list[float], bool, bool, bool]]) -> _Rows:
+    if len(read) < LEAST or len({vendor for vendor, *_ in read}) < 2:
         raise DataError(f"{len(read)} requests are too few to fit a judge to: {LEAST} are needed, to several vendors")
-    told = np.array([words for *_, words in read], np.bool_)
+    vendors, sure, signs, *flags = zip(*read, strict=True)
     return _Rows(
-        vendors, np.array([signs for _, signs, _ in read], np.float32), *(told[:, :, place] for place in range(4))
+        np.array(vendors), np.array(sure), np.array(signs, np.float32), *(np.array(flag, np.bool_) for flag in flags)
     )
 
 
-def _read(file: Path) -> Iterator[tuple[str, list[float], list[tuple[bool, bool, bool, bool]]]]:
-    """Of each request its vendor and signs, and of both words whether it is right, a plan, a question, a change."""
+def _read(file: Path) -> Iterator[tuple[str, float, list[float], bool, bool, bool]]:
+    """Of each request its vendor and signs, how sure the planner is, and whether it is right, a plan, a change."""
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
             told = json.loads(line)
-            if told["words"].keys() != set(PAIR):
-                continue  # one of them failed
+            if told["status"] == "failed":
+                continue
             if told["signs"].keys() != set(SIGNS):
                 raise DataError(f"{file} tells other signs than this version's: measure again")
             signs = {name: float(value) for name, value in told["signs"].items()}
-            words = [
-                (
-                    bool(told["words"][name]["right"]),
-                    told["words"][name]["outcome"] == "planned",
-                    told["words"][name]["outcome"] == "needs_input",
-                    signs[f"{name} calls that change something"] > 0,
-                )
-                for name in PAIR
-            ]
-            yield str(told["vendor"]), [signs[sign] for sign in SIGNS], words
+            yield (
+                str(told["vendor"]),
+                float(told["sure"]),
+                [signs[sign] for sign in SIGNS],
+                bool(told["full_match_any_order"]),
+                told["status"] == "planned",
+                signs["calls that change something"] > 0,
+            )
     except DataError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{file} holds no predictions of `nestor eval plan --planner judged`: {type(error).__name__} {error}"
+            f"{file} holds no predictions of `nestor eval plan --planner compact`: {type(error).__name__} {error}"
         ) from None

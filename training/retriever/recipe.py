@@ -31,7 +31,7 @@ class Recipe(BaseModel):
         scale: inverse temperature of the ranking loss.
         max_tokens: of a text, while training.
         freeze_embeddings: leave the word table as it is: words not seen in training keep their place among others.
-        bfloat16: compute matrix products in bfloat16, the weights stay float32.
+        bfloat16: compute matrix products in bfloat16, the weights stay float32; None: where that is faster.
         query_prefix: put before what the instruction tower reads, while training and measuring; serving has none.
         document_prefix: likewise before what the API tower reads.
     """
@@ -53,6 +53,6 @@ class Recipe(BaseModel):
     scale: Annotated[float, Field(gt=0)] = 20.0
     max_tokens: Annotated[int, Field(ge=8, le=256)] = 128
     freeze_embeddings: bool = True
-    bfloat16: bool = True
+    bfloat16: bool | None = None
     query_prefix: str = ""
     document_prefix: str = ""

@@ -15,6 +15,7 @@ from training.retriever.export_encoder import MODEL, export_fp32
 from training.retriever.recipe import Recipe
 from training.shared.base import BaseError, default_source
 from training.shared.checkpoints import CHECKPOINT
+from training.shared.devices import faster_in_bfloat16
 from training.shared.exports import restore_weights
 
 _CHUNK = 32
@@ -35,6 +36,7 @@ class Towers:
         self.model = _load(recipe.base, device)
         self._recipe = recipe
         self._device = torch.device(device)
+        self._bfloat16 = faster_in_bfloat16(device) if recipe.bfloat16 is None else recipe.bfloat16
         if recipe.freeze_embeddings:
             self.model[0].auto_model.get_input_embeddings().weight.requires_grad_(False)
 
@@ -61,7 +63,7 @@ class Towers:
         """Texts of like length share a chunk: padding is half the work otherwise."""
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         chunks = [order[start : start + _CHUNK] for start in range(0, len(order), _CHUNK)]
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._recipe.bfloat16):
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
             vectors = torch.cat([self._forward([texts[index] for index in chunk]) for chunk in chunks])
         return vectors.float()[torch.argsort(torch.tensor(order))]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner_svc.backends.compact.asked import Asked
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.drafted import Drafted, Fed, Said
+from planner_svc.backends.compact.drafted import PLACES, Drafted, Fed, Said
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.models import MissingValue
-from planner_svc.reading.answers import unused
+from planner_svc.reading.answers import answer_of, unused
 from planner_svc.reading.leaves import nested
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
 
@@ -23,13 +22,11 @@ class Assembly:
         apis: the candidates.
         calls: each after those it needs.
         decoder: that made them.
-        asked: says which fields of an answer a call is made for.
     """
 
     apis: Sequence[Encoded]
     calls: Sequence[Drafted]
     decoder: Decoder
-    asked: Asked
 
     def plan(self) -> Plan:
         """The calls as steps, and what answers."""
@@ -58,11 +55,16 @@ class Assembly:
         return Reference(step=_id(self._producer(index, name, argument)), path=argument.field.path)
 
     def _producer(self, index: int, name: str, fed: Fed) -> int:
-        """Of several calls of the API that feeds it, the one that stands where this one does among its own."""
+        """Of several calls of the API that feeds it, the one that stands where this one does among its own.
+
+        Of two that feed both ends of a pair, the one is of an end that the request's words say so of.
+        """
         call = self.calls[index]
         before = [number for number, other in enumerate(self.calls[:index]) if other.api == fed.api]
         own = [number for number, other in enumerate(self.calls) if other.api == call.api]
         turn = own.index(index) * call.turns(fed.api) + call.turn(name)
+        if len(before) == 2 == call.turns(fed.api) and fed.role is not None:
+            before.sort(key=lambda number: PLACES[self.decoder.end(self.calls[number])])
         return before[min(turn, len(before) - 1)]
 
     def _answer(self) -> list[AnswerOutput]:
@@ -76,9 +78,10 @@ class Assembly:
         outputs: list[AnswerOutput] = []
         names: set[str] = set()
         for index, call in enumerate(self.calls):
-            if index in taken and not self.decoder.answers(call.api):
+            said = self.decoder.answers(call.api)
+            if index in taken and not said:
                 continue
-            for name, path in self.asked.outputs(self.apis[call.api], call, self.decoder.answers(call.api)):
+            for name, path in answer_of(self.apis[call.api].profile, said):
                 label = unused(name or "result", names)
                 outputs.append(AnswerOutput(name=label, value=Reference(step=_id(index), path=path)))
         return outputs

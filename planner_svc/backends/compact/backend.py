@@ -8,21 +8,20 @@ from typing import Final
 
 import numpy as np
 
-from planner_svc.backends.compact.asked import Asked
 from planner_svc.backends.compact.assembly import Assembly
 from planner_svc.backends.compact.confidence import Calibration, signs_of
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.encodings import Encodings
-from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.inputs import Floats, features_of
 from planner_svc.backends.compact.items import Encoded
 from planner_svc.backends.compact.reader import Reader
 from planner_svc.backends.compact.shown import shown_by
+from planner_svc.backends.compact.task import Task
 from planner_svc.evidence import Tried
 from planner_svc.models import Lazily, PlanDraft
 from planner_svc.reading.context import given_values, read_clock
 from planner_svc.reading.loops import looped
-from services.compute import ComputePool
+from services.compute import ComputePool, checkpoint
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
@@ -41,7 +40,6 @@ class CompactBackend:
     name = "compact"
 
     def __init__(self, encoder: Encoder, reader: Reader, calibration: Calibration, pool: ComputePool) -> None:
-        self._encoder = encoder
         self._encodings = Encodings(encoder)
         self._reader = reader
         self._calibration = calibration
@@ -77,6 +75,7 @@ class CompactBackend:
             return PlanDraft(None, 0.9, reason=NOTHING)
         apis = [self._encodings.of(candidate.api) for candidate in seen]
         reading = self._reader.read(request.query, apis, [features_of(one, rank) for rank, one in enumerate(seen)])
+        checkpoint()
         now, given = read_clock(request.context), given_values(request.context)
         shown = shown_by(request.demos, {one.api.id for one in seen}, now)
         decoder = Decoder(Task(request.query, apis, reading, now, given, shown), self._reader.judges)
@@ -84,18 +83,17 @@ class CompactBackend:
         calls = decoder.calls(chosen)
         if not calls:
             return PlanDraft(None, 1 - float(decoder.called.max()), reason=NOTHING)
-        asked = Asked(request.query, request.clauses, seen, self._encoder)
-        best = Assembly(apis, calls, decoder, asked)
+        best = Assembly(apis, calls, decoder)
         drafted = PlanDraft(
             best.plan(),
             self._calibration.probability(signs_of(decoder, calls)),
             best.missing(),
-            alternatives=Lazily(lambda: _alternatives(decoder, apis, chosen, asked)),
+            alternatives=Lazily(lambda: _alternatives(decoder, apis, chosen)),
         )
         return looped(drafted, request.query)
 
 
-def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int], asked: Asked) -> list[Plan]:
+def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int]) -> list[Plan]:
     """The next best: the least likely call's API changed for the likeliest other one, or left out."""
     called: Floats = decoder.called
     likely = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY]
@@ -106,5 +104,5 @@ def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[in
         for changed in ([*rest, *others[:1]], rest):
             calls = decoder.calls(changed) if changed and sorted(changed) != sorted(chosen) else []
             if calls:
-                found.append(Assembly(apis, calls, decoder, asked).plan())
+                found.append(Assembly(apis, calls, decoder).plan())
     return found[:MAX_ALTERNATIVES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,13 +11,16 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.calls import call_evidence
 from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
-from planner_svc.backends.compact.filling import DEMONSTRATED, Filler, Gap, Task
+from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.spans import Wish
+from planner_svc.backends.compact.task import Gap, Task
 from planner_svc.reading.actions import may_be_meant
-from planner_svc.reading.profile import Field, Slot
+from planner_svc.reading.asked import named_besides
+from planner_svc.reading.profile import Field, Role, Slot
+from services.compute import checkpoint
 
 CALLED: Final = 0.5
 """An API is called that is at least so likely to be needed."""
@@ -26,6 +30,12 @@ ANSWERS: Final = 0.5
 """A field is asked for that is at least so likely to be."""
 _NEVER: Final = 1e-6
 """As unlikely as a judge can find a call: log-odds stay finite."""
+_ENDS: Final = re.compile(
+    r"\b(?:(?P<from>from|leaving|departing)|(?P<to>to|into|towards?|for))\s+(?:the\s+)?[\"'\u201c\u2018]?$",
+    re.IGNORECASE,
+)
+_NEAR: Final = 20
+"""Characters before a value in which its preposition stands."""
 
 
 class Decoder:
@@ -92,17 +102,24 @@ class Decoder:
         """Whether a candidate's call may change something."""
         return self._task.apis[number].profile.api.mutating
 
+    def end(self, call: Drafted) -> Role | None:
+        """Which end of a pair the request's words make of what a call is about: "from Oslo", "to Rome"."""
+        start = min((start for start, _ in call.places), default=0)
+        found = _ENDS.search(self._task.query, max(start - _NEAR, 0), start)
+        return None if found is None else "to" if found["to"] else "from"
+
     def relevance(self, number: int) -> float:
         """What the retriever says of a candidate: how likely it is needed."""
         inputs = self._task.reading.inputs
         return float(inputs.features[inputs.first[number], RELEVANCE])
 
     def answers(self, number: int) -> list[Field]:
-        """The fields of an API's answer that the request asks for, surest first."""
+        """The fields of an API's answer that the request asks for, surest first; then what it names besides."""
         profile = self._task.apis[number].profile
         places = self._task.items(number, Kind.OUTPUT)
         found = [(self._answers[place], profile.fields[item.field]) for place, item in places]
-        return [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
+        said = [one for sure, one in sorted(found, key=lambda pair: -pair[0]) if sure >= ANSWERS]
+        return [*said, *named_besides(self._task.query, profile, said)] if said else []
 
     def _of(self, number: int, chosen: Sequence[int]) -> list[Drafted]:
         """The calls of one API: as many as values say, where it is called more than once."""
@@ -112,9 +129,12 @@ class Decoder:
         calls = [Drafted(number, float(self.called[number])) for _ in range(times)]
         taken: list[tuple[int, int]] = []
         used: list[tuple[tuple[JsonValue, ...], JsonValue]] = []
-        for wish in self._surest(number, times):
+        wishes = self._surest(number, times)
+        parts = self.filler.segments(wishes, times) if times > 1 else []
+        for wish in wishes:
+            checkpoint()
             slot = wish.slot
-            values = self.filler.values(Gap(wish, profile, times, chosen, taken, used))
+            values = self.filler.values(Gap(wish, profile, times, chosen, taken, used, parts))
             for index, call in enumerate(calls):
                 if values:
                     self._put(call, slot, values[min(index, len(values) - 1)])

@@ -8,10 +8,12 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.reading.profile import Field
+from planner_svc.reading.profile import Field, Role
 
 MAX_CALLS: Final = 8
 """Of one API, where each takes up another call's answer."""
+PLACES: Final[Mapping[Role | None, int]] = {"from": 0, None: 1, "to": 2}
+"""In which order the ends of a pair come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,19 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A field of another call's answer."""
+    """A field of another call's answer.
+
+    Attributes:
+        end: the words of the parameter's name that the field's has not: of which of several things it is, such as
+            "drop off" for ``drop_off_latitude``.
+        role: which end of a pair the parameter is.
+    """
 
     api: int
     field: Field
     sure: float
+    end: tuple[str, ...] = ()
+    role: Role | None = None
 
 
 @dataclass(slots=True)
@@ -56,15 +66,25 @@ class Drafted:
         """Which of several calls of the API that feeds it an argument takes up.
 
         A field that two arguments get, such as the code of where one starts and of where one goes, is of two calls.
+        What is of one end, such as its latitude and longitude, is of one call; where one starts comes first.
         """
         fed = self.arguments[name]
-        before = list(self.arguments)[: list(self.arguments).index(name)]
-        return sum(_from_like(self.arguments[other], fed) for other in before)
+        if not isinstance(fed, Fed):
+            return 0
+        beside = [one for one in self.arguments.values() if isinstance(one, Fed) and one.api == fed.api]
+        ends = list(dict.fromkeys(one.end for one in sorted(beside, key=lambda one: PLACES[one.role])))
+        return ends.index(fed.end) if len(ends) == self.turns(fed.api) else self._repeated(name)
 
     def turns(self, api: int) -> int:
         """How many calls of an API feed it."""
         fed = (name for name, one in self.arguments.items() if isinstance(one, Fed) and one.api == api)
-        return 1 + max(map(self.turn, fed), default=0)
+        return 1 + max(map(self._repeated, fed), default=0)
+
+    def _repeated(self, name: str) -> int:
+        """How many arguments before this one get the same field."""
+        fed = self.arguments[name]
+        before = list(self.arguments)[: list(self.arguments).index(name)]
+        return sum(_from_like(self.arguments[other], fed) for other in before)
 
 
 def arranged(drafted: Mapping[int, list[Drafted]]) -> list[Drafted]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 import numpy as np
@@ -13,16 +11,17 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.drafted import Fed, Said
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
 from planner_svc.backends.compact.inputs import Floats, Origin
-from planner_svc.backends.compact.items import MAX_OPTIONS, Encoded, Item, Kind
+from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence, nearness
-from planner_svc.backends.compact.reader import Reading
-from planner_svc.backends.compact.shown import Shown
+from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import Spans, Wish
+from planner_svc.backends.compact.task import UNLIKELY, Gap, Task
 from planner_svc.compiler.assign import mismatch
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
-from planner_svc.reading.profile import Field, Profile, Slot
+from planner_svc.reading.enumerations import whole
+from planner_svc.reading.profile import Field, Slot
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import stems, words_of
 
@@ -55,80 +54,12 @@ OTHER_END: Final = 4.0
 """Log-odds against an option that is said to be the other end of a pair: what to convert from, and to."""
 USED: Final = 4.0
 """Log-odds against an option that another argument of the call with the same options has already."""
-UNLIKELY: Final = 0.02
-"""Where a value surely does not come from."""
 MAX_READ: Final = 4_000
 """Characters of a request in which dates and options are looked for."""
 WANTING: Final = 0.5
 """The parameters of APIs that are so likely called compete for words."""
 MAX_OUTPUTS: Final = 20
 """Fields that are tried for one parameter, likeliest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """A parameter to fill, for how many calls of its API.
-
-    ``chosen`` are called in any case; ``taken`` are the words, and ``used`` the options, that the API's other
-    parameters have.
-    """
-
-    wish: Wish
-    profile: Profile
-    times: int
-    chosen: Sequence[int]
-    taken: list[tuple[int, int]]
-    used: list[tuple[tuple[JsonValue, ...], JsonValue]]
-
-    @property
-    def number(self) -> int:
-        """Of the API among the candidates."""
-        return self.wish.number
-
-    @property
-    def place(self) -> int:
-        """Of the parameter among the items."""
-        return self.wish.place
-
-    @property
-    def slot(self) -> Slot:
-        """The parameter."""
-        return self.wish.slot
-
-    @property
-    def listed(self) -> bool:
-        """Whether it takes a list only."""
-        return self.slot.kinds == {"array"}
-
-    def allows(self, value: JsonValue) -> bool:
-        """Whether its schema does."""
-        return self.profile.schemas.problem(self.slot.node, value) is None
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What is decoded: a request beside its candidates, read.
-
-    Attributes:
-        query: the request.
-        apis: the candidates, in the order in which they were read.
-        reading: what the network says.
-        now: the request's clock.
-        given: values that the application knows, by argument name.
-        shown: what demos show of the candidates.
-    """
-
-    query: str
-    apis: Sequence[Encoded]
-    reading: Reading
-    now: datetime
-    given: Mapping[str, JsonValue]
-    shown: Shown = field(default_factory=Shown)
-
-    def items(self, number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
-        """The items of that kind of the candidate of that number, with their places in the reading."""
-        numbered = enumerate(self.apis[number].items, self.reading.inputs.first[number])
-        return ((place, item) for place, item in numbered if item.kind is kind)
 
 
 class Filler:
@@ -225,7 +156,7 @@ class Filler:
             return []
         likely = [n for n, api in enumerate(apis) if self._called[n] >= SUPPOSED and not api.profile.api.mutating]
         links = self.links(gap.wish, gap.times, [*gap.chosen, *likely])
-        return [Fed(one.api, one.output, sure) for one, sure in links[:1] if sure >= SUPPOSED]
+        return [_fed(gap.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
 
     def _origins(self, gap: Gap, links: Sequence[tuple[Offer, float]]) -> Floats:
         """How likely a value is from where: what the second stage says of words and of other calls stands."""
@@ -251,31 +182,80 @@ class Filler:
         elif origin is Origin.OPTION:
             yield from self._options(gap, sure)
         elif origin is Origin.REFERENCE:
-            yield from (Fed(one.api, one.output, sure) for one, _ in links[:1])
+            yield from (_fed(gap.slot, one, sure) for one, _ in links[:1])
         elif gap.slot.kinds == {"boolean"}:
             yield Said(origin is Origin.TRUE, None, sure)
 
+    def segments(self, wishes: Sequence[Wish], times: int) -> list[tuple[int, int]]:
+        """The tokens of each of several calls of one API; empty where nothing tells them apart."""
+        weighed = [
+            self._spans_of(wish, times)
+            for wish in wishes
+            if wish.slot.kinds != {"array"} and self._sources[wish.place][Origin.SPAN] >= UNLIKELY
+        ]
+        free = [self._apart([one for one in spans if one[1] >= spans[0][1] * REPEATED]) for spans in weighed]
+        return segments([spans for spans in free if spans], times)
+
     def _spans(self, gap: Gap, sure: float) -> Iterator[Said]:
         """The likeliest words that may be a value; where there are several values, all that are likely, in order."""
-        said: list[Said] = []
+        if gap.segments and not gap.listed and (found := self._by_call(gap, sure)):
+            yield from found
+            return
         several = gap.listed or gap.times > 1
+        said: list[Said] = []
         for first, last, likely in self._ranges(gap, REPEATED if several else RIVALS):
-            start, end = self._task.reading.offsets[first][0], self._task.reading.offsets[last][1]
-            value = self._meaning(gap, start, end)
-            if value is not None:
-                said.append(Said(value, (start, end), sure * likely))
-                gap.taken.append((first, last))
+            one = self._said(gap, first, last, sure * likely)
+            if one is not None:
+                said.append(one)
                 if not several:
                     break
         said.sort(key=lambda one: one.place or (0, 0))
         if not gap.listed:
             yield from said
             return
+        said = self._whole(gap, said)
         values = [one.value for one in said]
         if any(isinstance(value, str) for value in values):
             values = list({str(value): value for value in values}.values())
         if said and gap.allows(values):
             yield Said(values, said[0].place, min(one.sure for one in said))
+
+    def _said(self, gap: Gap, first: int, last: int, sure: float) -> Said | None:
+        """What these tokens say, which no other parameter of the call gets then; None where that is not allowed."""
+        start, end = self._task.reading.offsets[first][0], self._task.reading.offsets[last][1]
+        value = self._meaning(gap, start, end)
+        if value is None:
+            return None
+        gap.taken.append((first, last))
+        return Said(value, (start, end), sure)
+
+    def _by_call(self, gap: Gap, sure: float) -> list[Said]:
+        """The likeliest words of each call's own; none where only one says any. Others have what the one before has."""
+        ranges = self._ranges(gap, REPEATED)
+        own = [[one for one in ranges if start <= one[0] < stop] for start, stop in gap.segments]
+        if sum(map(bool, own)) < 2:
+            return []
+        found: list[Said] = []
+        for parts in own:
+            said = (self._said(gap, first, last, sure * likely) for first, last, likely in parts)
+            current = next((one for one in said if one is not None), None) or (found[-1] if found else None)
+            if current is not None:
+                found.append(current)
+        return found
+
+    def _whole(self, gap: Gap, said: Sequence[Said]) -> list[Said]:
+        """With the members of an enumeration that are missing: a list that takes one takes all."""
+        known = {one.place: one for one in said if one.place is not None}
+        found = list[Said]()
+        for start, end in whole(self._task.query, list(known)):
+            value = None if (start, end) in known else self._meaning(gap, start, end)
+            if (start, end) in known:
+                found.append(known[start, end])
+            elif value is not None:
+                offsets = self._task.reading.offsets
+                gap.taken.extend((at, at) for at, (a, b) in enumerate(offsets) if a < end and start < b)
+                found.append(Said(value, (start, end), min(one.sure for one in said)))
+        return found
 
     def _meaning(self, gap: Gap, start: int, end: int) -> JsonValue:
         """The words as a value, in the form that is usual for the parameter; None where that is not allowed."""
@@ -323,9 +303,14 @@ class Filler:
             for span, likely in self._spans_of(gap.wish, gap.times)
         ]
         weighed.sort(key=lambda one: -one[1])
+        return self._apart([one for one in weighed if one[1] >= weighed[0][1] * share])
+
+    @staticmethod
+    def _apart(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
+        """Of spans, likeliest first, those that overlap none before them."""
         found: list[tuple[int, int, float]] = []
         for span, likely in weighed:
-            if likely >= weighed[0][1] * share and not _overlaps(span, [one[:2] for one in found]):
+            if not _overlaps(span, [one[:2] for one in found]):
                 found.append((*span, likely))
         return found[:MAX_VALUES]
 
@@ -405,6 +390,11 @@ class Filler:
                 near = nearness(consumer.api, self._task.apis[other].profile.api)
                 offers.append(Offer(other, output, strength, called, other in chosen, wrong is None, near))
         return offers[:MAX_LINKS]
+
+
+def _fed(slot: Slot, offer: Offer, sure: float) -> Fed:
+    end = tuple(word for word in slot.words if word not in offer.output.words)
+    return Fed(offer.api, offer.output, sure, end, slot.role)
 
 
 def _as_shown(wish: Wish, value: JsonValue) -> JsonValue:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from planner_svc.backends.compact.items import SHAPES, Item, Kind, matches
 from planner_svc.backends.compact.looks import looks_of
 from planner_svc.reading.text import WORD, stem
-from services.contracts.api import Candidate
+from services.contracts.retrieval import Candidate
 
 FEATURES: Final = 5
 """What the retriever says of an API: score, best clause's score, relevance, one over its rank, supplier or not."""

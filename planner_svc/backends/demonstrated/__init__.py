@@ -1,8 +1,9 @@
 """The demonstrated backend: a request that was solved before is solved the same way again. It is no network.
 
 ``wording`` reads a request once: its words and the moments, numbers and listed values that they say; ``times`` writes
-moments as an API wants them; ``said`` finds which words of a demonstration's request say which literals of its plan;
-``pattern`` matches what is left, the pattern, with a new request; ``transfer`` writes the new plan.
+moments as an API wants them; ``leaves`` are the literals of a demonstration's plan; ``said`` finds which words of its
+request say which of them, and ``readers`` read other words in their place; ``pattern`` matches what is left, the
+pattern, with a new request; ``transfer`` writes the new plan.
 
 The rule for the values of demonstrations, which are other people's data, is the same for all of them:
 

@@ -11,7 +11,6 @@ from planner_svc.reading.profile import Library
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
-from services.encoder import Encoder
 
 SAME: Final = 1.0
 """Confidence in the plan of the very same request: somebody has said that it solves it."""
@@ -29,8 +28,8 @@ class DemonstratedBackend:
 
     name = "demonstrated"
 
-    def __init__(self, encoder: Encoder, pool: ComputePool) -> None:
-        self._library = Library(encoder)
+    def __init__(self, pool: ComputePool) -> None:
+        self._library = Library()
         self._pool = pool
 
     async def read(self, apis: Sequence[Api]) -> int:

@@ -1,25 +1,34 @@
-"""Which words of a demonstration say the literals of its plan, and how others are read in their place."""
+"""Which words of a demonstration say the literals of its plan."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice, pairwise, product
-from typing import Any, Final, Protocol
+from itertools import islice, product
+from typing import Final
 
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
-from planner_svc.backends.demonstrated.times import Writing, writings
-from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording, number_of
-from planner_svc.reading.profile import Profile, Slot
-from planner_svc.reading.readings import same
-from planner_svc.reading.text import STOP, shape, stem
+from planner_svc.backends.demonstrated.leaves import Leaf
+from planner_svc.backends.demonstrated.readers import (
+    ARTICLES,
+    JOINT,
+    ChoiceReader,
+    ListReader,
+    MomentReader,
+    NumberReader,
+    Reader,
+    TextReader,
+    formed,
+)
+from planner_svc.backends.demonstrated.times import writings
+from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording
+from planner_svc.reading.text import STOP, stem
 
-Path = tuple[str | int, ...]
 _MAX_TEXT: Final = 2_000
 _MAX_CLOCKS: Final = 8
 _MAX_PAIRS: Final = 16
@@ -28,45 +37,6 @@ _STEPS: Final = 4
 _FORMS: Final = (
     Form.COPY, Form.TITLE, Form.CAPITAL, Form.LOWER, Form.UPPER, Form.SINGULAR, Form.CAPITAL_SINGULAR,
 )  # fmt: skip
-_BREAK: Final = re.compile(r"[,;:?!()\"\n]|[^\W\d_]{4,}\.\s")
-_INNER: Final = frozenset({"the", "of", "a", "an", "my", "our", "your", "his", "her", "their"})
-"""Function words that a name or the name of a thing may hold."""
-_JOINING: Final = frozenset({"and", "or", "but", "not", "no", "then", "also", "nor", "without", "except", "&"})
-_AND: Final = re.compile(r"\s*[,;]\s*(?:(?:and|&|plus)\s+)?|\s+(?:and|&|plus)\s+", re.IGNORECASE)
-_ARTICLES: Final = frozenset({"a", "the", "some"})
-_ARTICLE: Final = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
-_KEY: Final = re.compile(r"([a-z]+[_-])\w*\d\w*")
-"""An identifier that says what it identifies: "cus_2"."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
-    """A literal of a plan: a text, a number, or a list of such.
-
-    Attributes:
-        path: where it is in the plan as JSON.
-        step: which step's it is, counted from 0.
-        slot: the argument, or the member of one, where the API is known to have it.
-        profile: of the API.
-    """
-
-    path: Path
-    value: JsonValue
-    step: int
-    slot: Slot | None
-    profile: Profile
-
-    def accepts(self, value: JsonValue) -> bool:
-        """Whether the schema allows the value, as far as there is one."""
-        return self.slot is None or self.profile.schemas.problem(self.slot.node, value) is None
-
-
-class Reader(Protocol):
-    """Reads a run of a request as a value; None where it is none of the kind."""
-
-    def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The value."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,125 +52,6 @@ class Said:
     run: Run
     readers: tuple[Reader, ...]
     kind: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MomentReader:
-    """Reads dates and times in one way of writing."""
-
-    writing: Writing
-    month_first: bool
-
-    def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The moment as the literal is written."""
-        moment = wording.moments(month_first=self.month_first).get(run)
-        return None if moment is None else self.writing.written(moment, wording.now.tzinfo)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NumberReader:
-    """Reads numbers as the literal is one: as text, whole, or a share of 100 ("5 %")."""
-
-    value: str | int | float
-    share: bool = False
-
-    def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The number."""
-        said = wording.numbers.get(run)
-        if said is None:
-            return None
-        if isinstance(self.value, str):
-            return wording.said(run) if wording.said(run).isdigit() else str(said)
-        made = said / 100 if self.share else said
-        return int(made) if isinstance(self.value, int) and float(made).is_integer() else made
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ChoiceReader:
-    """Reads which of a parameter's listed values is named."""
-
-    slot: Slot
-
-    def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The listed value."""
-        named = wording.choices(self.slot).get(run)
-        if named is not None:
-            return named
-        return next((choice for choice in self.slot.choices if same(choice, wording.said(run))), None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TextReader:
-    """Reads words of the sort that the demonstration has there, written likewise."""
-
-    leaf: Leaf
-    forms: tuple[Form | None, ...]
-    old: str
-    old_tokens: int
-
-    def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The text; None where the words are of another sort, or more than the one value."""
-        text = wording.said(run)
-        if not wording.tokens[run[0]].quoted and not self._is_like(text, wording, run):
-            return None
-        forms = self.forms
-        if " " in text and Form.CAPITAL in forms and " " not in self.old and Form.COPY not in forms:
-            forms = (Form.TITLE, *forms)
-        made = (_formed(form, text, wording) for form in forms)
-        return next((value for value in made if value and self._fits(value)), None)
-
-    def _fits(self, value: str) -> bool:
-        return self.leaf.accepts([value] if isinstance(self.leaf.value, list) else value)
-
-    def _is_like(self, text: str, wording: Wording, run: Run) -> bool:
-        """Whether the words are one value of the same sort."""
-        old, new = sort_of(self.old), sort_of(text)
-        if old == new == "phone":
-            return True
-        if run[1] - run[0] > max(6, 2 * self.old_tokens) or not self._is_one(text):
-            return False
-        if (old, new) == ("name", "words"):
-            return wording.text == wording.text.lower()
-        if old == new == "code":
-            keys = _KEY.fullmatch(self.old), _KEY.fullmatch(text)
-            return (keys[0] and keys[0][1]) == (keys[1] and keys[1][1]) and _is_like_shape(self.old, text)
-        return old == new or (old, new) == ("words", "name")
-
-    def _is_one(self, text: str) -> bool:
-        """Whether nothing in the words joins, excludes or goes on, unless the demonstration's do."""
-        if _BREAK.search(text) and not _BREAK.search(self.old):
-            return False
-        allowed = _INNER | set(self.old.lower().split())
-        for word in text.replace("\u2019", "'").split():
-            low = word.lower()
-            if low not in allowed and (low in _JOINING or (low in STOP and not word[0].isupper())):
-                return False
-        return True
-
-
-def sort_of(text: str) -> str:
-    """What kind of thing a text looks like: address, number, code, name, or just words."""
-    text = _ARTICLE.sub("", text)
-    if "@" in text or "://" in text:
-        return "address" if "@" in text else "url"
-    if number_of(text) is not None:
-        return "number"
-    if re.fullmatch(r"\+?[\d\s().-]{6,}", text):
-        return "phone"
-    if any(c.isdigit() for c in text) or "_" in text or (len(text) > 1 and text.isupper() and " " not in text):
-        return "code"
-    return "name" if text[:1].isupper() else "words"
-
-
-def _is_like_shape(old: str, new: str) -> bool:
-    """Whether both codes have letters, digits and signs, or both lack them: "HND" is not like "cus_2"."""
-    signs = [set(shape(text)) - {" "} for text in (old, new)]
-    return signs[0] == signs[1] or (len(old) > 12 and len(new) > 12)
-
-
-def _formed(form: Form | None, text: str, wording: Wording) -> str | None:
-    """The text in that form; None as a form stands for without its blanks and signs."""
-    return re.sub(r"[\s().-]", "", text) if form is None else written(form, text, wording.now)
 
 
 class Finder:
@@ -305,9 +156,9 @@ class Finder:
         if left[1] > right[0]:
             return False
         tokens = self._demo.tokens
-        last = right[0] - 1 if tokens[right[0] - 1].key in _ARTICLES and left[1] < right[0] else right[0]
+        last = right[0] - 1 if tokens[right[0] - 1].key in ARTICLES and left[1] < right[0] else right[0]
         between = self._demo.text[tokens[left[1] - 1].end : tokens[last].start]
-        return _AND.fullmatch(between) is not None
+        return JOINT.fullmatch(between) is not None
 
     def _choices(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
         if leaf.slot is not None and leaf.slot.choices:
@@ -377,33 +228,11 @@ class Finder:
     def _text(self, leaf: Leaf, run: Run, value: str) -> Said | None:
         text = self._demo.said(run)
         forms: list[Form | None] = [form for form in _FORMS if written(form, text, self._demo.now) == value]
-        if not forms and len(value) > 5 and any(map(str.isdigit, value)) and _formed(None, text, self._demo) == value:
+        if not forms and len(value) > 5 and any(map(str.isdigit, value)) and formed(None, text, self._demo) == value:
             forms.append(None)
         if not forms:
             return None
         return Said(run, (TextReader(leaf, tuple(forms), text, run[1] - run[0]),), "text")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ListReader:
-    """Reads values that are joined by commas or "and"."""
-
-    item: Reader
-
-    def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The values, in order; None where one of them cannot be read."""
-        start, end = wording.tokens[run[0]].start, wording.tokens[run[1] - 1].end
-        edges = [start, *(edge for match in _AND.finditer(wording.text, start, end) for edge in match.span()), end]
-        values: list[JsonValue] = []
-        for first, after in list(pairwise(edges))[::2]:
-            item = wording.run(first, after)
-            if item is not None and item[1] - item[0] > 1 and wording.tokens[item[0]].key in _ARTICLES:
-                item = item[0] + 1, item[1]
-            value = None if item is None else self.item(wording, item)
-            if value is None:
-                return None
-            values.append(value)
-        return values
 
 
 def _is_part_of_time(leaf: Leaf) -> bool:
@@ -417,42 +246,3 @@ def nearness(leaf: Leaf, wording: Wording, run: Run) -> float:
     before, after = wording.tokens[max(run[0] - 3, 0) : run[0]][::-1], wording.tokens[run[1] : run[1] + 3]
     places = [place for side in (before, after) for place, token in enumerate(side, 1) if stem(token.key) in words]
     return 1 / min(places) if places else 0.0
-
-
-def leaves(plan: Mapping[str, Any], profiles: Mapping[str, Profile]) -> Iterator[Leaf]:
-    """The literals of a plan, given as JSON: in arguments, loops and conditions."""
-    for index, step in enumerate(plan["steps"]):
-        profile = profiles[step["api"]]
-        slots = {slot.name: slot for slot in profile.slots}
-        path: Path = ("steps", index)
-        for name, value in step["arguments"].items():
-            yield from _in_value(value, (*path, "arguments", name), index, slots.get(name), profile)
-        if step["foreach"] is not None:
-            yield from _in_value(step["foreach"]["items"], (*path, "foreach", "items"), index, None, profile)
-        if step["when"] is not None:
-            for side in ("left", "right"):
-                yield from _in_value(step["when"][side], (*path, "when", side), index, None, profile)
-
-
-def _in_value(value: Mapping[str, Any], path: Path, step: int, slot: Slot | None, profile: Profile) -> Iterator[Leaf]:
-    if value["kind"] == "literal":
-        yield from _in_literal(value["value"], (*path, "value"), step, slot, profile)
-    elif value["kind"] == "list":
-        for index, item in enumerate(value["items"]):
-            yield from _in_value(item, (*path, "items", index), step, slot, profile)
-    elif value["kind"] == "object":
-        members = {child.name: child for child in slot.children} if slot is not None else {}
-        for name, member in value["fields"].items():
-            yield from _in_value(member, (*path, "fields", name), step, members.get(name), profile)
-
-
-def _in_literal(value: JsonValue, path: Path, step: int, slot: Slot | None, profile: Profile) -> Iterator[Leaf]:
-    if isinstance(value, dict):
-        members = {child.name: child for child in slot.children} if slot is not None else {}
-        for name, member in value.items():
-            yield from _in_literal(member, (*path, name), step, members.get(name), profile)
-    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        for index, item in enumerate(value):
-            yield from _in_literal(item, (*path, index), step, slot, profile)
-    else:
-        yield Leaf(path, value, step, slot, profile)

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from pydantic import JsonValue, ValidationError
 
+from planner_svc.backends.demonstrated.leaves import Leaf, leaves
 from planner_svc.backends.demonstrated.pattern import Pattern
-from planner_svc.backends.demonstrated.said import Finder, Leaf, MomentReader, Said, leaves, nearness
+from planner_svc.backends.demonstrated.readers import MomentReader
+from planner_svc.backends.demonstrated.said import Finder, Said, nearness
 from planner_svc.backends.demonstrated.times import part_of, parts_said, writings
 from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording
 from planner_svc.reading.dates import Moment

@@ -9,7 +9,6 @@ from typing import Final
 from planner_svc.backends.served.constraint import Constraint, constrain
 from planner_svc.backends.served.conversation import Conversation, Task
 from planner_svc.backends.served.model import Model
-from planner_svc.backends.served.outputs import Outputs
 from planner_svc.backends.served.prompt import BRIEF, FULL, Budget, Prompt, render
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
@@ -19,7 +18,6 @@ from services.clients.chat import ChatModel, Patience, open_chat
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
-from services.encoder import Encoder
 
 NOTHING: Final = "Nothing in the catalogue fits this request."
 _SHARE: Final = 0.96
@@ -32,18 +30,15 @@ class ServedBackend:
     Args:
         chat: the model.
         settings: how it is asked.
-        outputs: chooses what answers where the model does not say.
         pool: where prompts, constraints and answers are computed.
         metrics: counts tokens, time and repairs.
     """
 
     name = "served"
 
-    def __init__(
-        self, chat: ChatModel, settings: ServedSettings, outputs: Outputs, pool: ComputePool, metrics: PlannerMetrics
-    ) -> None:
+    def __init__(self, chat: ChatModel, settings: ServedSettings, pool: ComputePool, metrics: PlannerMetrics) -> None:
         self._model = Model(chat, settings, metrics)
-        self._settings, self._outputs, self._pool, self._metrics = settings, outputs, pool, metrics
+        self._settings, self._pool, self._metrics = settings, pool, metrics
 
     @property
     def model(self) -> Model:
@@ -69,9 +64,7 @@ class ServedBackend:
         if request.deadline_ms is not None:
             limit_s = min(limit_s, request.deadline_ms / 1000 * _SHARE)
         task = await self._pool.run(self.task, request)
-        return await Conversation(
-            self._model, self._outputs, self._pool, self._metrics, task, limit_s, self._settings.repairs
-        ).draft()
+        return await Conversation(self._model, self._pool, self._metrics, task, limit_s, self._settings.repairs).draft()
 
     def task(self, request: PlanRequest) -> Task:
         """What the model is asked, on the calling thread."""
@@ -98,9 +91,7 @@ def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
     )
 
 
-def open_served(
-    settings: ServedSettings, encoder: Encoder, pool: ComputePool, metrics: PlannerMetrics
-) -> ServedBackend | None:
+def open_served(settings: ServedSettings, pool: ComputePool, metrics: PlannerMetrics) -> ServedBackend | None:
     """The backend of these settings; None where they name no server."""
     if settings.url is None:
         return None
@@ -112,4 +103,4 @@ def open_served(
         logprobs=settings.logprobs,
         patience=Patience(settings.first_token_s, settings.between_tokens_s),
     )
-    return ServedBackend(chat, settings, Outputs(encoder), pool, metrics)
+    return ServedBackend(chat, settings, pool, metrics)

@@ -11,7 +11,7 @@ from typing import Final
 
 from planner_svc.backends.served.constraint import Constraint
 from planner_svc.backends.served.model import Model
-from planner_svc.backends.served.outputs import Outputs
+from planner_svc.backends.served.outputs import answered
 from planner_svc.backends.served.prompt import Prompt, repair_turn
 from planner_svc.backends.served.reply import Reply, ReplyError, read_reply
 from planner_svc.metrics import PlannerMetrics
@@ -51,7 +51,6 @@ class Conversation:
 
     Args:
         model: is asked.
-        outputs: chooses what answers where the model does not say.
         pool: where answers are read.
         metrics: counts repairs.
         task: what is asked for.
@@ -62,14 +61,13 @@ class Conversation:
     def __init__(
         self,
         model: Model,
-        outputs: Outputs,
         pool: ComputePool,
         metrics: PlannerMetrics,
         task: Task,
         limit_s: float,
         repairs: int,
     ) -> None:
-        self._model, self._outputs, self._pool, self._metrics = model, outputs, pool, metrics
+        self._model, self._pool, self._metrics = model, pool, metrics
         self._task, self._repairs = task, repairs
         self._end = asyncio.get_running_loop().time() + limit_s
         self._messages: list[dict[str, str]] = list(task.prompt.messages)
@@ -112,8 +110,7 @@ class Conversation:
         reply = read_reply(completion.text, self._task.prompt.names, cut=completion.finish == "length")
         if reply.plan is None:
             return reply
-        request = self._task.request
-        plan = self._outputs.answered(reply.plan, request.query, request.clauses, self._task.prompt.apis)
+        plan = answered(reply.plan, self._task.prompt.apis)
         return Reply(plan, reply.needs, reply.aside)
 
     def _revision(self) -> _Revision | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Literal
 
 from services.clients.chat import ChatError
 from services.telemetry import get_logger
@@ -29,6 +29,7 @@ class Liveness:
         self._probe, self._rest_s, self._clock = probe, rest_s, clock
         self._why: str | None = None
         self._until = 0.0
+        self._worked = False
         self._probing: asyncio.Task[None] | None = None
 
     def trouble(self) -> str | None:
@@ -36,6 +37,23 @@ class Liveness:
         if self._why is not None and self._clock() >= self._until:
             self.suspect()
         return self._why
+
+    @property
+    def state(self) -> Literal["unknown", "up", "down"]:
+        """How the server is, as far as it was asked."""
+        if self._why is not None:
+            return "down"
+        return "up" if self._worked else "unknown"
+
+    @property
+    def why(self) -> str:
+        """What was wrong with a server that is left alone."""
+        return self._why or ""
+
+    @property
+    def rests_s(self) -> float:
+        """Seconds that a server which failed is left alone."""
+        return max(self._until - self._clock(), 0.0) if self._why is not None else 0.0
 
     def failed(self, why: str, rest_s: float | None = None) -> None:
         """It failed: leave it alone, as long as it says itself if it does."""
@@ -48,7 +66,7 @@ class Liveness:
         """It gave an answer."""
         if self._why is not None:
             _log.info("the language model is back")
-        self._why = None
+        self._why, self._worked = None, True
 
     def suspect(self) -> None:
         """Find out whether it is alive, without anybody waiting for that."""

@@ -12,8 +12,11 @@ from planner_svc.backends.served.liveness import Liveness
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.settings import ConstraintKind, ServedSettings
 from services.clients.chat import ChatError, ChatModel, Completion, Message
+from services.contracts.operations import ModelServer
 
 _PROBE_S: Final = 5.0
+_MOST_CHARS: Final = 300
+"""Of what is told of a server's failure: it may have written much of that itself."""
 
 
 class Model:
@@ -27,6 +30,7 @@ class Model:
 
     def __init__(self, chat: ChatModel, settings: ServedSettings, metrics: PlannerMetrics) -> None:
         self._chat, self._metrics = chat, metrics
+        self._url = settings.url or ""
         self._max_tokens = settings.max_tokens
         self._kinds: list[ConstraintKind] = list(LADDER)
         if settings.constraint != "auto":
@@ -42,6 +46,19 @@ class Model:
     def constrained(self) -> bool:
         """Whether the server is told what plans look like."""
         return self._kinds[0] not in ("none", "json_object")
+
+    def status(self) -> ModelServer:
+        """What is known of the server; it is not asked for that."""
+        return ModelServer(
+            url=self._url,
+            model=self.name,
+            state=self._liveness.state,
+            trouble=self._liveness.why[:_MOST_CHARS],
+            probe_in_s=round(self._liveness.rests_s, 3),
+            completions=self._metrics.completions,
+            tokens=self._metrics.tokens,
+            mean_s=round(self._metrics.mean_completion_s, 3),
+        )
 
     async def aclose(self) -> None:
         """Close what is open."""

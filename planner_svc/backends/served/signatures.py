@@ -90,10 +90,10 @@ def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str]
 
 def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) -> list[Parameter]:
     """All required parameters, and optional ones within the limit, in the API's own order."""
-    optional = [one for one in api.parameters if not one.required]
+    optional = [one for one in api.parameters if not one.needed]
     ranked = sorted(optional, key=lambda one: -len(words_of(f"{one.name} {one.description}") & request_words))
     kept = {one.name for one in ranked[: detail.optional]}
-    return [one for one in api.parameters if one.required or one.name in kept]
+    return [one for one in api.parameters if one.needed or one.name in kept]
 
 
 def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas | None = None) -> list[JsonPath]:
@@ -132,7 +132,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 def _parameter(schemas: Schemas, api: Api, parameter: Parameter, detail: Detail) -> str:
-    said = parameter.name + ("" if parameter.required else "?")
+    said = parameter.name + ("" if parameter.needed else "?")
     kind = _kind(schemas, Node(parameter.json_schema, api.definitions), detail)
     said += f": {kind}" if kind else ""
     if detail.parameter_text and parameter.description:

@@ -11,11 +11,12 @@ from typing import Any
 from deploy.onebox import shipped_demos
 from retriever_svc.importers import import_document
 from sandbox.main import create_app as create_sandbox
-from services.contracts.api import Api, ApiResponse, Candidate
+from services.contracts.api import Api, ApiResponse
 from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import AnswerOutput, Plan, Reference, Step
 from services.contracts.planning import PlanRequest
+from services.contracts.retrieval import Candidate
 from tests.unit.planner_svc.building import value
 from tests.unit.planner_svc.worlds import DAY, NUMBER, SHOP, TEXT, WHOLE, param
 

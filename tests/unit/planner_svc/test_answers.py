@@ -1,23 +1,78 @@
-"""What a call's answer is given for: what was asked, and of what was done more than its id."""
+"""What a call's answer is given for: all of what was asked, and the whole where nobody knows what that is."""
 
-from planner_svc.reading.answers import completed
-from planner_svc.reading.profile import read_profile
+from typing import Any
+
+from planner_svc.reading.answers import answer_of
+from planner_svc.reading.asked import named_besides
+from planner_svc.reading.profile import Field, Profile, read_profile
+from services.contracts.base import JsonPath
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, record
 
-PAYMENT = record(id=TEXT, status=TEXT, amount=WHOLE, lines={"type": "array", "items": TEXT})
+
+def listed(item: dict[str, Any]) -> dict[str, Any]:
+    """A list of these."""
+    return {"type": "array", "items": item}
 
 
-def test_of_what_was_done_more_than_its_id_is_told_and_its_id() -> None:
-    profile = read_profile(api("create_payment", param("to"), method="POST", path="/payments", returns=PAYMENT))
-    fields = {field.name: field for field in profile.fields}
-    assert [one.name for one in completed(profile, [fields["id"]])] == ["id", "status", "amount"]
-    assert [one.name for one in completed(profile, [fields["amount"]])] == ["amount", "id"]
-    both = [fields["amount"], fields["id"]]
-    assert completed(profile, both) == both
-    assert completed(profile, []) == []
+ITEM = record(id=TEXT, name=TEXT, owner=record(name=TEXT, city=TEXT))
+PAGE = record(items=listed(ITEM), total=WHOLE, pages=WHOLE)
+PAYMENT = record(id=TEXT, status=TEXT, amount=WHOLE, lines=listed(TEXT))
 
 
-def test_what_is_only_read_is_told_as_it_is_asked_for() -> None:
+def _field(profile: Profile, *path: str | int) -> Field:
+    return next(one for one in profile.fields if one.path == path)
+
+
+def _paths(profile: Profile, *said: Field) -> list[JsonPath]:
+    return [path for _, path in answer_of(profile, said)]
+
+
+def test_what_is_asked_for_is_told() -> None:
     profile = read_profile(api("get_payment", param("to"), path="/payments", returns=PAYMENT))
-    fields = {field.name: field for field in profile.fields}
-    assert completed(profile, [fields["id"]]) == [fields["id"]]
+    asked = (_field(profile, "status"), _field(profile, "amount"))
+    assert answer_of(profile, asked) == [("status", ("status",)), ("amount", ("amount",))]
+
+
+def test_what_is_asked_of_items_is_told_of_all_of_them() -> None:
+    profile = read_profile(api("list_things", path="/things", returns=PAGE))
+    assert _paths(profile, _field(profile, "items", 0, "name"), _field(profile, "total")) == [("items",), ("total",)]
+    bare = read_profile(api("list_all", path="/things", returns=listed(ITEM)))
+    assert _paths(bare, _field(bare, 0, "name"), _field(bare, 0, "id")) == [()]
+
+
+def test_what_is_told_with_something_else_is_not_told_twice() -> None:
+    profile = read_profile(api("get_thing", path="/thing", returns=ITEM))
+    asked = (_field(profile, "owner", "city"), _field(profile, "owner"))
+    assert _paths(profile, *asked) == [("owner",)]
+
+
+def test_where_nothing_is_known_to_be_asked_nothing_is_left_out() -> None:
+    page = read_profile(api("list_things", path="/things", returns=PAGE))
+    assert answer_of(page) == [("items", ("items",))]
+    payment = record(id=TEXT, lines=listed(TEXT), notes=listed(TEXT))
+    assert _paths(read_profile(api("get_payment", path="/payments", returns=payment))) == [()]
+
+
+def test_a_small_answer_is_told_by_its_members_without_what_was_asked_with() -> None:
+    result = record(first=TEXT, second=TEXT, score=WHOLE)
+    profile = read_profile(api("compare", param("first"), param("second"), path="/compare", returns=result))
+    assert answer_of(profile) == [("score", ("score",))]
+
+
+def test_of_what_was_done_all_is_told() -> None:
+    made = record(id=TEXT, status=TEXT, amount=WHOLE)
+    profile = read_profile(api("create_payment", param("to"), method="POST", path="/payments", returns=made))
+    assert _paths(profile) == [("id",), ("status",), ("amount",)]
+    listing = read_profile(api("create_batch", param("to"), method="POST", path="/batches", returns=PAYMENT))
+    assert _paths(listing) == [()]
+
+
+def test_a_field_that_is_asked_for_by_name_is_told_where_none_that_was_chosen_is_called_so() -> None:
+    product = record(name=TEXT, weight_grams=WHOLE, stock=WHOLE)
+    profile = read_profile(api("get_product", param("sku"), path="/products/{sku}", returns=product))
+    name, weight, stock = profile.fields
+    query = "How heavy is the product OFF-7004?"
+    assert named_besides(query, profile, [name]) == [weight]
+    assert named_besides(query, profile, [weight]) == []
+    assert named_besides("what's the stock of OFF-7004, and how heavy is it?", profile, [name]) == [stock, weight]
+    assert named_besides("which colour has OFF-7004?", profile, [name]) == []

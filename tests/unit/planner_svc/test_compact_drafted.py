@@ -7,6 +7,8 @@ from tests.unit.planner_svc.building import api, record
 TEXT = {"type": "string"}
 ROWS = {"type": "object", "properties": {"items": {"type": "array", "items": record(code=TEXT)}}}
 CODE = next(one for one in read_profile(api("search", returns=ROWS)).fields if one.name == "code")
+WHERE = {one.name: one for one in read_profile(api("find", returns=record(lat=TEXT, lon=TEXT))).fields}
+LATITUDE, LONGITUDE = WHERE["lat"], WHERE["lon"]
 SEARCH, SHOW, ROUTE = 0, 1, 2
 
 
@@ -35,6 +37,32 @@ def test_two_arguments_fed_by_the_same_field_take_up_one_call_each() -> None:
     assert route.turns(SEARCH) == 2
     calls = arranged({SEARCH: [said("Peru"), said("Chad", 9)], ROUTE: [route]})
     assert [call.api for call in calls] == [SEARCH, SEARCH, ROUTE]
+
+
+def test_what_is_of_one_end_is_fed_by_one_call() -> None:
+    """However the parameters are ordered: both of where it begins are of the first call."""
+    ends = {"drop_off_lat": LATITUDE, "pick_up_lon": LONGITUDE, "pick_up_lat": LATITUDE, "drop_off_lon": LONGITUDE}
+    rental = Drafted(ROUTE, 0.9)
+    for name, field in ends.items():
+        end = tuple(name.split("_")[:2])
+        rental.arguments[name] = Fed(SEARCH, field, 0.9, end, "from" if "pick" in end else "to")
+    assert rental.turns(SEARCH) == 2
+    assert {name: rental.turn(name) for name in ends} == {
+        "drop_off_lat": 1,
+        "pick_up_lon": 0,
+        "pick_up_lat": 0,
+        "drop_off_lon": 1,
+    }
+
+
+def test_two_fields_of_one_call_are_of_no_ends() -> None:
+    order = Drafted(ROUTE, 0.9)
+    order.arguments = {
+        "customer_code": Fed(SEARCH, CODE, 0.9, ("customer",)),
+        "lat": Fed(SEARCH, LATITUDE, 0.9),
+    }
+    assert [order.turn(name) for name in order.arguments] == [0, 0]
+    assert order.turns(SEARCH) == 1
 
 
 def test_what_is_said_twice_is_called_once() -> None:

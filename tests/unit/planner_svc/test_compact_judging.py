@@ -17,7 +17,6 @@ import services
 from planner_svc.backends.compact.calls import CALL_SIGNS, call_evidence
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.drafted import Fed, Said
-from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, Kind, items_of
@@ -26,6 +25,7 @@ from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.reader import Reading
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.backends.compact.spans import SPAN_SIGNS, Spans, Wish
+from planner_svc.backends.compact.task import Task
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import DEFAULT_MODEL

@@ -10,12 +10,13 @@ from planner_svc.backends.demonstrated import DemonstratedBackend
 from planner_svc.backends.demonstrated.backend import LIKE, SAME
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.choosing import with_matches
+from planner_svc.reading.profile import Library
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan
-from services.encoder import load_encoder
 from tests.unit.planner_svc.demonstrated_world import asking, demo_of, demos, pairs, wanted
+from tests.unit.planner_svc.worlds import GET_WEATHER
 
 _RELATIVE = r"tomorrow|friday|thursday|weekend|12 June"
 LEAST = 0.85
@@ -24,7 +25,7 @@ LEAST = 0.85
 
 @pytest.fixture(scope="module")
 def backend() -> DemonstratedBackend:
-    return DemonstratedBackend(load_encoder(), ComputePool(1))
+    return DemonstratedBackend(ComputePool(1))
 
 
 def shown(query: str, answer: str = "$a$", **steps: tuple[str, dict[str, Any]]) -> Demo:
@@ -187,3 +188,10 @@ async def test_a_change_waits_for_an_approval_as_ever(backend: DemonstratedBacke
         await pool.close()
     assert response.compiled is not None
     assert response.compiled.proof.approvals == ("var1",)
+
+
+def test_what_is_remembered_of_apis_is_bounded() -> None:
+    library = Library(max_profiles=3)
+    for number in range(12):
+        library.profile(GET_WEATHER.model_copy(update={"content_hash": str(number)}))
+    assert len(library._profiles) == 3

@@ -4,7 +4,7 @@ import pytest
 
 from services.contracts.api import Location
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Reference
-from services.contracts.planning import Decision, DiagnosticCode, Policy
+from services.contracts.planning import CompileResponse, Decision, DiagnosticCode, Policy
 from tests.unit.planner_svc.building import WHOLE, api, codes, only, param, plan, prove, record, secret, step
 
 COUNTRY = record(code={"type": "string"}, name={"type": "string"}, area={"type": "number"}, tags={"type": "array"})
@@ -299,3 +299,24 @@ def test_objects_built_from_values_are_checked_by_field() -> None:
     assert built(id=1, other=2) == {(DiagnosticCode.UNKNOWN_ARGUMENT, "place.other")}
     assert built(id="one") == {(DiagnosticCode.INVALID_LITERAL, "place.id")}
     assert built(id=Reference(step="a", path=("code",))) == {(DiagnosticCode.TYPE_MISMATCH, "place.id")}
+
+
+def test_of_a_literal_object_or_list_the_part_is_named_that_is_wrong_or_missing() -> None:
+    place = {**record(id={"type": "integer"}, note={"type": "string"}), "required": ["id"]}
+    book = api("book", param("places", {"type": "array", "items": place}, at=Location.BODY))
+
+    def given(*places: object) -> CompileResponse:
+        return prove(plan(step("a", "book", places=list(places))), book)
+
+    assert given({"id": 1}, {"id": 2, "note": "x"}).diagnostics == ()
+    missing = given({"id": 1}, {"note": "x"})
+    assert [question.argument for question in missing.questions] == ["places[1].id"]
+    assert only(missing, DiagnosticCode.MISSING_ARGUMENT).argument == "places[1].id"
+    assert only(given({"id": "one"}), DiagnosticCode.INVALID_LITERAL).argument == "places[0].id"
+
+
+def test_a_literal_object_that_is_wrong_as_a_whole_is_said_so() -> None:
+    either = {"type": "object", "minProperties": 2}
+    subject = api("subject", param("x", either, at=Location.BODY))
+    found = only(prove(plan(step("a", "subject", x={"id": 1})), subject), DiagnosticCode.INVALID_LITERAL)
+    assert found.argument == "x"

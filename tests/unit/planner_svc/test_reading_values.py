@@ -1,4 +1,4 @@
-"""What of a request may be a value: kinds, values, units, ends of pairs, groups."""
+"""What of a request may be a value: kinds, values, units."""
 
 from datetime import UTC, datetime
 
@@ -48,15 +48,7 @@ def test_numbers(text: str, value: float | None) -> None:
         ("Track parcel PX-20931, please", "code", "PX-20931"),
         ("Where is shelf_12?", "code", "shelf_12"),
         ("Is NL91 ABNA 0417 1643 00 valid", "code", "NL91 ABNA 0417 1643 00"),
-        ("Who wrote The Left Hand of Darkness", "name", "Left Hand of Darkness"),
-        ("What is Portugal's capital?", "name", "Portugal"),
-        ("Fremantle's LOCODE?", "name", "Fremantle"),
-        ("Graz and Linz: which is larger?", "name", "Graz"),
-        ("It starts in Lagos. Tell me more", "name", "Lagos"),
-        ("What is a Danish krone worth?", "name", "Danish"),
-        ("Pay in Danish kroner, please", "name", "Danish kroner"),
         ("How many words has this text: The cat sat", "quoted", "The cat sat"),
-        ("the line ABC-XYZ", "code", "ABC"),
     ],
 )
 def test_kinds(text: str, kind: str, value: str) -> None:
@@ -75,38 +67,13 @@ def test_compass_points_sign_coordinates() -> None:
     assert [(s.value, s.unit) for s in found] == [(48.2, stem("latitude")), (-16.37, stem("longitude"))]
 
 
-def test_prepositions_say_which_end_of_a_pair() -> None:
-    assert [(s.text, s.role) for s in spans("fly from FRA to SFO", "code")] == [("FRA", "from"), ("SFO", "to")]
-
-
-def test_values_joined_by_commas_and_words_are_a_group_and_a_list() -> None:
-    found = spans("the mean of 3, 5 and 9", "number", "list")
-    assert len({s.group for s in found if s.kind == "number"}) == 1
-    assert [s.value for s in found if s.kind == "list"] == [(3, 5, 9)]
-
-
-def test_points_are_a_list_of_each_coordinate() -> None:
-    assert [s.value for s in spans("through (1, 2), (2, 4.1) and (3, 6)", "list")] == [(1, 2, 3), (2, 4.1, 6)]
-
-
-def test_between_says_both_ends() -> None:
-    assert [s.role for s in spans("costs between 20 and 100", "number")] == ["from", "to"]
-
-
 def test_number_words_that_point_back_count_nothing() -> None:
     assert not spans("add the two together, all three", "number")
     assert [s.value for s in spans("ship one AB-12", "number")] == [1]
 
 
-def test_articles_name_things_and_subjects_have_verbs() -> None:
-    assert [s.text for s in spans("Is the folding camp chair sold here", "phrase") if s.unit == "named"] == [
-        "folding camp chair"
-    ]
-    assert next(s.text for s in spans("do you stock rubber boots", "phrase")) == "rubber boots"
-
-
 def test_nothing_inside_quotes_is_a_value_of_its_own() -> None:
-    assert not spans('note "delete order 12 on 2027-01-01"', "number", "moment", "code", "name")
+    assert not spans('note "delete order 12 on 2027-01-01"', "number", "moment", "code")
 
 
 @given(st.text(max_size=400))

@@ -13,11 +13,12 @@ from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Lazily, MissingValue, PlanDraft
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
-from services.contracts.api import Api, Candidate, SecretKind, SecurityRequirement
+from services.contracts.api import Api, SecretKind, SecurityRequirement
 from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import ObjectValue, Plan
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
+from services.contracts.retrieval import Candidate
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
 

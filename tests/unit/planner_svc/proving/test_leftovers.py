@@ -105,6 +105,21 @@ def test_an_answer_goes_where_it_was_asked_for() -> None:
     assert asked('add "Buy milk" to list L-7', mended, context) == []
 
 
+def test_what_stands_far_back_in_a_wide_body_is_asked_about_and_takes_its_answer() -> None:
+    """The network looks at the first few places inside objects alone; nothing that is said is passed over for it."""
+    address = record(**{f"line{number}": TEXT for number in range(40)})
+    emails = {"type": "array", "items": record(email=TEXT, kind=TEXT)}
+    wide = api("create_lead", param("addresses", {"type": "array", "items": address}, at=BODY),
+               param("emails", emails, at=BODY), param("name", at=BODY), method="POST", path="/leads")  # fmt: skip
+    made, query = plan(step("a", "create_lead", name="Ann Lee")), 'add the lead "Ann Lee", ann@acme.example'
+    (question,) = questions_about(query, NOW, made, {wide.id: wide})
+    assert question.argument == "emails[0].email"
+    context = Context(now=NOW.now, values={question.argument: "ann@acme.example"})
+    mended = with_answers(made, context, {wide.id: wide})
+    assert mended.steps[0].arguments["emails"] == LiteralValue(value=[{"email": "ann@acme.example"}])
+    assert questions_about(query, context, mended, {wide.id: wide}) == ()
+
+
 def test_what_is_required_and_lacks_a_value_gets_the_given_one() -> None:
     context = Context(now=NOW.now, values={"list_id": "L-9", "labels": ["a"], "urgent": True})
     mended = with_answers(plan(step("a", "create_task", task={"name": "x"})), context, APIS)

@@ -6,14 +6,17 @@ from prometheus_client import CollectorRegistry
 from planner_svc.cascade import CascadePolicy
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
-from planner_svc.proving.untold import untold
+from planner_svc.proving.near_misses import is_known
+from planner_svc.proving.untold import unnamed, untold
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
-from services.contracts.api import Api, Candidate
+from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import Decision, PlanRequest, Policy
+from services.contracts.retrieval import Candidate
+from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
-from tests.unit.planner_svc.judging.test_judged import Scripted
+from tests.unit.planner_svc.judging.test_judge import Scripted
 
 ITEMS = {"type": "array", "items": record(product=TEXT, quantity=WHOLE)}
 ORDER = api(
@@ -104,6 +107,53 @@ def test_any_text_is_read(query: str) -> None:
     said(query)
 
 
+def test_a_thousand_questions_are_not_all_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each word would be compared with all words of all candidates."""
+    compared: list[str] = []
+
+    def noting(word: str, known: frozenset[str]) -> bool:
+        compared.append(word)
+        return is_known(word, known)
+
+    monkeypatch.setattr("planner_svc.proving.untold.is_known", noting)
+    names = [f"zorble{one}{two}" for one in "bcdfghjklm" for two in "bcdfghjklmnpqrstvwxz"]
+    others = [api(f"other{number}", returns=record(weight=WHOLE)) for number in range(10)]
+    told = said("Get the order. " + " ".join(f"which {name} has it?" for name in names), ORDER, *others)
+    assert told == MISSING.replace("“{}”", "“zorblebb”, “zorblebc” or “zorblebd”")
+    assert len(compared) <= 20 * 4 * 11
+
+
+def planner_of(
+    pool: ComputePool, sure: float, policy: CascadePolicy | None = None, registry: CollectorRegistry | None = None
+) -> PlannerService:
+    """A planner whose one backend has the plan, so sure of it."""
+    return PlannerService(
+        {"compact": Scripted("compact", PlanDraft(PLAN, sure))},
+        "compact",
+        pool,
+        backend_timeout_s=5,
+        max_alternatives=0,
+        metrics=PlannerMetrics(registry or CollectorRegistry()),
+        policy=policy or CascadePolicy(),
+    )
+
+
+async def test_a_plan_stands_where_looking_for_what_is_missing_takes_too_long(
+    pool: ComputePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def used_up() -> None:
+        raise DeadlineExceeded("It takes more than 3 s of processor time.")
+
+    monkeypatch.setattr("planner_svc.proving.untold.checkpoint", used_up)
+    request = PlanRequest(
+        query="which carrier has order 4471?",
+        candidates=(Candidate(api=ORDER, score=1),),
+        policy=Policy(mutating=Decision.ALLOW),
+    )
+    response = await planner_of(pool, 0.9).plan(request)
+    assert (response.status, response.untold) == ("planned", "")
+
+
 @pytest.mark.parametrize(("below", "status"), [(0.0, "planned"), (0.9, "no_plan")])
 async def test_the_planner_says_so_with_its_plan_or_instead_of_it(pool: ComputePool, below: float, status: str) -> None:
     request = PlanRequest(
@@ -111,19 +161,32 @@ async def test_the_planner_says_so_with_its_plan_or_instead_of_it(pool: ComputeP
         candidates=(Candidate(api=ORDER, score=1),),
         policy=Policy(mutating=Decision.ALLOW),
     )
-    metrics = PlannerMetrics(registry := CollectorRegistry())
-    planner = PlannerService(
-        {"rules": Scripted("rules", PlanDraft(PLAN, 0.5))},
-        "rules",
-        pool,
-        backend_timeout_s=5,
-        max_alternatives=0,
-        metrics=metrics,
-        policy=CascadePolicy(abstain_below=below),
-    )
+    registry = CollectorRegistry()
+    planner = planner_of(pool, 0.5, CascadePolicy(abstain_below=below), registry)
     response = await planner.plan(request)
     assert (response.status, response.untold) == (status, MISSING.format("carrier"))
     assert response.reason.startswith(MISSING.format("carrier")) is (status == "no_plan")
     assert registry.get_sample_value("nestor_planner_untold_total") == 1
     told = await planner.plan(request.model_copy(update={"query": "which status has order 4471?"}))
     assert told.untold == ""
+
+
+async def test_what_only_another_api_may_tell_makes_the_plan_unsure(pool: ComputePool) -> None:
+    parcel = api("getParcel", param("id"), path="/parcels/{id}", returns=record(weight=WHOLE))
+    query = "how heavy is order 4471?"
+    assert unnamed(query, PLAN, {ORDER.id: ORDER}) == ("how heavy it is",)
+    request = PlanRequest(
+        query=query,
+        candidates=(Candidate(api=ORDER, score=0.9), Candidate(api=parcel, score=0.2)),
+        policy=Policy(mutating=Decision.ALLOW),
+    )
+
+    async def planned(unsure_below: float) -> tuple[str, str]:
+        planner = planner_of(pool, 0.9, CascadePolicy(unsure_below=unsure_below))
+        response = await planner.plan(request)
+        assert (response.status, response.plan) == ("planned", PLAN)
+        return response.untold, response.unsure
+
+    unsure = 'I am not sure of this, what is called does not tell “how heavy it is”: t.getOrder(id="4471").'
+    assert await planned(0.5) == ("", unsure)
+    assert await planned(0) == ("", "")

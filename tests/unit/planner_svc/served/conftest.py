@@ -18,7 +18,6 @@ from planner_svc.settings import ServedSettings
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
-from services.encoder import load_encoder
 from tests.support.chat_server import ChatServer, Reply, serve_chat
 
 KEY = "sk-canary-0815"
@@ -74,7 +73,7 @@ async def world() -> AsyncIterator[Make]:
             given = {"url": server.url, "api_key": SecretStr(KEY), "constraint": "none", **settings}
             registry = CollectorRegistry()
             metrics = PlannerMetrics(registry)
-            served = open_served(ServedSettings(**given), load_encoder(), pool, metrics)
+            served = open_served(ServedSettings(**given), pool, metrics)
             assert served is not None
             stack.push_async_callback(served.aclose)
             plain = Plain(draft or PlanDraft(None))

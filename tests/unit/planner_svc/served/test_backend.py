@@ -8,11 +8,11 @@ import pytest
 
 from planner_svc.cascade import CascadePolicy
 from planner_svc.models import PlanDraft
-from services.contracts.api import Candidate
 from services.contracts.context import Context
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Reference
 from services.contracts.planning import Decision, PlanRequest, Policy
+from services.contracts.retrieval import Candidate
 from services.contracts.trace import MAX_OUTPUT_CHARS, MAX_PROMPT_CHARS
 from services.errors import ServiceUnavailable
 from tests.support.chat_server import answers, calls, hangs, says

@@ -173,6 +173,19 @@ def test_an_exported_part_is_read_as_data(tmp_path: Path) -> None:
     assert found["desk-005"].now.isoformat() == "2026-03-02T09:00:00+00:00"
 
 
+def test_keys_are_not_among_the_arguments_that_are_exported(tmp_path: Path) -> None:
+    """Who wrote the request saw the document, and gave a key; Nestor presents it, and asks nobody for it."""
+    folder = corpus(tmp_path / "c", [CHAIN | {"plan": [FIND | {"arguments": {"name": "Amina", "apikey": "k-1"}}]}])
+    keyed = json.loads(json.dumps(DESK))
+    keyed["paths"]["/guests"]["get"]["parameters"].append(
+        {"name": "apikey", "in": "header", "required": True, "schema": {"type": "string"}}
+    )
+    (folder / "systems" / "desk.json").write_text(json.dumps(keyed))
+    assert export_corpus(tmp_path, "train", tmp_path / "out", folder) == 0
+    (found,) = read_all(tmp_path / "out").instances
+    assert [call.args for call in found.calls] == [{"name": "Amina"}]
+
+
 def test_every_request_to_an_invented_system_that_ships_is_sound() -> None:
     ships = Corpus(shipped(), None)
     systems = [vendor for vendor in ships.vendors if not vendor.documents]

@@ -11,9 +11,9 @@ from rich.progress import Progress
 pytest.importorskip("sklearn", reason="needs requirements/train.txt")
 
 from planner_svc.backends.compact.decode import Decoder
-from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.spans import SPAN_SIGNS
+from planner_svc.backends.compact.task import Task
 from tests.unit.planner_svc.test_compact_judging import CLAIM, POLICY, judge, task, values
 from training.planner import judges
 from training.planner.examples import Example, LabelledCall, Span

@@ -22,8 +22,8 @@ def predictions(file: Path, count: int) -> Path:
     for _ in range(count):
         confidence = rng.choice((0.9, 0.6))
         right = rng.random() < (0.4 if confidence == 0.9 else 0.1)
-        rows.append({"status": "planned", "confidence": confidence, "full_match_any_order": right})
-    rows.append({"status": "no_plan", "confidence": 0.9, "full_match_any_order": True})
+        rows.append({"status": "planned", "sure": confidence, "full_match_any_order": right})
+    rows.append({"status": "no_plan", "sure": 0.9, "full_match_any_order": True})
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return file
 

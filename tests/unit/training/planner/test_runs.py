@@ -8,8 +8,8 @@ import pytest
 
 from planner_svc.backends import load_backends
 from services.compute import ComputePool
-from services.contracts.api import Candidate
 from services.contracts.planning import PlanRequest
+from services.contracts.retrieval import Candidate
 from services.encoder import load_encoder
 from tests.unit.evals.folders import folder
 from tests.unit.evals.planning.worlds import TOOLS
@@ -30,7 +30,6 @@ RECIPE: dict[str, Any] = {
     "width": 32,
     "layers": 1,
     "made": 8,
-    "bfloat16": False,
 }
 
 

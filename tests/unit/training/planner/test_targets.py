@@ -12,11 +12,11 @@ from tokenizers import Tokenizer
 import services
 from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.drafted import Fed
-from planner_svc.backends.compact.filling import Task
 from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
 from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.task import Task
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import DEFAULT_MODEL

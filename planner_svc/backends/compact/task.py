@@ -1,0 +1,86 @@
+"""What is decoded: a request beside its candidates, and a parameter of one of them that is to be filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from pydantic import JsonValue
+
+from planner_svc.backends.compact.items import Encoded, Item, Kind
+from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.shown import Shown
+from planner_svc.backends.compact.spans import Wish
+from planner_svc.reading.profile import Profile, Slot
+
+UNLIKELY: Final = 0.02
+"""Where a value surely does not come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A parameter to fill, for how many calls of its API.
+
+    ``chosen`` are called in any case; ``taken`` are the words, and ``used`` the options, that the API's other
+    parameters have; ``segments`` are the tokens of each call, where there are several that can be told apart.
+    """
+
+    wish: Wish
+    profile: Profile
+    times: int
+    chosen: Sequence[int]
+    taken: list[tuple[int, int]]
+    used: list[tuple[tuple[JsonValue, ...], JsonValue]]
+    segments: Sequence[tuple[int, int]] = ()
+
+    @property
+    def number(self) -> int:
+        """Of the API among the candidates."""
+        return self.wish.number
+
+    @property
+    def place(self) -> int:
+        """Of the parameter among the items."""
+        return self.wish.place
+
+    @property
+    def slot(self) -> Slot:
+        """The parameter."""
+        return self.wish.slot
+
+    @property
+    def listed(self) -> bool:
+        """Whether it takes a list only."""
+        return self.slot.kinds == {"array"}
+
+    def allows(self, value: JsonValue) -> bool:
+        """Whether its schema does."""
+        return self.profile.schemas.problem(self.slot.node, value) is None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is decoded: a request beside its candidates, read.
+
+    Attributes:
+        query: the request.
+        apis: the candidates, in the order in which they were read.
+        reading: what the network says.
+        now: the request's clock.
+        given: values that the application knows, by argument name.
+        shown: what demos show of the candidates.
+    """
+
+    query: str
+    apis: Sequence[Encoded]
+    reading: Reading
+    now: datetime
+    given: Mapping[str, JsonValue]
+    shown: Shown = field(default_factory=Shown)
+
+    def items(self, number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
+        """The items of that kind of the candidate of that number, with their places in the reading."""
+        numbered = enumerate(self.apis[number].items, self.reading.inputs.first[number])
+        return ((place, item) for place, item in numbered if item.kind is kind)

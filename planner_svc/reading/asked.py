@@ -1,0 +1,77 @@
+"""What a request asks for by name: "which carrier", "how heavy", "tell me the weight of"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from planner_svc.reading.profile import Field, Profile
+from planner_svc.reading.text import MAX_CHARS, STOP, stem, stem_set, stems
+
+_ASKED: Final = re.compile(
+    r"\b(?:(?:which|whose|how\s+(?:many|much)|what's|what(?:\s+(?:is|are|was|were|will\s+be))?)\s+(?:the\s+)?"
+    r"(?=(?P<words>(?:[a-z][\w'-]*\s*){1,4}))"
+    r"|(?:tell|give|show|get)\s+(?:me|us)\s+the\s+(?=(?P<told>(?:[a-z][\w'-]*\s+){1,4})(?:of|for)\b))",
+    re.IGNORECASE,
+)
+"""Where a request names what it asks for: after a question word, or between "tell me the" and "of"."""
+_MEASURES: Final = {
+    how: stem_set(words)
+    for how, words in {
+        "high": "height elevation altitude",
+        "tall": "height",
+        "deep": "depth",
+        "heavy": "weight mass",
+        "big": "size area population",
+        "large": "size area population",
+        "fast": "speed",
+        "wide": "width",
+    }.items()
+}
+"""What "how heavy" and its like ask for, as fields are named; not what follows from other fields, as "how old" does."""
+_HOW: Final = re.compile(r"\bhow\s+(?P<measure>[a-z]+)\b", re.IGNORECASE)
+_PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*", re.IGNORECASE)
+ANYTHING: Final = stem_set(
+    "bit data entry everything first info information item last latest new next object old one record stuff thing"
+)
+"""Nouns for all things, and what things of any kind are."""
+_GENERAL: Final = ANYTHING | stem_set("else")
+
+Asked = tuple[str, frozenset[str]]
+"""A thing that is asked for by name, as the request says it, with stems of what it may be called."""
+
+
+def asked_for(query: str) -> Iterator[Asked]:
+    """The things a request asks for by name, as it says them, each with stems of what they may be called."""
+    query = query[:MAX_CHARS]
+    for match in _ASKED.finditer(query):
+        words = list(_named((match["words"] or match["told"]).split()))
+        if words:
+            yield " ".join(words), frozenset(stems(" ".join(words)))
+    for match in _HOW.finditer(query):
+        measure = match["measure"].lower()
+        if measure in _MEASURES:
+            yield f"how {measure} it is", _MEASURES[measure] | {stem(measure)}
+
+
+def _named(words: Sequence[str]) -> Iterator[str]:
+    """The words of a name, up to the first that is none."""
+    for word in words:
+        if word.lower() in STOP or stem(word) in _GENERAL or not _PLAIN.fullmatch(word):
+            return
+        yield word
+
+
+def named_besides(query: str, profile: Profile, said: Sequence[Field]) -> list[Field]:
+    """Fields of an answer that a request asks for by name, where none of those that were chosen is called so.
+
+    They are those of whose names the largest share is asked for.
+    """
+    found: list[Field] = []
+    for _, called in asked_for(query):
+        if not any(called.intersection(field.words) for field in [*said, *found]):
+            shares = [len(called.intersection(field.words)) / (len(field.words) or 1) for field in profile.fields]
+            best = max(shares, default=0.0)
+            found += [field for field, share in zip(profile.fields, shares, strict=True) if 0 < best == share]
+    return found

@@ -1,0 +1,76 @@
+"""Enumerations in a request: "4, 8, 15 and 16". A list that takes one of the members takes all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+Place = tuple[int, int]
+"""First character and the one behind the last."""
+
+
+def joint(words: str) -> str:
+    """A pattern of what stands between two members; ``words``: those that join, as alternatives."""
+    return rf"(?:\s*[,;]\s*(?:(?:{words})\s+)?|\s+(?:{words})\s+)"
+
+
+_NUMBER: Final = r"[-+]?\d+(?:,\d{3}(?!\d))*(?:\.\d+)?"
+_BETWEEN: Final = joint("and|or|&")
+_NUMBERS: Final = re.compile(rf"(?<![\w.,]){_NUMBER}(?:{_BETWEEN}{_NUMBER})+(?![\w])")
+_MEMBER: Final = re.compile(_NUMBER)
+_SEPARATOR: Final = re.compile(_BETWEEN)
+_QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
+_MAX_CHARS: Final = 60
+"""Of a member that stands between two others."""
+
+
+def whole(text: str, places: Sequence[Place]) -> list[Place]:
+    """These places and the members of their enumerations that are missing among them, in order.
+
+    Numbers beside one another are an enumeration. Of other members, those are missing that stand between two of the
+    places with nothing but separators around them.
+
+    Args:
+        text: the request.
+        places: of members, none of which overlaps another.
+    """
+    known = sorted(places)
+    found = {*known}
+    for one, other in pairwise(known):
+        found.update(_between(text, one[1], other[0]))
+    for run in _NUMBERS.finditer(text):
+        members = [member.span() for member in _MEMBER.finditer(text, *run.span())]
+        if any(place in found for place in members):
+            found.update(members)
+    return sorted(place for place in found if not any(_crosses(place, other) for other in known))
+
+
+def _between(text: str, start: int, end: int) -> Iterator[Place]:
+    """The members in a part of the text that begins and ends with a separator."""
+    gaps = [match.span() for match in _SEPARATOR.finditer(text, start, end)]
+    edges = [_closed(text, start), _opened(text, end)]
+    if len(gaps) < 2 or gaps[0][0] > edges[0] or gaps[-1][1] < edges[1]:
+        return
+    for (_, first), (last, _) in pairwise(gaps):
+        while first < last and text[first] in _QUOTES:
+            first += 1
+        while first < last and text[last - 1] in _QUOTES:
+            last -= 1
+        if 0 < last - first <= _MAX_CHARS and "\n" not in text[first:last]:
+            yield first, last
+
+
+def _closed(text: str, at: int) -> int:
+    """Behind the quotation mark that stands there, if one does."""
+    return at + (text[at : at + 1] in _QUOTES and at < len(text))
+
+
+def _opened(text: str, at: int) -> int:
+    """Before the quotation mark that ends there, if one does."""
+    return at - (at > 0 and text[at - 1] in _QUOTES)
+
+
+def _crosses(place: Place, other: Place) -> bool:
+    return place != other and place[0] < other[1] and other[0] < place[1]

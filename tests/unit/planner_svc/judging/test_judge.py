@@ -1,0 +1,292 @@
+"""The trained planner's word and its judge: how likely it is right, and what is too unlikely to be answered with."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from planner_svc.backends.compact.judging import Judge, JudgeError
+from planner_svc.cascade import CascadePolicy, Word
+from planner_svc.judging.judge import JUDGE, Weigh, WordJudge
+from planner_svc.judging.signs import SIGNS, signs_of
+from planner_svc.metrics import PlannerMetrics
+from planner_svc.models import Fault, PlanDraft
+from planner_svc.service import PlannerService
+from services.compute import ComputePool
+from services.contracts.api import Api
+from services.contracts.demo import Demo, SelectedDemo
+from services.contracts.plan import Plan
+from services.contracts.planning import Decision, PlanRequest, PlanResponse, Policy
+from services.contracts.retrieval import Candidate
+from services.errors import DeadlineExceeded, Overloaded
+from services.trees import Trees
+from tests.unit.planner_svc.building import api, param, plan, record, step
+
+FIND = api("find", param("name"), returns=record(code={"type": "string"}))
+HOLIDAYS = api("holidays", param("country", required=True))
+NEWS = api("news")
+BOOK = api("book", param("room"), method="POST")
+REQUEST = PlanRequest(
+    query="holidays in Portugal, please",
+    candidates=tuple(Candidate(api=a, score=1, relevance=0.5) for a in (FIND, HOLIDAYS, NEWS, BOOK)),
+    policy=Policy(mutating=Decision.ALLOW),
+)
+GOOD = plan(step("a", "find", name="Portugal"), step("b", "holidays", country="$a.code$"))
+OTHER = plan(step("n", "news"))
+ASKS = plan(step("b", "holidays"))
+CHANGE = plan(step("c", "book", room="12"))
+
+
+class Scripted:
+    """A backend that drafts what it is told to; it reads as many APIs as it is told to."""
+
+    def __init__(self, name: str, draft: PlanDraft | Exception, read: int = 0) -> None:
+        self.name, self._draft, self._read = name, draft, read
+        self.known: list[Api] = []
+
+    async def read(self, apis: Sequence[Api]) -> int:
+        self.known += apis
+        return self._read
+
+    async def plan(self, request: PlanRequest) -> PlanDraft:
+        if isinstance(self._draft, Exception):
+            raise self._draft
+        return self._draft
+
+
+def holding(likely: float) -> Weigh:
+    """A judge of a fixed opinion."""
+    return lambda _, word: likely
+
+
+def service(
+    pool: ComputePool,
+    draft: PlanDraft | Exception,
+    weigh: Weigh | None = None,
+    *others: Scripted,
+    policy: CascadePolicy | None = None,
+) -> PlannerService:
+    return PlannerService(
+        {one.name: one for one in (Scripted("compact", draft), *others)},
+        "compact",
+        pool,
+        backend_timeout_s=5,
+        max_alternatives=2,
+        metrics=PlannerMetrics(CollectorRegistry()),
+        policy=policy,
+        weigh=weigh,
+    )
+
+
+@pytest.mark.parametrize("backend", [None, "compact"])
+async def test_a_word_is_as_likely_right_as_the_judge_says(pool: ComputePool, backend: str | None) -> None:
+    asked = service(pool, PlanDraft(GOOD, 0.95), holding(0.3))
+    response = await asked.plan(REQUEST.model_copy(update={"backend": backend}))
+    assert (response.plan, response.confidence) == (GOOD, 0.3)
+    assert [(one.backend, one.confidence, one.judged, one.stood) for one in response.asked] == [
+        ("compact", 0.95, 0.3, True)
+    ]
+
+
+async def test_a_refusal_and_a_question_are_words_too(pool: ComputePool) -> None:
+    refused = await service(pool, PlanDraft(None, 0.9, reason="Nothing fits."), holding(0.6)).plan(REQUEST)
+    assert (refused.status, refused.reason, refused.confidence) == ("no_plan", "Nothing fits.", 0.6)
+    asked = await service(pool, PlanDraft(ASKS, 0.6), holding(0.5)).plan(REQUEST)
+    assert (asked.status, asked.confidence) == ("needs_input", 0.5)
+    assert [question.argument for question in asked.questions] == ["country"]
+
+
+@pytest.mark.parametrize("error", [Overloaded("full"), DeadlineExceeded("late")])
+async def test_who_fails_has_no_word_to_judge(pool: ComputePool, error: Exception) -> None:
+    with pytest.raises(type(error)):
+        await service(pool, error, holding(0.9)).plan(REQUEST)
+
+
+async def test_a_judge_that_gets_no_turn_is_a_planner_that_gets_none(pool: ComputePool) -> None:
+    def full(*_: object) -> float:
+        raise Overloaded("full")
+
+    model = Scripted("served", PlanDraft(OTHER, 0.8))
+    policy = CascadePolicy("compact_first")
+    response = await service(pool, PlanDraft(GOOD, 0.9), full, model, policy=policy).plan(REQUEST)
+    assert [(one.backend, one.outcome) for one in response.asked] == [("compact", "busy"), ("served", "planned")]
+
+
+SURE = CascadePolicy(abstain_below=0.2, abstain_changes_below=0.5)
+
+
+async def test_a_plan_that_is_not_likely_enough_is_told_of_so_that_one_may_insist(pool: ComputePool) -> None:
+    asked = service(pool, PlanDraft(GOOD, 0.9), holding(0.15), policy=SURE)
+    response = await asked.plan(REQUEST)
+    assert (response.status, response.plan, response.compiled) == ("no_plan", None, None)
+    assert response.confidence == pytest.approx(0.85)
+    assert 'a t.find(name="Portugal"), then b t.holidays(country=a.code)' in response.reason
+    assert "15%" in response.reason
+    insisted = await asked.plan(REQUEST.model_copy(update={"backend": response.backend}))
+    assert (insisted.status, insisted.plan, insisted.confidence) == ("planned", GOOD, 0.15)
+
+
+async def test_a_change_must_be_likelier_than_a_read(pool: ComputePool) -> None:
+    unsure = service(pool, PlanDraft(CHANGE, 0.9), holding(0.4), policy=SURE)
+    assert (await unsure.plan(REQUEST)).status == "no_plan"
+    sure = service(pool, PlanDraft(CHANGE, 0.9), holding(0.5), policy=SURE)
+    assert (await sure.plan(REQUEST)).plan == CHANGE
+    reads = service(pool, PlanDraft(GOOD, 0.9), holding(0.4), policy=SURE)
+    assert (await reads.plan(REQUEST)).plan == GOOD
+
+
+async def test_a_denied_change_is_told_of(pool: ComputePool) -> None:
+    denying = REQUEST.model_copy(update={"policy": Policy(mutating=Decision.DENY)})
+    response = await service(pool, PlanDraft(CHANGE, 0.9, alternatives=(OTHER,)), holding(0.6)).plan(denying)
+    assert response.status == "no_plan"
+    assert "denied" in response.reason or "policy" in response.reason
+
+
+async def test_a_language_models_word_is_not_judged(pool: ComputePool) -> None:
+    model = Scripted("served", PlanDraft(OTHER, 0.8))
+    first = service(pool, PlanDraft(GOOD, 1), holding(0.4), model)
+    assert first.backends().cascade == ("served", "compact")
+    response = await first.plan(REQUEST)
+    assert response.confidence == 0.8
+    assert [(one.backend, one.judged) for one in response.asked] == [("served", None)]
+    dead = Scripted("served", PlanDraft(None, fault=Fault("down", "it is down", outage=True)))
+    without = await service(pool, PlanDraft(GOOD, 1), holding(0.4), dead).plan(REQUEST)
+    assert [(one.backend, one.stood) for one in without.asked] == [("served", False), ("compact", True)]
+
+
+async def test_the_judge_says_whether_a_language_model_is_asked(pool: ComputePool) -> None:
+    model = Scripted("served", PlanDraft(OTHER, 0.8))
+    policy = CascadePolicy("compact_first", escalate_below=0.5)
+    unsure = await service(pool, PlanDraft(GOOD, 1), holding(0.4), model, policy=policy).plan(REQUEST)
+    assert (unsure.backend, unsure.plan) == ("served", OTHER)
+    sure = await service(pool, PlanDraft(GOOD, 0.1), holding(0.6), model, policy=policy).plan(REQUEST)
+    assert [one.backend for one in sure.asked] == ["compact"]
+
+
+async def test_what_was_demonstrated_is_not_judged(pool: ComputePool) -> None:
+    shown = REQUEST.model_copy(
+        update={"demos": (SelectedDemo(demo=Demo(query="x", plan=OTHER), similarity=0.9, level="task"),)}
+    )
+    asked = service(pool, PlanDraft(GOOD), holding(0.1), Scripted("demonstrated", PlanDraft(OTHER, 0.9)))
+    response = await asked.plan(shown)
+    assert [(one.backend, one.judged) for one in response.asked] == [("demonstrated", None)]
+    assert response.confidence == 0.9
+    assert (asked.backends().default, asked.backends().cascade) == ("compact", ("demonstrated", "compact"))
+
+
+async def test_apis_are_read_by_the_default_planner(pool: ComputePool) -> None:
+    reader, other = Scripted("compact", PlanDraft(None), read=1), Scripted("demonstrated", PlanDraft(None))
+    backends = {one.name: one for one in (reader, other)}
+    metrics = PlannerMetrics(CollectorRegistry())
+    asked = PlannerService(backends, "compact", pool, backend_timeout_s=1, max_alternatives=0, metrics=metrics)
+    assert (await asked.read([NEWS])).read == 1
+    assert (reader.known, other.known) == ([NEWS], [])
+
+
+async def test_without_a_judge_a_planner_is_taken_at_its_word(pool: ComputePool, tmp_path: Path) -> None:
+    assert WordJudge.load(tmp_path) is None
+    response = await service(pool, PlanDraft(GOOD, 0.6)).plan(REQUEST)
+    assert (response.plan, response.confidence) == (GOOD, 0.6)
+    assert response.asked[0].judged is None
+
+
+def _word(proposed: Plan | None, sure: float = 0.5) -> Word:
+    """As the service makes it, but for the proof."""
+    response = PlanResponse(status="no_plan", backend="compact", confidence=sure)
+    return Word(response, "no_plan" if proposed is None else "planned", plan=proposed, sure=sure)
+
+
+def told(word: Word, request: PlanRequest = REQUEST) -> dict[str, float]:
+    return dict(zip(SIGNS, signs_of(request, word), strict=True))
+
+
+def test_words_that_nothing_accounts_for_speak_against_a_plan() -> None:
+    unaccounted, changed = "words unaccounted for", "calls that change something"
+    assert told(_word(GOOD))[unaccounted] < told(_word(OTHER))[unaccounted]
+    assert (told(_word(GOOD))[changed], told(_word(CHANGE))[changed]) == (0, 1)
+
+
+ALLERGIES = {"type": "array", "items": record(substance={"type": "string", "description": "What to avoid."})}
+
+
+@pytest.mark.parametrize(
+    ("query", "share"),
+    [
+        ("allergies of 12", 0.0),  # a field
+        ("substances of 12", 0.0),  # a field in a list in it
+        ("what should 12 avoid?", 0.0),  # the description of that
+        ("charts of 12", 0.0),  # the path
+        ("the beds of 12", 0.5),
+    ],
+)
+def test_answers_account_for_words(query: str, share: float) -> None:
+    patient = api("get_one", param("id"), path="/charts/{id}", returns=record(allergies=ALLERGIES))
+    candidates = (Candidate(api=patient, score=1),)
+    request = REQUEST.model_copy(update={"query": query, "candidates": candidates})
+    signs = told(_word(plan(step("p", "get_one", id="12"))), request)
+    assert signs["words unaccounted for"] == share
+
+
+@pytest.mark.parametrize("query", ["?", "x" * 20_000, "\ud800 \x00 ' \" \\", "9" * 5_000, "\u202e" * 50])
+def test_signs_of_any_text_are_numbers(query: str) -> None:
+    request = REQUEST.model_copy(update={"query": query})
+    odd = plan(step("a", "find", name={"a": [query, None, True, 1e300]}), step("b", "nobody_knows"))
+    for word in (_word(odd, 0.0), _word(None, 1.0), _word(odd)):
+        assert all(abs(sign) < 1e6 for sign in told(word, request).values())
+
+
+def leaning(sign: str, *, low: float, high: float) -> Judge:
+    """One tree: log-odds ``low`` where the sign is 0, ``high`` where it is more."""
+    trees = Trees(
+        base=np.array(0, np.float32),
+        feature=np.array([[SIGNS.index(sign), 0, 0]], np.int32),
+        split=np.array([[0.5, 0, 0]], np.float32),
+        children=np.array([[[1, 2], [1, 1], [2, 2]]], np.int32),
+        value=np.array([[0, low, high]], np.float32),
+        depth=np.array(1, np.int16),
+    )
+    return Judge(SIGNS, trees)
+
+
+KEPT = WordJudge(leaning("calls that change something", low=2, high=0))
+
+
+def test_a_judge_is_kept_beside_the_model(tmp_path: Path) -> None:
+    KEPT.save(tmp_path)
+    kept = WordJudge.load(tmp_path)
+    assert kept is not None
+    assert kept.weigh(REQUEST, _word(GOOD)) == pytest.approx(0.881, abs=1e-3)
+    assert kept.weigh(REQUEST, _word(CHANGE)) == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "signs", "tree"])
+def test_a_damaged_judge_is_refused(tmp_path: Path, damage: str) -> None:
+    KEPT.save(tmp_path)
+    file = tmp_path / JUDGE
+    whole = file.read_bytes()
+    file.unlink()
+    match damage:
+        case "text":
+            file.write_text("[1]")
+        case "cut":
+            file.write_bytes(whole[: len(whole) // 2])
+        case "signs":
+            dataclasses.replace(KEPT.trees, signs=SIGNS[1:]).save(file)
+        case "tree":
+            judge = KEPT.trees
+            far = dataclasses.replace(judge.trees, feature=judge.trees.feature + 1_000)
+            dataclasses.replace(judge, trees=far).save(file)
+    with pytest.raises(JudgeError, match=file.name):
+        WordJudge.load(tmp_path)
+
+
+@pytest.mark.parametrize(("said", "meant"), [(math.nan, 0.0), (7.0, 1.0), (-1.0, 0.0)])
+async def test_a_judge_that_says_what_is_no_probability_harms_nobody(
+    pool: ComputePool, said: float, meant: float
+) -> None:
+    response = await service(pool, PlanDraft(GOOD, 0.9), holding(said)).plan(REQUEST)
+    assert (response.plan, response.confidence, response.asked[0].judged) == (GOOD, meant, meant)

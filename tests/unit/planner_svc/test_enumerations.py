@@ -1,0 +1,49 @@
+"""A list takes a whole enumeration, or what it was given."""
+
+import pytest
+
+from planner_svc.reading.enumerations import whole
+
+
+def members(text: str, *known: str) -> list[str]:
+    """What a list has that was given these members, each where it stands first."""
+    places = [(at := text.index(one), at + len(one)) for one in known]
+    return [text[start:end] for start, end in whole(text, places)]
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "all_of_them"),
+    [
+        ("Add up 4, 8, 15, 16, 23 and 42 for me.", ["15"], ["4", "8", "15", "16", "23", "42"]),
+        ("Add up 4, 8, 15, 16, 23 and 42 for me.", ["8", "42"], ["4", "8", "15", "16", "23", "42"]),
+        ("mean of 10, 20, 60 plus the largest of 3, 99, 41", ["20"], ["10", "20", "60"]),
+        ("-1.5; 2,000; +3", ["2,000"], ["-1.5", "2,000", "+3"]),
+        ("tag it red, very green, and blue", ["red", "blue"], ["red", "very green", "blue"]),
+        ('invite "Ana", "Bo Li" and "Cy"', ["Ana", "Cy"], ["Ana", "Bo Li", "Cy"]),
+        ("copy ana@a.org, bo@b.org & cy@c.org", ["ana@a.org", "cy@c.org"], ["ana@a.org", "bo@b.org", "cy@c.org"]),
+        ("ask Ana and Bo", ["Ana", "Bo"], ["Ana", "Bo"]),
+    ],
+)
+def test_members_that_are_missing_are_found(text: str, known: list[str], all_of_them: list[str]) -> None:
+    assert members(text, *known) == all_of_them
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("send red to the printer, then blue", ["red", "blue"]),
+        ("send red, or whatever\nyou have, and blue", ["red", "blue"]),
+        ("3 apples and 5 pears", ["3"]),
+        ("in room 12", ["12"]),
+        ("on 2027-05-01, 14:30", ["2027-05-01"]),
+        ("red" + ", " + "x" * 100 + ", blue", ["red", "blue"]),
+        ("", []),
+    ],
+)
+def test_what_is_no_enumeration_stays_as_it_was(text: str, known: list[str]) -> None:
+    assert members(text, *known) == known
+
+
+def test_hostile_texts_take_no_time() -> None:
+    for text in ("1, " * 3_000, "1" * 10_000, " , and" * 2_000, "1,111" * 2_000, "- " * 5_000):
+        assert whole(text, [(0, 1), (len(text) - 1, len(text))])
