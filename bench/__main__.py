@@ -37,6 +37,13 @@ def fairness(report: Report) -> list[Figure]:
     return measure()
 
 
+def floods(report: Report) -> list[Figure]:
+    """Half-sent requests and large bodies of strangers."""
+    from bench.floods import measure
+
+    return measure()
+
+
 def soak(report: Report) -> list[Figure]:
     """Durable solves at a steady rate, and the growth of memory; only where it is asked for."""
     from bench.soak import measure
@@ -96,7 +103,7 @@ def clone(report: Report) -> list[Figure]:
 
 SECTIONS: dict[str, Callable[[Report], list[Figure]]] = {
     section.__name__: section
-    for section in (solve, imports, graphs, scale, fairness, console, index, retrieve, plan, peers, clone, soak)
+    for section in (solve, imports, graphs, scale, fairness, floods, console, index, retrieve, plan, peers, clone, soak)
 }
 
 

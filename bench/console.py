@@ -19,7 +19,8 @@ from gateway.console.flow import Flow
 from gateway.console.graph import draw
 from gateway.console.layout import place
 from services.clients import GatewayClient, open_http
-from services.contracts.run import Run, RunStatus, StartOptions, StartRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.start import StartOptions, StartRequest
 from services.telemetry import configure_logging
 from tests.support.browser import find_chromium, open_browser
 

@@ -19,7 +19,7 @@ from deploy.onebox import sandbox_access
 from deploy.sockets import free_port
 from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportReport, ImportRequest
-from services.contracts.run import SolveRequest
+from services.contracts.solve import SolveRequest
 
 LONG = ("convert 5 miles to km and " * 100)[:2_400].strip()
 SLOW = {"query": "Answer slowly, after 29 seconds.", "wait": False}

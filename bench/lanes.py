@@ -15,9 +15,9 @@ from executor_svc.settings import ExecutorSettings
 from planner_svc.compile import compile_plan
 from services.contracts.api import Api, ApiResponse, Location, Parameter, RequestBody, Style
 from services.contracts.base import JsonSchema
+from services.contracts.execution import ExecuteRequest
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value, content_hash
 from services.contracts.planning import CompiledPlan, Decision, Policy
-from services.contracts.run import ExecuteRequest
 from services.http import NdjsonResponse
 
 _ANSWER = {

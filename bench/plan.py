@@ -19,9 +19,10 @@ from deploy.sockets import free_port
 from services.clients.base import open_http
 from services.clients.planner import PlannerClient
 from services.clients.retriever import RetrieverClient
-from services.contracts.api import Api, RetrieveRequest
+from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
-from services.contracts.run import SolveOptions
+from services.contracts.retrieval import RetrieveRequest
+from services.contracts.solve import SolveOptions
 
 WARM = 20
 ASKED = 300
@@ -61,7 +62,7 @@ def _planner() -> Iterator[tuple["subprocess.Popen[bytes]", str, float]]:
     """A service process: the process, its URL, seconds until it was ready."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    env = {"NESTOR_PLANNER_LOG_LEVEL": "WARNING", "NESTOR_PLANNER_DEFAULT_BACKEND": "compact"}
+    env = {"NESTOR_PLANNER_LOG_LEVEL": "WARNING"}
     with service("deploy.serve", "planner_svc", "--port", str(port), env=env, url=url, ready="/readyz") as found:
         yield found[0], url, found[1]
 

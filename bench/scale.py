@@ -11,7 +11,7 @@ from bench.lanes import prepared
 from bench.processes import peak_rss_mb, service, upstream, worker
 from bench.workload import Workload, chain
 from deploy.sockets import free_port
-from services.contracts.run import ExecuteRequest
+from services.contracts.execution import ExecuteRequest
 
 RUNS = 1_000
 LENGTH = 5

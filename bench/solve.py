@@ -17,7 +17,8 @@ from deploy.onebox import SandboxAccess, sandbox_access
 from deploy.sockets import free_port
 from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportReport, ImportRequest
-from services.contracts.run import Run, RunStatus, SolveRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTRIES = ("Portugal", "Denmark", "Japan", "Brazil", "Kenya", "Poland", "Chile", "Austria", "Ireland", "Peru")

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from evals.data import DataError, explain
 from evals.planning.evaluate import PlanReport
 from evals.planning.summary import Ratio
+from evals.planning.telling import Telling
 from evals.results_text import COUNTED, INTRO, MEANING, NESTFUL, NOTE, REPEAT, SEAL_TOOLS, Row
 
 FOLDER = "docs/planning-results"
@@ -31,24 +32,12 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("seal_tools", "test_in_domain", "own", "compact"),
     ("seal_tools", "test_in_domain", "given", "compact"),
     ("seal_tools", "test_in_domain", "gold", "compact"),
-    ("seal_tools", "test_in_domain", "own", "rules"),
-    ("nestful_v1", "glaive", "own", "rules"),
-    ("nestful_v1", "sgd", "own", "rules"),
-    ("held-out/seal_tools", "dev", "own", "rules"),
-    ("held-out/nestools", "test", "own", "rules"),
     ("held-out/sgd", "train", "own", "compact"),
     ("held-out/sgd", "train", "own", "compact", "sgd"),
     ("held-out/sandbox", "train", "own", "compact"),
-    ("held-out/sandbox", "train", "own", "rules"),
     ("held-out/sandbox", "train", "own", "compact", "sandbox"),
-    ("held-out/sandbox", "train", "own", "rules", "sandbox"),
     ("held-out/complexfuncbench", "dev", "own", "compact"),
     ("held-out/corpus", "test", "own", "compact"),
-    ("held-out/corpus", "test", "own", "rules"),
-    ("held-out/corpus", "test", "own", "judged"),
-    ("seal_tools", "test_in_domain", "own", "judged"),
-    ("nestful_v1", "glaive", "own", "judged"),
-    ("held-out/sandbox", "train", "own", "judged"),
 )
 """Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
 SAMPLES = (
@@ -210,6 +199,7 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
             "calibration error",
             "surer half",
             "wrong, not said",
+            "told: all / only / just",
             "p50 / p95 ms",
             "late",
         ]
@@ -219,9 +209,14 @@ def _behaviour(reports: Sequence[PlanReport]) -> Iterator[str]:
         figures = [*shares, one.format_acc, one.calibration_error, one.confident_half]
         latency = f"{one.latency_ms['p50']:.0f} / {one.latency_ms['p95']:.0f}"
         said = "-" if one.wrong_and_sure is None else f"{one.wrong_and_sure:.1f}"
-        shown = [*(f"{figure:.1f}" for figure in figures), said, latency, f"{one.late:.1f}"]
+        tells = "-" if one.telling is None else _told(one.telling)
+        shown = [*(f"{figure:.1f}" for figure in figures), said, tells, latency, f"{one.late:.1f}"]
         yield _row([f"{one.data} {_name(one)}", *shown])
     yield ""
+
+
+def _told(telling: Telling) -> str:
+    return f"{telling.all:.1f} / {telling.only:.1f} / {telling.just:.1f} of {telling.n}"
 
 
 def _name(report: PlanReport) -> str:

@@ -14,14 +14,11 @@ the page of it. Rows of Seal-Tools' `dev`, of NesTools, SGD, ComplexFuncBench an
 the requests that training held out (`WORK/held-out`, here below DATA); thresholds were chosen on those of all folders,
 and the second stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools'
 `test_in_domain` and NESTFUL.
-*judged*, the default, is the likelier word of rules and compact, none withheld; its judge learnt from the sandbox's
-and Seal-Tools' held-out rows and from the corpus'
-development part. Measured with nestor-planner-v3: compact's rows of test_in_domain, glaive, ComplexFuncBench, the
-corpus and the sandbox with their own candidates, judged's of the same but ComplexFuncBench; the others with
-nestor-planner-v2.
+Measured with nestor-planner-v4 and nestor-retriever-v2. Confidence is the judge's, which learnt from the sandbox's and
+Seal-Tools' held-out rows and from the corpus' development part.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
-held out of training as well, but the rules were developed on them; `python -m tests.e2e.recorded DATA/sandbox` writes
-that folder. Percentages are 0 to 100; in brackets stand 95 % intervals (bootstrap over the requests, seeded).
+held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder. Percentages are 0 to 100;
+in brackets stand 95 % intervals (bootstrap over the requests, seeded).
 """
 
 REPEAT = """
@@ -104,7 +101,9 @@ open whether one may be made. A dash: not measured.
 **Confidence**: the expected calibration error is the mean distance between the planner's confidence and the share of
 full matches, over ten bins of equal width; then the share of full matches in the surer half of the proposed plans.
 *Wrong, not said*: the share of all requests that get a plan whose calls are not the solution's, without a word that it
-is unsure (confidence from 0.5 on). A dash: not measured.
+is unsure (confidence from 0.5 on). *Told*: of the plans whose calls are right, where the data says which outputs
+answer, those that show all of them; and nothing beside them; and just them, rather than something that holds them. A
+dash: not measured.
 **Latency** is of candidates, demos and plan together, one request after the other, without HTTP between the services.
 *Late* is what took longer than the planner's service waits for its backend: there it would have failed, here it is
 scored, so that no figure but these two depends on how busy the machine is. Most rows were measured beside other work:

@@ -27,7 +27,8 @@ from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
 from retriever_svc.models import Entry, Listing
-from services.contracts.api import Api, RetrieveRequest
+from services.contracts.api import Api
+from services.contracts.retrieval import RetrieveRequest
 from services.encoder import Encoder, TokenEncoding, Vectors
 
 SHIPPED = "shipped"

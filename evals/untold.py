@@ -2,7 +2,7 @@
 
 ``python -m evals.untold FOLDER [--split NAME] [--predictions FILE]`` prints the counts. A solution's candidates are all
 APIs of the vendors that it calls, as far as a planner is offered so many; of a request that nothing fits they are the
-tools that it names. ``FILE`` is what ``nestor eval plan --planner judged --predictions`` wrote: the plans that only
+tools that it names. ``FILE`` is what ``nestor eval plan --predictions`` wrote: the plans that only
 read, of requests that nothing fits, are taken from it.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +26,12 @@ _OFFERED = 24
 """Candidates that a planner reads."""
 
 
-class _Word(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    outcome: str
-    calls: tuple[Planned, ...] = ()
-
-
 class _Line(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     id: str
-    words: dict[str, _Word] = {}
+    status: str
+    predicted: tuple[Planned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +74,12 @@ def of_drafts(instances: Sequence[Instance], apis: Mapping[str, Api], lines: Map
         lines: predictions by request.
     """
     drafts = (
-        (one.model_copy(update={"calls": calls}), tuple(apis[name] for name in one.tools or () if name in apis))
+        (
+            one.model_copy(update={"calls": _calls(lines[one.id])}),
+            tuple(apis[name] for name in one.tools or () if name in apis),
+        )
         for one in instances
-        if not one.calls and one.id in lines
-        for calls in _calls(lines[one.id])
+        if not one.calls and one.id in lines and lines[one.id].status == "planned"
     )
     return _said(drafts, apis)
 
@@ -105,11 +101,9 @@ def _vendors(instance: Instance, apis: Mapping[str, Api]) -> list[str]:
     return list(dict.fromkeys(apis[call.api].provider for call in instance.calls if call.api in apis))
 
 
-def _calls(line: _Line) -> Iterator[tuple[Call, ...]]:
-    for word in line.words.values():
-        if word.outcome == "planned":
-            made = without_answer(word.calls)
-            yield tuple(Call(api=call.name, args=call.arguments, label=call.label) for call in made)
+def _calls(line: _Line) -> tuple[Call, ...]:
+    made = without_answer(line.predicted)
+    return tuple(Call(api=call.name, args=call.arguments, label=call.label) for call in made)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

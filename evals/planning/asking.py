@@ -24,9 +24,8 @@ from evals.planning.running import ANYTHING
 from planner_svc.backends import load_backends
 from planner_svc.backends.base import PlannerBackend
 from planner_svc.backends.served.backend import ServedBackend, open_served
-from planner_svc.backends.served.outputs import Outputs
-from planner_svc.cascade import JUDGED, PAIR, Word
-from planner_svc.judging.judge import Weigh, WordJudge
+from planner_svc.cascade import Word
+from planner_svc.judging.judge import WordJudge
 from planner_svc.judging.signs import signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
@@ -39,7 +38,7 @@ from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse, Question
-from services.contracts.run import SolveOptions
+from services.contracts.solve import SolveOptions
 from services.contracts.trace import ModelAttempt, PlannerTrace
 from services.encoder import Encoder, model_directory
 from services.errors import ServiceError
@@ -67,24 +66,24 @@ class Answer:
         status: its own, or ``failed`` where it gave no answer.
         plan: what counts as its plan, if anything.
         compiled: the proved plan, where there is one.
-        confidence: 0 to 1, its own.
+        confidence: 0 to 1; of the trained backend what its judge says, where there is one.
+        sure: 0 to 1, the backend's own.
         reason: why there is no plan, or what is asked.
         diagnostics: what the compiler found.
         traces: what a language model was shown and wrote, each time it was asked.
         looked_up: APIs that were offered besides, since it missed them.
-        words: of the pair, where both were asked; None of one that failed.
-        signs: what their judge went by.
+        signs: what the judge goes by; none where a backend has none.
     """
 
     status: Status
     plan: Plan | None = None
     compiled: CompiledPlan | None = None
     confidence: float = 0.0
+    sure: float = 0.0
     reason: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
     traces: tuple[PlannerTrace, ...] = ()
     looked_up: tuple[str, ...] = ()
-    words: tuple[Word | None, ...] = ()
     signs: tuple[float, ...] = ()
 
     @property
@@ -153,41 +152,36 @@ class Afresh:
 
 
 class Hearing:
-    """A judge that another one is heard of through.
+    """A judge that what it goes by is heard of through.
 
     Args:
-        weigh: the other one.
+        judge: None: there is none yet, each word is as likely right as its backend says.
 
     Attributes:
-        words: that were judged last; none where none were.
-        signs: what it went by.
+        signs: of the word that was judged last.
     """
 
-    def __init__(self, weigh: Weigh) -> None:
-        self._weigh = weigh
-        self.words: tuple[Word | None, ...] = ()
+    def __init__(self, judge: WordJudge | None) -> None:
+        self._judge = judge
         self.signs: tuple[float, ...] = ()
 
-    def weigh(self, request: PlanRequest, words: Sequence[Word | None]) -> Sequence[float]:
+    def weigh(self, request: PlanRequest, word: Word) -> float:
         """What the judge says."""
-        self.words, self.signs = tuple(words), signs_of(request, words)
-        return self._weigh(request, words)
+        self.signs = signs_of(request, word)
+        return word.response.confidence if self._judge is None else self._judge.weigh(request, word)
 
 
 class Planner:
-    """Asks one backend, or the pair, one request after the other.
+    """Asks one backend, one request after the other.
 
     Args:
-        name: the backend's.
         service: that is asked.
-        listening: the backend by its name, or both of the pair.
-        hearing: their judge.
+        listening: the backend.
+        hearing: the judge of its words.
     """
 
-    def __init__(
-        self, name: str, service: PlannerService, listening: Mapping[str, Listening], hearing: Hearing | None = None
-    ) -> None:
-        self.name = name
+    def __init__(self, service: PlannerService, listening: Listening, hearing: Hearing) -> None:
+        self.name = listening.name
         self._service, self._listening, self._hearing = service, listening, hearing
 
     async def read(self, apis: Sequence[Api]) -> None:
@@ -217,8 +211,7 @@ class Planner:
         lookups = SolveOptions().lookups if look_up is not None else 0
         while True:
             response = await self._asked(query, context, offer, demos, looked_up)
-            alone = self._listening.get(self.name)
-            told = (alone.draft if alone else None) if isinstance(response, ServiceError) else response
+            told = self._listening.draft if isinstance(response, ServiceError) else response
             traces += (told.trace,) if told is not None and told.trace is not None else ()
             if isinstance(response, ServiceError):
                 reason = f"{response.title}: {response.detail}"
@@ -256,16 +249,22 @@ class Planner:
 
     def _answer(self, response: PlanResponse) -> Answer:
         plan, reason = response.plan, response.reason
-        draft = self._listening[response.backend].draft
+        draft = self._listening.draft
         if response.status == "needs_input" and plan is None and draft is not None:
             plan = asked_about(draft, response.questions)
             reason = "; ".join(question.text for question in response.questions)
         if response.status == "no_plan":
             plan = None
-        answer = Answer(response.status, plan, response.compiled, response.confidence, reason, response.diagnostics)
-        if self._hearing is None:
-            return answer
-        return dataclasses.replace(answer, words=self._hearing.words, signs=self._hearing.signs)
+        return Answer(
+            response.status,
+            plan,
+            response.compiled,
+            response.confidence,
+            sure=response.asked[0].confidence,
+            reason=reason,
+            diagnostics=response.diagnostics,
+            signs=self._hearing.signs,
+        )
 
 
 def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:
@@ -296,7 +295,7 @@ async def open_planner(
 
     Raises:
         DataError: there is no such backend.
-        JudgeError: the judge of the pair is damaged.
+        JudgeError: the judge is damaged.
     """
     settings = PlannerSettings()
     pool = ComputePool(max(settings.compute_workers, os.cpu_count() or 1), settings.compute_waiting, name="planner")
@@ -305,36 +304,31 @@ async def open_planner(
     try:
         available = dict(backends or {})
         if chat is not None:
-            make = partial(ServedBackend, chat, settings.served, Outputs(encoder), pool, metrics)
+            make = partial(ServedBackend, chat, settings.served, pool, metrics)
             available[SERVED] = Afresh(SERVED, make)
         if not available:
-            served = open_served(settings.served, encoder, pool, metrics)
+            served = open_served(settings.served, pool, metrics)
             available = load_backends(encoder, pool, settings.model) | ({SERVED: served} if served else {})
         chosen = name or settings.default_backend
-        listening = {name: Listening(backend) for name, backend in available.items() if name in _asked(chosen)}
-        if not listening.keys() >= set(_asked(chosen)):
+        if chosen not in available:
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""
             raise DataError(f"there is no planner {chosen!r}; there is {', '.join(sorted(available))}{hint}")
-        hearing = Hearing(WordJudge.load(model_directory(settings.model)).weigh) if chosen == JUDGED else None
+        listening = Listening(available[chosen])
+        hearing = Hearing(WordJudge.load(model_directory(settings.model)))
         service = PlannerService(
-            listening,
+            {chosen: listening},
             chosen,
             pool,
             backend_timeout_s=PATIENCE_S,
             max_alternatives=settings.max_alternatives,
             metrics=metrics,
-            weigh=hearing.weigh if hearing is not None else None,
+            weigh=hearing.weigh,
         )
-        yield Planner(chosen, service, listening, hearing)
+        yield Planner(service, listening, hearing)
     finally:
         if served is not None:
             await served.aclose()
         await pool.close()
-
-
-def _asked(name: str) -> tuple[str, ...]:
-    """The backends that a planner of this name asks."""
-    return PAIR if name == JUDGED else (name,)
 
 
 def _lacks(plan: Plan, question: Question) -> bool:

@@ -95,6 +95,19 @@ def graph_of_plan(plan: Plan | None) -> CallGraph:
     return CallGraph(tuple(nodes))
 
 
+def links_of_answer(answer: Sequence[str], calls: Sequence[Call]) -> list[Link]:
+    """The outputs that the data's answer to a request names; what names no call's output is left out."""
+    labels = _labels(calls)
+    read = (_read(text, labels) for text in answer)
+    return [link_of(value) for value in read if isinstance(value, Reference)]
+
+
+def links_of_outputs(plan: Plan) -> list[Link]:
+    """The outputs that a plan answers with."""
+    places = {step.id: place for place, step in enumerate(plan.steps)}
+    return [link_of(one) for output in plan.answer for one in references(_placed(output.value, places, None))]
+
+
 def bare_label(label: str) -> str:
     """``$var_1$``, as NESTFUL's second version writes labels, without its signs."""
     return label.removeprefix("$").removesuffix("$")

@@ -25,10 +25,10 @@ from demo_svc.storage import DemoStorage
 from evals.data import DataError, Instance, read_all, read_lines, training_splits
 from evals.planning.calls import graph_of_calls, links_of, step_id
 from services.compute import ComputePool
-from services.contracts.api import Candidate
 from services.contracts.demo import Demo, SelectedDemo, demo_id
 from services.contracts.plan import MAX_STEPS, AnswerOutput, Plan, Reference, Step
-from services.contracts.run import SolveOptions
+from services.contracts.retrieval import Candidate
+from services.contracts.solve import SolveOptions
 from services.encoder import Encoder
 from services.errors import ServiceError
 from services.storage.engine import create_engine

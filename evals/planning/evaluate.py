@@ -12,7 +12,14 @@ from typing import Any, TextIO
 
 from evals.data import Dataset, Instance
 from evals.planning.asking import Answer, Planner
-from evals.planning.calls import CallGraph, graph_of_calls, graph_of_plan, is_nested
+from evals.planning.calls import (
+    CallGraph,
+    graph_of_calls,
+    graph_of_plan,
+    is_nested,
+    links_of_answer,
+    links_of_outputs,
+)
 from evals.planning.demonstrations import DemoBook
 from evals.planning.offers import Offer, Offers
 from evals.planning.running import World
@@ -30,8 +37,8 @@ from evals.planning.summary import (
     summed,
     wrong_and_sure,
 )
-from planner_svc.cascade import PAIR, Word
-from planner_svc.judging.judge import SIGNS
+from evals.planning.telling import Telling, Told, telling, told
+from planner_svc.judging.signs import SIGNS
 from planner_svc.settings import PlannerSettings
 from services.codecs.nestful import encode
 from services.codecs.seal import response_fields
@@ -50,6 +57,7 @@ class PlanReport(Metrics):
         confident_half: percent of full matches among the half of the proposed plans that the planner is surest of.
         wrong_and_sure: percent of all requests with a wrong plan that is not said to be unsure (``unsure_below``);
             None in kept reports that did not measure it.
+        telling: whether answers of right plans tell what was asked; None where the data does not say what answers.
         latency_ms: of candidates (found, where they are its own), demos and plan together, one request at a time.
         answers: percent planned, needing input, without a plan, and failed.
         late: percent that took longer than the planner's service waits for its backend (``backend_timeout_s``): there
@@ -75,6 +83,7 @@ class PlanReport(Metrics):
     calibration_error: float
     confident_half: float
     wrong_and_sure: float | None = None
+    telling: Telling | None = None
     latency_ms: dict[str, float]
     answers: dict[str, float]
     late: float = 0.0
@@ -108,8 +117,8 @@ class Asked:
     judged: Judged
     seconds: float
     run_problem: str
-    right: tuple[bool, ...] = ()
-    """Whether the word of each planner is right, where two were asked."""
+    told: Told | None = None
+    """Whether the answer of a right plan tells what was asked, where that is known."""
 
     @property
     def subsets(self) -> Iterator[str]:
@@ -145,16 +154,18 @@ class Examiner:
         answer = await self._planner.ask(instance.query, offer, demos, self._offers.look_up, instance.now)
         seconds = time.perf_counter() - start
         problem = await self._world.run(answer.compiled) if answer.compiled is not None else "no proved plan"
-        gold = graph_of_calls(instance.calls)
+        gold, predicted = graph_of_calls(instance.calls), graph_of_plan(answer.plan)
         judged = Judged(
-            score=score(gold, graph_of_plan(answer.plan), self._outputs),
+            score=score(gold, predicted, self._outputs),
             well_formed=answer.well_formed,
             needs_call=bool(gold.nodes),
             ran=not problem,
             confidence=answer.confidence if answer.plan is not None else None,
         )
-        right = tuple(score(gold, graph_of_plan(_plan(word)), self._outputs).any_order for word in answer.words)
-        return Asked(instance, gold, offer, demos, answer, judged, seconds, problem, right)
+        asked = links_of_answer(instance.answer or (), instance.calls)
+        shown = links_of_outputs(answer.plan) if answer.plan is not None else []
+        tells = told(gold, asked, predicted, shown) if judged.score.any_order else None
+        return Asked(instance, gold, offer, demos, answer, judged, seconds, problem, tells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +207,7 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
         calibration_error=calibration_error(judged),
         confident_half=confident_half(judged),
         wrong_and_sure=wrong_and_sure(judged, settings.unsure_below),
+        telling=telling([one.told for one in asked]),
         latency_ms=percentiles([one.seconds for one in asked]),
         answers={
             name: round(100 * statuses[name] / len(asked), 2) if asked else 0.0
@@ -237,6 +249,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "predicted": _told(asked.answer.plan),
         "status": asked.answer.status,
         "confidence": asked.answer.confidence,
+        "sure": asked.answer.sure,
         "reason": asked.answer.reason,
         "outputs": _outputs(asked.answer),
         "diagnostics": [one.model_dump(mode="json", exclude_defaults=True) for one in asked.answer.diagnostics],
@@ -244,6 +257,7 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "full_match": score.full,
         "full_match_any_order": score.any_order,
         "partial_match": round(score.partial, 4),
+        "told": asked.told.model_dump() if asked.told is not None else None,
         **{
             name: [counts.right, counts.predicted, counts.gold]
             for name, counts in (("tool", score.tool), ("param", score.param), ("reference", score.reference))
@@ -257,27 +271,16 @@ def line_of(asked: Asked) -> dict[str, Any]:
         "looked_up": list(asked.answer.looked_up),
         "demos": [one.demo.query for one in asked.demos],
         "ms": round(asked.seconds * 1e3, 2),
-        **(_judged(asked) if asked.right else {}),
+        "vendor": _vendor(asked),
+        "signs": dict(zip(SIGNS, asked.answer.signs, strict=True)) if asked.answer.signs else None,
     }
 
 
-def _judged(asked: Asked) -> dict[str, Any]:
-    """What each of two planners said, whether that was right, and the signs that their judge went by."""
-    named = zip(PAIR, asked.answer.words, asked.right, strict=True)
-    words = {
-        name: {"outcome": word.outcome, "sure": word.sure, "right": right, "calls": _told(_plan(word))}
-        for name, word, right in named
-        if word is not None
-    }
+def _vendor(asked: Asked) -> str:
+    """The vendor that the request is to: of the first call of the solution, else of the likeliest candidate."""
     apis = [call.api for call in asked.instance.calls] or [one.api.id for one in asked.offer.candidates]
     known = {one.api.id: one.api.provider for one in asked.offer.candidates}
-    vendor = next((known.get(name, name.partition(".")[0]) for name in apis), "")
-    return {"vendor": vendor, "words": words, "signs": dict(zip(SIGNS, asked.answer.signs, strict=True))}
-
-
-def _plan(word: Word | None) -> Plan | None:
-    """What counts as the plan of a planner's word."""
-    return word.plan if word is not None and word.outcome in ("planned", "needs_input") else None
+    return next((known.get(name, name.partition(".")[0]) for name in apis), "")
 
 
 def _outputs(answer: Answer) -> list[dict[str, str]]:

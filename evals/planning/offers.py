@@ -31,8 +31,9 @@ from retriever_svc.engine.index.protocol import Ids
 from retriever_svc.engine.ranking import RankingOptions, find, rank
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.models import Hit
-from services.contracts.api import Api, Candidate, Clause, RetrieveRequest, RetrieveResponse
-from services.contracts.run import SolveOptions
+from services.contracts.api import Api
+from services.contracts.retrieval import Candidate, Clause, RetrieveRequest, RetrieveResponse
+from services.contracts.solve import SolveOptions
 from services.encoder import Encoder
 
 _SEED = 7

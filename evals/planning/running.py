@@ -20,8 +20,9 @@ from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from planner_svc.compile import compile_plan
 from services.contracts.api import Api
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Failed
 from services.contracts.planning import CompiledPlan, Decision, Policy
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed
 from services.errors import ServiceError
 
 ANYTHING = Policy(mutating=Decision.ALLOW)

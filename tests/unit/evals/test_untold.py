@@ -30,7 +30,7 @@ INSTANCES: list[dict[str, Any]] = [
 
 def predicted(number: str, outcome: str) -> str:
     calls = [{"name": "getOrder", "arguments": {"id": "7"}, "label": "var1"}, {"name": "var_result", "arguments": {}}]
-    return json.dumps({"id": number, "words": {"rules": {"outcome": outcome, "calls": calls}}})
+    return json.dumps({"id": number, "status": outcome, "predicted": calls})
 
 
 def test_what_is_said_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

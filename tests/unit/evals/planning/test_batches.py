@@ -186,7 +186,7 @@ def test_a_batch_with_everything_wrong_in_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--planner", "rules", "--requests-out", "x"], "only the planner 'served' is asked by files"),
+        (["--planner", "compact", "--requests-out", "x"], "only the planner 'served' is asked by files"),
         (["--requests-out", "/nowhere/at/all"], "cannot be written"),
         (["--responses-in", "/nowhere/at/all"], "cannot be read"),
         (["--responses-in", "EMPTY"], "there is no answer of a batch: empty.jsonl is empty"),

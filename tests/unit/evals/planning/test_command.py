@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from deploy.cli import app
+from planner_svc.judging.signs import SIGNS
 from tests.unit.evals.folders import folder
 from tests.unit.evals.planning.worlds import ROWS, TOOLS
 from tests.unit.evals.test_originals import nestful, seal_tools
@@ -35,7 +36,7 @@ def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:
         folder(tmp_path / "data", TOOLS, ROWS), "--predictions", str(out), "--cache", str(tmp_path / "v.npz")
     )
     assert told.keys() >= KEYS
-    assert (told["n"], told["planner"], told["candidates"], told["split"]) == (4, "judged", "own", None)
+    assert (told["n"], told["planner"], told["candidates"], told["split"]) == (4, "compact", "own", None)
     for scores in (told, *told["subsets"].values()):
         for name in PERCENTAGES:
             assert 0 <= scores[name] <= 100
@@ -49,6 +50,8 @@ def test_the_shipped_planner_end_to_end(tmp_path: Path) -> None:
     assert weather["predicted"][0] == {"name": "getWeather", "arguments": {"city": "Faro"}, "label": "var1"}
     assert (weather["status"], weather["full_match"], weather["passed"]) == ("planned", True, True)
     assert (weather["outputs"], weather["diagnostics"], weather["well_formed"]) == ([], [], True)
+    assert (weather["vendor"], weather["signs"].keys(), weather["signs"]["calls"]) == ("-", {*SIGNS}, 1)
+    assert 0 < weather["sure"] < 1
     for figure, key in (("pass_rate", "passed"), ("ran", "ran")):
         assert told[figure] == 100 * sum(line[key] for line in lines) / 4
 

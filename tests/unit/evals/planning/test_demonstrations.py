@@ -10,8 +10,8 @@ import pytest
 
 from evals.data import DataError, Instance, read_dataset
 from evals.planning.demonstrations import Solved, open_book, plan_of, read_demos, read_shots
-from services.contracts.api import Candidate
 from services.contracts.demo import Demo, SelectedDemo
+from services.contracts.retrieval import Candidate
 from services.encoder import load_encoder
 from tests.unit.evals.folders import TOOLS, folder
 

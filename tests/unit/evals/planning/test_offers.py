@@ -12,8 +12,9 @@ from retriever_svc.engine.ranking import shipped_options
 from retriever_svc.main import create_app
 from retriever_svc.settings import RetrieverSettings
 from services.clients import InProcessTransport, RetrieverClient, open_http
-from services.contracts.api import Api, RetrieveRequest
-from services.contracts.run import SolveOptions
+from services.contracts.api import Api
+from services.contracts.retrieval import RetrieveRequest
+from services.contracts.solve import SolveOptions
 from services.encoder import load_encoder
 from tests.unit.evals.folders import folder
 from tests.unit.evals.planning.worlds import ROWS, TOOLS, dataset, offers
