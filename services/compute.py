@@ -6,11 +6,15 @@ with an unbounded queue every request waits longer than its caller does, so work
 Requests are what runs in parallel, so a library's own threads only get in their way: numpy's would spin after every
 small product, for half of the processor time of a search.
 
-Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least. What a
-call uses after it has become long counts four times, so that short ones need not wait for it.
+Whose turn it is depends on processor time: of the tenants with work, the one goes first that has used least; what one
+uses while it is alone is free. What a call uses after it has become long counts four times, so that short ones need
+not wait for it.
 Work that takes long calls :func:`checkpoint` now and then. There it ends when nobody waits for it any more or its
 budget is used up, and there it pauses while a tenant that has used less has work. It pauses also where a thread is free
 for that other tenant: two threads of Python code share one interpreter lock, so each would slow the other down.
+
+While several tenants have work now and then, none has all threads at once: what has no checkpoints, such as a network's
+run over a long request, would keep the others waiting to its end.
 """
 
 from __future__ import annotations
@@ -47,6 +51,8 @@ _LONG_WEIGHT: Final = 4.0
 _CHARGE_EVERY_S: Final = 0.002
 _GRACE_S: Final = 0.05
 """How long work that has paused waits for the other tenant's next call: a request makes several in a row."""
+_RECENT_S: Final = 5.0
+"""So long after its last call a tenant finds a thread free, whatever others have to do."""
 _MOST_TENANTS: Final = 1_000
 _working = threading.local()
 
@@ -232,13 +238,22 @@ class ComputePool:
     def _dispatch(self) -> None:
         """Let calls begin or go on that have their turn. The lock is held."""
         while self._lines and len(self._running) < self._workers and not self._closed:
-            tenant = min(self._lines, key=self._accounts.of)
+            tenant = min(self._lines, key=lambda one: (self._leaves_free(one), self._accounts.of(one)))
             job = self._lines[tenant][0]
             others = [one.tenant for one in self._running]
-            if self._accounts.gives_way(tenant, [*others, *self._lately()] if job.state == "paused" else others):
+            if self._leaves_free(tenant) or self._accounts.gives_way(
+                tenant, [*others, *self._lately()] if job.state == "paused" else others
+            ):
                 return
             self._leave_line(job)
             self._go(job)
+
+    def _leaves_free(self, tenant: str) -> bool:
+        """Whether a tenant has all threads but the last one, which is left to those who came a short time ago."""
+        if self._workers == 1 or len(self._running) < self._workers - 1:
+            return False
+        alone = all(job.tenant == tenant for job in self._running)
+        return alone and any(other != tenant for other in self._since(_RECENT_S))
 
     def _busy(self) -> list[str]:
         """The tenants that have work."""
@@ -246,9 +261,13 @@ class ComputePool:
 
     def _lately(self) -> list[str]:
         """The tenants whose last call is just over: the next one comes soon."""
+        return self._since(_GRACE_S)
+
+    def _since(self, seconds: float) -> list[str]:
+        """The tenants whose last call has ended within this time."""
         now = time.monotonic()
-        self._ended = {tenant: at for tenant, at in self._ended.items() if now - at < _GRACE_S}
-        return list(self._ended)
+        self._ended = {tenant: at for tenant, at in self._ended.items() if now - at < _RECENT_S}
+        return [tenant for tenant, at in self._ended.items() if now - at < seconds]
 
     def _go(self, job: _Job) -> None:
         before, job.state = job.state, "running"
@@ -272,10 +291,11 @@ class ComputePool:
             del self._lines[job.tenant]
 
     def _charge(self, job: _Job) -> None:
-        """Bring a call's account up to date, on its own thread."""
+        """Bring a call's account up to date, on its own thread. What a tenant uses while it is alone is free."""
         now = time.thread_time()
         weight = _LONG_WEIGHT if job.used_s > _LONG_S else 1.0
-        self._accounts.add(job.tenant, (now - job.mark) * weight, self._busy())
+        alone = all(tenant == job.tenant for tenant in [*self._busy(), *self._since(_RECENT_S)])
+        self._accounts.add(job.tenant, 0.0 if alone else (now - job.mark) * weight, self._busy())
         job.used_s += now - job.mark
         job.mark = now
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-RETRIEVER_MODEL = "nestor-retriever-v1"
+RETRIEVER_MODEL = "nestor-retriever-v2"
 """The same, trained to bring requests and APIs together (docs/training.md); for other texts the default is better."""
-PLANNER_MODEL = "nestor-planner-v3"
+PLANNER_MODEL = "nestor-planner-v4"
 """The compact planner's network (docs/planning.md)."""
 MAX_TOKENS = 256
 """What all-MiniLM-L6-v2 declares as its maximum sequence length; later tokens are cut off."""
@@ -248,7 +248,7 @@ def load_encoder(name_or_path: str = DEFAULT_MODEL, threads: int = 1) -> Encoder
     A shipped model is loaded once in a process: all who ask for it with as many threads share it.
 
     Args:
-        name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v1``; a directory with ``model.onnx`` and
+        name_or_path: ``all-MiniLM-L6-v2`` or ``nestor-retriever-v2``; a directory with ``model.onnx`` and
             ``tokenizer.json``; or what ``SentenceTransformer`` takes.
         threads: texts that an ONNX model encodes at once in one call of ``encode``.
 

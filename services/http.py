@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Send
 
-from services.contracts.run import RunEvent
+from services.contracts.event import RunEvent
 from services.errors import (
     InternalError,
     InvalidRequest,

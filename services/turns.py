@@ -38,6 +38,15 @@ class Turns:
         """How many wait."""
         return sum(map(len, self._lines.values()))
 
+    @property
+    def tenants(self) -> set[str]:
+        """Who holds a slot or waits for one."""
+        return {*self._held, *self._lines}
+
+    def waits(self, tenant: str) -> int:
+        """How many slots a tenant waits for."""
+        return len(self._lines.get(tenant, ()))
+
     def held(self, tenant: str) -> int:
         """How many slots a tenant holds or waits for."""
         return self._held[tenant] + len(self._lines.get(tenant, ()))

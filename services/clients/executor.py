@@ -6,18 +6,11 @@ from typing import Protocol
 from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, segment
+from services.contracts.doubt import ResolveRequest
+from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionState
 from services.contracts.operations import ExecutorStatus
-from services.contracts.run import (
-    Credentials,
-    ExecuteRequest,
-    ExecutionEvent,
-    ExecutionState,
-    PreviewRequest,
-    PreviewResponse,
-    ResolveRequest,
-    SecretTest,
-    SecretTestRequest,
-)
+from services.contracts.preview import PreviewRequest, PreviewResponse
+from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
 
 _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)

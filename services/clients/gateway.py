@@ -8,24 +8,21 @@ from pydantic import JsonValue, TypeAdapter
 
 from services.clients.base import ServiceClient, search_params, segment
 from services.contracts.access import AuditPage, CreatedKey, KeyPage, KeyRequest
-from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.api import Api, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.approval import ApproveRequest
 from services.contracts.comparison import Comparison
+from services.contracts.constants import ConstantsRequest, ProviderConstants
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
+from services.contracts.doubt import ResolveRequest
+from services.contracts.event import RunEvent, SolveEvent
+from services.contracts.feedback import FeedbackRequest
 from services.contracts.operations import Operations
-from services.contracts.run import (
-    ApproveRequest,
-    FeedbackRequest,
-    RerunRequest,
-    ResolveRequest,
-    Run,
-    RunEvent,
-    RunPage,
-    SecretTest,
-    SolveEvent,
-    SolveRequest,
-    StartRequest,
-    TrySecret,
-)
+from services.contracts.rerun import RerunRequest
+from services.contracts.retrieval import ApiSearchPage
+from services.contracts.run import Run, RunPage
+from services.contracts.secret import SecretTest, TrySecret
+from services.contracts.solve import SolveRequest
+from services.contracts.start import StartRequest
 from services.contracts.tenant import ExportLine, TenantDeletion
 from services.errors import ServiceError
 
@@ -34,6 +31,7 @@ _SOLVE_EVENTS: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
 _EXPORT_LINES: TypeAdapter[ExportLine] = TypeAdapter(ExportLine)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 10.0
+_LONG_S = 130.0
 _LONGEST_S = 3_600.0
 _SILENCE_S = 45.0
 """Three of the comments by which the gateway shows that a stream is open."""
@@ -195,6 +193,11 @@ class GatewayClient(ServiceClient):
     async def try_secret(self, name: str) -> SecretTest:
         """What comes of presenting a credential. Raises NotFound where no API asks for it alone."""
         return await self._call("POST", "/credentials:test", SecretTest, body=TrySecret(secret=name))
+
+    async def set_constants(self, provider: str, request: ConstantsRequest) -> ProviderConstants:
+        """Set what a provider's calls always send. Raises NotFound, Conflict and ValidationFailed."""
+        path = f"/providers/{segment(provider)}/constants"
+        return await self._call("PATCH", path, ProviderConstants, body=request, timeout_s=_LONG_S)
 
     async def delete_provider(self, provider: str) -> None:
         """Remove a provider with all its APIs. Raises NotFound."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient
 from services.contracts.api import Api
+from services.contracts.operations import PlannerStatus
 from services.contracts.planning import (
     CompileRequest,
     CompileResponse,
@@ -38,6 +39,9 @@ class Planner(Protocol):
     async def backends(self) -> PlannerBackends:
         """The backends there are."""
 
+    async def status(self) -> PlannerStatus:
+        """What its process that answers knows of the language models' servers."""
+
 
 class PlannerClient(ServiceClient):
     """:class:`Planner` over HTTP."""
@@ -63,3 +67,7 @@ class PlannerClient(ServiceClient):
     async def backends(self) -> PlannerBackends:
         """The backends there are."""
         return await self._call("GET", "/backends", PlannerBackends)
+
+    async def status(self) -> PlannerStatus:
+        """What its process that answers knows of the language models' servers."""
+        return await self._call("GET", "/status", PlannerStatus)

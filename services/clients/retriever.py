@@ -6,20 +6,11 @@ from typing import Protocol
 from pydantic import TypeAdapter
 
 from services.clients.base import DEFAULT_TIMEOUT_S, ServiceClient, search_params, segment
-from services.contracts.api import (
-    Api,
-    ApiSearchPage,
-    CatalogueStatus,
-    DocumentPage,
-    ImportEvent,
-    ImportRequest,
-    LookupRequest,
-    LookupResponse,
-    NeededSecrets,
-    RetrieveRequest,
-    RetrieveResponse,
-)
+from services.contracts.api import Api, CatalogueStatus, DocumentPage, ImportEvent, ImportRequest, NeededSecrets
+from services.contracts.constants import ConstantsRequest, ProviderConstants
+from services.contracts.retrieval import ApiSearchPage, LookupRequest, LookupResponse, RetrieveRequest, RetrieveResponse
 
+_LONG_S = 120.0
 _IMPORT_EVENTS: TypeAdapter[ImportEvent] = TypeAdapter(ImportEvent)
 
 
@@ -67,6 +58,11 @@ class Retriever(Protocol):
 
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
         """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
+
+    async def set_constants(
+        self, provider: str, request: ConstantsRequest, *, tenant: str | None = None
+    ) -> ProviderConstants:
+        """Set what a provider's calls always send. Raises NotFound, Conflict and ValidationFailed."""
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
         """The credentials that a provider's APIs ask for."""
@@ -131,6 +127,15 @@ class RetrieverClient(ServiceClient):
     async def delete_provider(self, provider: str, *, tenant: str | None = None) -> None:
         """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
         await self._send("DELETE", f"/providers/{segment(provider)}", params={"tenant": tenant})
+
+    async def set_constants(
+        self, provider: str, request: ConstantsRequest, *, tenant: str | None = None
+    ) -> ProviderConstants:
+        """Set what a provider's calls always send. Raises NotFound, Conflict and ValidationFailed."""
+        path = f"/providers/{segment(provider)}/constants"
+        return await self._call(
+            "PATCH", path, ProviderConstants, body=request, params={"tenant": tenant}, timeout_s=_LONG_S
+        )
 
     async def secrets(self, provider: str, *, tenant: str | None = None) -> NeededSecrets:
         """The credentials that a provider's APIs ask for."""

@@ -22,6 +22,7 @@ class Action(StrEnum):
 
     IMPORT = "apis.import"
     ACCEPT_CHANGES = "apis.accept_changes"
+    SET_CONSTANTS = "provider.constants"
     REMOVE_PROVIDER = "provider.remove"
     TEST_CREDENTIAL = "credential.test"
     APPROVE = "run.approve"

@@ -24,6 +24,7 @@ ApiId = Annotated[
     Field(description="`provider.operation`, for example `sandbox.getPublicHolidays`."),
 ]
 StepId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Contract(BaseModel):

@@ -7,13 +7,14 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, model_validator
 
-from services.contracts.api import Api, Candidate, Clause
+from services.contracts.api import Api
 from services.contracts.base import ApiId, Contract, JsonSchema, Query
 from services.contracts.context import Context
 from services.contracts.demo import SelectedDemo
 from services.contracts.evidence import MAX_ATTEMPTS, Attempt
 from services.contracts.matching import matches_host, matches_path, place_of
 from services.contracts.plan import Plan
+from services.contracts.retrieval import Candidate, Clause
 from services.contracts.trace import PlannerAsked, PlannerTrace
 
 Cascade = Literal["model_first", "compact_first"]
@@ -246,8 +247,8 @@ class PlanRequest(Contract):
     backend: str | None = Field(
         default=None,
         max_length=50,
-        description="`rules`, `compact`, `served` or `demonstrated`: that planner alone; `judged`: the likelier word "
-        "of the first two, however unlikely; unset: the cascade.",
+        description="`compact`, `served` or `demonstrated`: the word of that planner alone, however unlikely; unset: "
+        "the cascade.",
     )
     cascade: Cascade | None = Field(
         default=None, description="Who is asked first where there is a language model; unset: as the settings say."
@@ -292,7 +293,8 @@ class PlanResponse(Contract):
     )
     unsure: str = Field(
         default="",
-        description="How likely the plan is right and what it calls, in a sentence, where that is not likely.",
+        description="Why the plan may be wrong (unlikely, or its calls do not tell what is asked for), and what it "
+        "calls, in a sentence; empty: nothing speaks against it.",
     )
     asked: tuple[PlannerAsked, ...] = Field(default=(), description="The planners that were asked, in order.")
     trace: PlannerTrace | None = Field(

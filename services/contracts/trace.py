@@ -54,7 +54,7 @@ class PlannerAsked(Contract):
     stood: bool = Field(description="Whether its word was the answer.")
     confidence: float = Field(default=0.0, ge=0, le=1, description="Its own.")
     judged: float | None = Field(
-        default=None, ge=0, le=1, description="How likely its word is right as the judge of both sees it, where asked."
+        default=None, ge=0, le=1, description="How likely its word is right as its judge sees it, where it has one."
     )
     detail: str = Field(default="", description="Why its word did not stand, in a sentence.")
     ms: float = Field(default=0.0, ge=0)

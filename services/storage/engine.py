@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -34,7 +35,8 @@ from sqlalchemy.pool import StaticPool
 from services.errors import Overloaded, ServiceUnavailable
 
 T = TypeVar("T")
-BUSY_TIMEOUT_MS = 5_000
+BUSY_TIMEOUT_MS = 20_000
+"""How long SQLite waits for another writer: a busy disk takes seconds for a commit, and requests have half a minute."""
 PATIENCE_S = 30.0
 """How long a transaction on a server may take."""
 _PROBE_EVERY_S = 1.0
@@ -42,6 +44,22 @@ _WAL_ATTEMPTS = 100
 _GIBBERISH = (BufferError, UnicodeDecodeError)
 """What asyncpg raises, unwrapped, where what comes back is not PostgreSQL's protocol."""
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that lets go of its locks when it is closed.
+
+    SQLite keeps a closed connection, and the locks of its transaction, until the last statement is gone. That of a task
+    that was cancelled lives on in the error's traceback, so one cancelled run would keep all writers out.
+    """
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):  # closed already, or the file is broken
+            self.rollback()
+        super().close()
+
+
+_CONNECT: Final = MappingProxyType({"timeout": BUSY_TIMEOUT_MS / 1000, "factory": _Connection})
 
 
 def create_engine(url: str) -> AsyncEngine:
@@ -58,7 +76,7 @@ def create_engine(url: str) -> AsyncEngine:
         return server
     if parsed.database and parsed.database != ":memory:":
         _keep_private(Path(parsed.database))
-    engine = create_async_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, hide_parameters=True)
+    engine = create_async_engine(url, connect_args=dict(_CONNECT), hide_parameters=True)
     _prepare(engine.sync_engine)
     return engine
 
@@ -140,7 +158,7 @@ class Transactions:
         self._thread: ThreadPoolExecutor | None = None
         if engine.dialect.name == "sqlite":
             url = engine.url.set(drivername="sqlite+pysqlite")
-            options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}
+            options = {**_CONNECT, "check_same_thread": False}
             self._sync = create_sync_engine(url, connect_args=options, poolclass=StaticPool, hide_parameters=True)
             _prepare(self._sync)
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader" if read_only else "sqlite-writer")

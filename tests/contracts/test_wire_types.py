@@ -9,11 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 import services.contracts
-from services.contracts.api import ImportRequest, RetrieveRequest
+from services.contracts.api import ImportRequest
 from services.contracts.base import MAX_QUERY_CHARS, Contract
 from services.contracts.context import Context
 from services.contracts.planning import PlanResponse
-from services.contracts.run import SolveOptions, SolveRequest
+from services.contracts.retrieval import RetrieveRequest
+from services.contracts.solve import SolveOptions, SolveRequest
 
 for _module in pkgutil.iter_modules(services.contracts.__path__, "services.contracts."):
     importlib.import_module(_module.name)

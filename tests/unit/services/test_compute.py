@@ -190,6 +190,7 @@ async def test_of_those_that_wait_the_tenant_goes_first_that_used_least() -> Non
         _burn(seconds)
         order.append(tenant)
 
+    await _for("c", pool, list)
     await _for("a", pool, lambda: _burn(0.1))
     first = asyncio.create_task(_for("c", pool, lambda: gate.wait(TIMEOUT_S)))
     await _until(pool, 1)
@@ -258,6 +259,52 @@ async def test_closing_ends_a_call_that_has_paused() -> None:
             await paused
     gate.set()
     await asyncio.gather(running, closing)
+
+
+async def test_nobody_has_all_threads_while_others_come_now_and_then() -> None:
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def long() -> None:  # without a checkpoint
+        begun.release()
+        gate.wait(TIMEOUT_S)
+
+    pool = ComputePool(max_workers=2)
+    await _for("desk", pool, list)
+    floods = [asyncio.create_task(_for("flood", pool, long)) for _ in range(3)]
+    await _until(pool, 3)
+    assert await asyncio.to_thread(begun.acquire, True, TIMEOUT_S)
+    async with asyncio.timeout(TIMEOUT_S):
+        await _for("desk", pool, list)
+    assert not begun.acquire(blocking=False)
+    gate.set()
+    await asyncio.gather(*floods)
+    await pool.close()
+
+
+async def test_what_is_used_alone_is_free() -> None:
+    pool = ComputePool(max_workers=1)
+    await _for("desk", pool, partial(_burn, 0.1))
+    assert pool._accounts.of("desk") == 0.0
+    await _for("flood", pool, partial(_burn, 0.1))
+    await _for("desk", pool, partial(_burn, 0.1))
+    assert min(map(pool._accounts.of, ("desk", "flood"))) > 0.05
+    await pool.close()
+
+
+async def test_who_is_alone_has_all_threads() -> None:
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def long() -> None:
+        begun.release()
+        gate.wait(TIMEOUT_S)
+
+    pool = ComputePool(max_workers=2)
+    tasks = [asyncio.create_task(_for("flood", pool, long)) for _ in range(2)]
+    for _ in tasks:
+        assert await asyncio.to_thread(begun.acquire, True, TIMEOUT_S)
+    gate.set()
+    await asyncio.gather(*tasks)
+    await pool.close()
 
 
 def test_what_a_tenant_used_alone_does_not_hold_it_up_when_others_come() -> None:

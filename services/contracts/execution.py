@@ -1,0 +1,69 @@
+"""Running a proved plan: what the executor is sent, and what it tells while it runs."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from services.contracts.answer import AnswerValue
+from services.contracts.api import Tenant
+from services.contracts.base import Contract, Digest, StepId
+from services.contracts.doubt import DoubtfulCall
+from services.contracts.outcome import StepRecord
+from services.contracts.planning import CompiledPlan
+
+
+class ExecuteRequest(Contract):
+    """Run a proved plan. `approved` must be the plan's id where its proof lists approvals.
+
+    A plan with a mutating call runs once per `run_id`, however often it is sent: a second request follows the first.
+    """
+
+    run_id: str = Field(min_length=1, max_length=64)
+    compiled: CompiledPlan
+    tenant: Tenant = Field(default="default", description="Whose run it is, and whose secrets may be presented.")
+    approved: str | None = None
+    bound: dict[StepId, Digest] = Field(
+        default_factory=dict,
+        description="By step, the `digest` of the requests that were approved. Where the reads of the plan make them "
+        "others, no step that may change something or was asked for is called: they fail as `changed`.",
+    )
+    deadline_ms: int = Field(default=30_000, ge=1, le=3_600_000)
+    step_deadline_ms: int | None = Field(default=None, ge=1, le=3_600_000)
+
+
+class StepStarted(Contract):
+    """A step's inputs are ready and its call is about to be made."""
+
+    kind: Literal["step_started"] = "step_started"
+    step: str
+    api: str
+    at_ms: float
+
+
+class StepFinished(Contract):
+    """A step has an outcome."""
+
+    kind: Literal["step_finished"] = "step_finished"
+    record: StepRecord
+
+
+class ExecutionFinished(Contract):
+    """The executor's last word on a run."""
+
+    kind: Literal["execution_finished"] = "execution_finished"
+    status: Literal["succeeded", "failed", "in_doubt", "cancelled"]
+    records: tuple[StepRecord, ...]
+    answer: tuple[AnswerValue, ...] = ()
+    problem: str = Field(default="", description="Why it failed where no step did: an answer its step does not hold.")
+    duration_ms: float = Field(ge=0)
+
+
+ExecutionEvent = Annotated[StepStarted | StepFinished | ExecutionFinished, Field(discriminator="kind")]
+
+
+class ExecutionState(Contract):
+    """Where an execution stands after it was cancelled, or a call of it settled."""
+
+    run_id: str
+    status: Literal["running", "succeeded", "failed", "in_doubt", "cancelled"]
+    doubts: tuple[DoubtfulCall, ...] = ()

@@ -1,0 +1,41 @@
+"""What somebody says of a run's outcome."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field, StringConstraints
+
+from services.contracts.base import Contract
+
+
+class Verdict(StrEnum):
+    """What somebody says of a run's outcome: it is what was wanted, or it is not."""
+
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+
+
+class Judged(StrEnum):
+    """Which runs to list: those with this verdict, or with none."""
+
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+    NONE = "none"
+
+
+class FeedbackRequest(Contract):
+    """Confirm or reject a run's outcome. Another word on the same run replaces the one before."""
+
+    verdict: Verdict
+    reason: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
+        default="", max_length=1_000, description="Why; kept with the run."
+    )
+
+
+class Feedback(Contract):
+    """Who said what of a run's outcome, and when."""
+
+    verdict: Verdict
+    reason: str = ""
+    principal: str = Field(description="Whose token was sent; `anonymous` where none is configured.")
+    at: AwareDatetime

@@ -1,0 +1,118 @@
+"""What became of a plan's calls: their outcomes, and the record of each step."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from services.contracts.base import Contract
+
+
+class StoredValue(Contract):
+    """A value too large to travel in records: kept by the executor under the hash of its content."""
+
+    id: str = Field(
+        pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the value's JSON; `GET /values/{id}` returns it."
+    )
+    bytes: int = Field(ge=0, description="Size of the value's JSON.")
+
+
+class Succeeded(Contract):
+    """The call answered with success; `value` is its decoded output, or a preview of it where it is `stored`."""
+
+    kind: Literal["succeeded"] = "succeeded"
+    value: JsonValue = None
+    status: int | None = None
+    stored: StoredValue | None = None
+
+
+class ItemChoice(Contract):
+    """An item of those that match alike: the argument it is chosen for, that argument's value, and what it says."""
+
+    argument: str
+    value: JsonValue = Field(description="Null where it is large, or no text and no number.")
+    label: str = Field(max_length=200)
+
+
+class Failed(Contract):
+    """The call failed, or its request could not be built. The upstream's own body is kept as `detail`."""
+
+    kind: Literal["failed"] = "failed"
+    reason: Literal[
+        "upstream_error",
+        "timeout",
+        "connection",
+        "bad_response",
+        "bad_request",
+        "refused",
+        "credential",
+        "reference",
+        "ambiguous",
+        "circuit_open",
+        "ledger",
+        "changed",
+        "overloaded",
+    ]
+    message: str
+    status: int | None = None
+    detail: JsonValue = None
+    choices: tuple[ItemChoice, ...] = Field(
+        default=(), description="Where it is `ambiguous`: items that match the request's words equally well."
+    )
+
+
+class Skipped(Contract):
+    """The call was not made: a step it depends on gave no value, or its condition did not hold."""
+
+    kind: Literal["skipped"] = "skipped"
+    because: str = Field(description="The step that kept it from running, or `when`, `cancelled`, `item 3`.")
+
+
+class InDoubt(Contract):
+    """The request went out and it is not known whether it took effect. It is never sent again by itself."""
+
+    kind: Literal["in_doubt"] = "in_doubt"
+    message: str
+
+
+StepOutcome = Annotated[Succeeded | Failed | Skipped | InDoubt, Field(discriminator="kind")]
+
+
+class RequestRecord(Contract):
+    """The request as it went out, secrets masked."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: JsonValue = None
+
+
+class ItemRecord(Contract):
+    """What became of one element of a `foreach`; `index` counts from 0."""
+
+    index: int = Field(ge=0)
+    outcome: StepOutcome
+    request: RequestRecord | None = Field(default=None, description="Kept where the item did not succeed.")
+
+
+class StepRecord(Contract):
+    """What one step did. Times are milliseconds since the run began."""
+
+    step: str
+    api: str
+    requests: tuple[RequestRecord, ...] = Field(default=(), description="One; with `foreach`, one for each item.")
+    outcome: StepOutcome
+    started_ms: float = Field(ge=0)
+    duration_ms: float = Field(ge=0)
+    attempts: int = Field(default=1, ge=0)
+    items: tuple[ItemRecord, ...] = Field(
+        default=(), description="With `foreach`: each item's outcome. Values of items that succeeded are in `outcome`."
+    )
+    pages: int = Field(default=1, ge=0, description="How many pages of a list were fetched.")
+    more: bool = Field(default=False, description="The list goes on beyond the pages that were fetched.")
+    violations: tuple[str, ...] = Field(
+        default=(), description="Where the answer is not what the API's schema promises; paths and rules, no values."
+    )
+    recovered: bool = Field(default=False, description="The outcome was read from the ledger after a crash.")
+    secrets: tuple[str, ...] = Field(
+        default=(), description="Names of the secrets that its calls presented, or were about to."
+    )

@@ -1,0 +1,55 @@
+"""Running the plan of an earlier run again."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints
+
+from services.contracts.base import Contract, StepId
+from services.contracts.start import StartOptions
+
+ArgumentName = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+
+
+class RerunRequest(Contract):
+    """Run the plan of an earlier run again, from a step on, with other inputs; the earlier run stays as it is."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True)
+
+    from_step: StepId | None = Field(
+        default=None, alias="from", description="The first step to be made again; unset: all are."
+    )
+    inputs: dict[StepId, dict[ArgumentName, JsonValue]] = Field(
+        default_factory=dict,
+        max_length=1_000,
+        description="By step, arguments with the values that they get instead. These steps are made again.",
+        examples=[{"var2": {"order_id": "ord_7"}}],
+    )
+    reuse: bool = Field(
+        default=True,
+        description="False: calls that only read are made again. What a change answered is taken from the earlier run "
+        "in any case, so that it is not made twice.",
+    )
+    options: StartOptions = StartOptions()
+    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
+
+
+class ResentStep(Contract):
+    """A step that a rerun makes again."""
+
+    step: str
+    api: str
+    mutating: bool = Field(description="It may change something.")
+    outcome: Literal["succeeded", "failed", "skipped", "in_doubt"] | None = Field(
+        description="What became of it in the earlier run; null: it was not reached, or nobody knows."
+    )
+    succeeded: int = Field(default=0, ge=0, description="How many of its calls succeeded in the earlier run.")
+    edited: tuple[str, ...] = Field(default=(), description="Its arguments that were given another value.")
+
+
+class ReusedStep(Contract):
+    """A step that a rerun does not make again: what it answered in an earlier run stands."""
+
+    step: str
+    api: str
+    mutating: bool = Field(description="It has changed something.")
+    run: str = Field(description="The run that made it.")

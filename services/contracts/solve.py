@@ -1,0 +1,64 @@
+"""A request in words, and how it is to be solved."""
+
+from pydantic import Field
+
+from services.contracts.api import Label, Method
+from services.contracts.base import ApiId, Contract, Query
+from services.contracts.context import Context
+from services.contracts.planning import Cascade, Decision
+
+
+class SolveOptions(Contract):
+    """How to solve."""
+
+    top_k: int = Field(default=20, ge=1, le=100, description="How many candidate APIs to retrieve.")
+    demos: int = Field(default=3, ge=0, le=20, description="How many demonstrations to show the planner.")
+    dry_run: bool = Field(default=False, description="Plan and prove, send nothing.")
+    backend: str | None = Field(
+        default=None, max_length=50, description="This planner alone; unset: the planner's cascade."
+    )
+    cascade: Cascade | None = Field(
+        default=None,
+        description="Where a language model is configured: whether it plans first, or only where the planner without "
+        "one is not sure; unset: as the planner's settings say.",
+    )
+    lookups: int = Field(
+        default=1,
+        ge=0,
+        le=3,
+        description="How often the planner may ask for operations that it misses and was not offered.",
+    )
+    evidence: bool = Field(
+        default=True,
+        description="Whether what calls answer is made use of: where a call that reads found nothing the planner is "
+        "asked again, as often as the gateway's settings allow, and of several items the one that matches the request "
+        "is taken, rather than the first.",
+    )
+    deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
+    providers: tuple[str, ...] = Field(default=(), max_length=100, description="Only APIs of these providers.")
+    tags: tuple[Label, ...] = Field(default=(), max_length=20, description="Only APIs with one of these tags.")
+    methods: tuple[Method, ...] = Field(
+        default=(), max_length=10, description="Only APIs with one of these HTTP methods."
+    )
+    deprecated: bool = Field(default=True, description="False: no deprecated APIs.")
+    pinned: tuple[ApiId, ...] = Field(
+        default=(),
+        max_length=100,
+        description="APIs that the planner is shown in any case, first and within `top_k`, whatever the filters. "
+        "Ids of none are ignored.",
+    )
+    mutations: Decision = Field(default=Decision.ASK, description="What to do with calls that may change state.")
+    sentence: bool | None = Field(
+        default=None,
+        description="Whether a language model words the answer, where there is one; unset: as the planner's settings "
+        "say.",
+    )
+
+
+class SolveRequest(Contract):
+    """A request in words."""
+
+    query: Query
+    options: SolveOptions = SolveOptions()
+    context: Context = Context()
+    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")

@@ -1,0 +1,35 @@
+"""A plan that is given, to be run as it is."""
+
+from pydantic import Field, JsonValue
+
+from services.contracts.base import Contract, Query
+from services.contracts.plan import MAX_STEPS
+from services.contracts.planning import Decision
+
+
+class StartOptions(Contract):
+    """How to run a plan that is given."""
+
+    dry_run: bool = Field(default=False, description="Prove, send nothing.")
+    deadline_ms: int = Field(default=30_000, ge=100, le=3_600_000, description="For the whole request.")
+    mutations: Decision = Field(default=Decision.ASK, description="What to do with calls that may change state.")
+
+
+class StartRequest(Contract):
+    """Run this plan, as it is: it is proved, approved and executed like one that was planned."""
+
+    calls: tuple[dict[str, JsonValue], ...] = Field(
+        min_length=1,
+        max_length=MAX_STEPS + 1,
+        description="NESTful's list of calls: `name` is the API's id, `arguments` its arguments, `label` what later "
+        "calls name it by, as in `$var1.items[0].id$`. The last one may be `var_result`, whose arguments answer.",
+        examples=[
+            [
+                {"name": "sandbox.listCustomerOrders", "arguments": {"customer_id": "cus_6"}, "label": "var1"},
+                {"name": "var_result", "arguments": {"latest": "$var1.orders[0].id$"}},
+            ]
+        ],
+    )
+    query: Query = Field(default="A plan that was given", description="What it is for; the run is listed with it.")
+    options: StartOptions = StartOptions()
+    wait: bool = Field(default=True, description="False: answer 202 at once; follow the run under its id.")
