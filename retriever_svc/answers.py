@@ -2,7 +2,7 @@
 
 import hashlib
 
-from services.contracts.api import RetrieveRequest
+from services.contracts.retrieval import RetrieveRequest
 from services.storage.cache import Cache
 
 

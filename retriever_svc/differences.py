@@ -1,21 +1,22 @@
 """What differs between an API that is there and one that would take its place, for a person to read before it does.
 
 A description can be made to mislead whoever plans by it, and a server can be made another one. So nothing may differ
-without being shown: what is compared is the whole of both APIs, leaf by leaf, and the leaves that people and planners
-read come first.
+without being shown: what is compared is the whole of both APIs, and what people and planners read comes first.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
-from services.contracts.api import Api, FieldChange, ImportChange
+from services.contracts.api import Api, FieldChange, ImportChange, Parameter
 from services.contracts.review import SensitiveChange
 
 _FIRST = ("method", "server", "path", "security", "summary", "description", "parameters")
@@ -24,16 +25,27 @@ _MAX_FIELDS = 300
 _MAX_TEXT = 4_000
 _CONTEXT = 60
 
+
+class _Nowhere(Enum):
+    """What stands for the value of a place that one side does not have."""
+
+    NOWHERE = "nowhere"
+
+
+NOWHERE: Final = _Nowhere.NOWHERE
 _Path = tuple[str | int, ...]
-_Leaves = Mapping[_Path, JsonValue]
+_Value = JsonValue | _Nowhere
 
 
 def updated(before: Api, after: Api) -> ImportChange:
-    """The change from one API to another: each field that differs, and how."""
-    old, new = dict(_leaves(before)), dict(_leaves(after))
-    paths = [path for path in {**new, **old} if path not in old or path not in new or not _same(old[path], new[path])]
+    """The change from one API to another: each thing that differs once, and how.
+
+    What is there on one side only, such as a parameter, is one field as long as its JSON is short enough to be shown.
+    """
+    found = {path: (old, new) for path, old, new in _differences(before, after)}
+    paths = [path for path in found if not _is_told_elsewhere(path, found)]
     paths.sort(key=lambda path: _RANKS.get(path[0], len(_RANKS)))
-    fields = tuple(_field(path, old, new) for path in paths[:_MAX_FIELDS])
+    fields = tuple(_field(path, *found[path]) for path in paths[:_MAX_FIELDS])
     left_out = max(0, len(paths) - _MAX_FIELDS)
     return ImportChange(action="updated", id=after.id, summary=after.summary, fields=fields, left_out=left_out)
 
@@ -68,39 +80,103 @@ def _credentials(api: Api) -> str:
     return " or ".join(alternatives) or "none"
 
 
-def _leaves(api: Api) -> Iterator[tuple[_Path, JsonValue]]:
-    """Every value of an API under its path. Parameters go by their names, and the order of those is a leaf."""
-    content = api.model_dump(mode="json", exclude={"content_hash"})
-    parameters = content.pop("parameters")
-    yield ("parameters",), ", ".join(json.dumps(parameter["name"]) for parameter in parameters)
+def _differences(before: Api, after: Api) -> Iterator[tuple[_Path, _Value, _Value]]:
+    """Each place where they differ, with both values. Parameters go by their names, and their order is a value."""
+    old, new = _parameters(before), _parameters(after)
+    if [key for key in old if key in new] != [key for key in new if key in old]:
+        yield ("parameters",), _names(before), _names(after)
+    for key in {**new, **old}:
+        sides = old.get(key), new.get(key)
+        if None in sides:  # what is not said of it is nothing to read
+            one, other = (NOWHERE if p is None else p.model_dump(mode="json", exclude_defaults=True) for p in sides)
+        else:
+            one, other = (p.model_dump(mode="json") for p in sides if p is not None)
+        yield from _walk(("parameters", *key), one, other)
+    outside = {"content_hash", "parameters"}
+    yield from _walk(
+        (), before.model_dump(mode="json", exclude=outside), after.model_dump(mode="json", exclude=outside)
+    )
+
+
+def _parameters(api: Api) -> dict[_Path, Parameter]:
+    """By name; where several have the same one, by number as well."""
+    found: dict[_Path, Parameter] = {}
     seen = Counter[str]()
-    for parameter in parameters:
-        name = parameter["name"]
-        yield from _walk(("parameters", name, seen[name]) if name in seen else ("parameters", name), parameter)
+    for parameter in api.parameters:
+        name = parameter.name
+        found[(name, seen[name]) if name in seen else (name,)] = parameter
         seen[name] += 1
-    yield from _walk((), content)
+    return found
 
 
-def _walk(path: _Path, value: JsonValue) -> Iterator[tuple[_Path, JsonValue]]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _walk((*path, key), inner)
-    elif isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
-        for index, inner in enumerate(value):
-            yield from _walk((*path, index), inner)
+def _names(api: Api) -> str:
+    return ", ".join(json.dumps(parameter.name) for parameter in api.parameters)
+
+
+def _walk(path: _Path, old: _Value, new: _Value) -> Iterator[tuple[_Path, _Value, _Value]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**new, **old}:
+            yield from _walk((*path, name), old.get(name, NOWHERE), new.get(name, NOWHERE))
+    elif isinstance(old, list) and isinstance(new, list) and not (_is_flat(old) and _is_flat(new)):
+        for index in range(max(len(old), len(new))):
+            yield from _walk((*path, index), _item(old, index), _item(new, index))
+    elif not (_is_long(old) or _is_long(new)):
+        if not _same(old, new):
+            yield path, old, new
+    elif old is NOWHERE or new is NOWHERE:
+        for key, part in _parts(new if old is NOWHERE else old):
+            yield from _walk((*path, key), *((NOWHERE, part) if old is NOWHERE else (part, NOWHERE)))
     else:
-        yield path, value
+        yield from _walk(path, old, NOWHERE)
+        yield from _walk(path, NOWHERE, new)
 
 
-def _same(one: JsonValue, other: JsonValue) -> bool:
+def _is_flat(value: list[JsonValue]) -> bool:
+    return not any(isinstance(item, dict | list) for item in value)
+
+
+def _item(value: list[JsonValue], index: int) -> _Value:
+    return value[index] if index < len(value) else NOWHERE
+
+
+def _parts(value: _Value) -> Iterable[tuple[str | int, JsonValue]]:
+    return value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+
+
+def _is_long(value: _Value) -> bool:
+    """Whether an object or list is too long to be shown as JSON; little of a large one is looked at."""
+    waiting: list[_Value] = [value] if isinstance(value, dict | list) else []
+    chars = 0
+    while waiting and chars <= _MAX_TEXT:
+        one = waiting.pop()
+        chars += len(one) if isinstance(one, str) else 1
+        for key, part in itertools.islice(_parts(one), _MAX_TEXT):
+            chars += len(str(key))
+            waiting.append(part)
+    return bool(waiting) or (isinstance(value, dict | list) and len(_text(value) or "") > _MAX_TEXT)
+
+
+def _same(one: _Value, other: _Value) -> bool:
     """Equal as JSON, where 1, 1.0 and true are three values."""
-    return json.dumps(one) == json.dumps(other)
+    return one is not NOWHERE and other is not NOWHERE and json.dumps(one) == json.dumps(other)
 
 
-def _field(path: _Path, old: _Leaves, new: _Leaves) -> FieldChange:
-    before, after = _texts(path, old), _texts(path, new)
-    if before == after and before is not None:  # the number 1 and the text "1"
-        before, after = json.dumps(old[path]), json.dumps(new[path])
+def _is_told_elsewhere(path: _Path, found: Mapping[_Path, tuple[_Value, _Value]]) -> bool:
+    """Whether a parameter's field only repeats what another one says: importers copy descriptions and defaults."""
+    if path[0] != "parameters":
+        return False
+    copies = (("json_schema", "description"), ("description",)), (("constant",), ("json_schema", "default"))
+    for copy, original in copies:
+        start = path[: -len(copy)]
+        if path[-len(copy) :] == copy and len(start) in (2, 3) and found.get((*start, *original)) == found[path]:
+            return True
+    return False
+
+
+def _field(path: _Path, old: _Value, new: _Value) -> FieldChange:
+    before, after = _text(old), _text(new)
+    if before == after:  # the number 1 and the text "1"
+        before, after = json.dumps(old), json.dumps(new)
     before, after = _window(before, after)
     return FieldChange(field=_label(path), before=before, after=after)
 
@@ -110,10 +186,9 @@ def _label(path: _Path) -> str:
     return "".join(parts).removeprefix(".")[:_MAX_TEXT]
 
 
-def _texts(path: _Path, leaves: _Leaves) -> str | None:
-    if path not in leaves:
+def _text(value: _Value) -> str | None:
+    if value is NOWHERE:
         return None
-    value = leaves[path]
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -13,23 +13,26 @@ from services.app import service_router
 from services.compute import for_tenant
 from services.contracts.api import (
     Api,
-    ApiSearchHit,
-    ApiSearchPage,
     CatalogueStatus,
     DocumentPage,
     ImportRequest,
     Label,
-    LookupRequest,
-    LookupResponse,
     Method,
     NeededSecrets,
     ProviderName,
-    RetrieveRequest,
-    RetrieveResponse,
-    Signals,
     Tenant,
 )
 from services.contracts.base import MAX_QUERY_CHARS, ApiId
+from services.contracts.constants import ConstantsRequest, ProviderConstants
+from services.contracts.retrieval import (
+    ApiSearchHit,
+    ApiSearchPage,
+    LookupRequest,
+    LookupResponse,
+    RetrieveRequest,
+    RetrieveResponse,
+    Signals,
+)
 from services.http import BODY_LIMIT, NdjsonResponse
 
 router = service_router(tags=["catalogue"])
@@ -121,6 +124,14 @@ async def delete_api(api_id: Annotated[ApiId, Path()], service: Service) -> None
 async def delete_provider(provider: Annotated[ProviderName, Path()], service: Service, tenant: Whose = None) -> None:
     """Remove a provider with all its APIs; 409 where it was not this tenant that imported it."""
     await service.delete_provider(provider, tenant)
+
+
+@router.patch("/providers/{provider}/constants", summary="Set what a provider's calls always send")
+async def set_constants(
+    provider: Annotated[ProviderName, Path()], body: ConstantsRequest, service: Service, tenant: Whose = None
+) -> ProviderConstants:
+    """Set and remove constants, all of them or none; 409 where it was not this tenant that imported the provider."""
+    return await service.constants.change(provider, body, tenant)
 
 
 @router.get("/providers/{provider}/secrets", summary="Which credentials do a provider's APIs ask for?")

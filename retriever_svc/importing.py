@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 import services.contracts.api
 from retriever_svc import differences
+from retriever_svc.constants import with_constants
 from retriever_svc.engine.texts import record
 from retriever_svc.importers import Imported, Limits, import_document
 from retriever_svc.models import Change, Pin, Record
@@ -146,9 +147,12 @@ class DocumentImporter:
 
     async def prepare(self, imported: Imported, request: ImportRequest, tenant: str | None = None) -> Prepared:
         """Compare what was read with what is there, changing nothing. Raises Conflict, as :meth:`open` does."""
-        imported = await self._owned(imported, request)
+        known = await self._storage.pin_for(imported.provider)
+        imported = _owned(imported, request, known)
+        constants = known.constants if known is not None else {}
+        imported = await self._pool.run(with_constants, imported, constants)
         records = await self._pool.run(lambda: tuple(record(api, imported.version) for api in imported.apis))
-        pin = self._pin(imported, request, tenant)
+        pin = dataclasses.replace(self._pin(imported, request, tenant), constants=constants)
         change = await self._storage.change(pin, records, tenant)
         await self._refuse_foreign(imported.provider, change.added)
         refuse_unexpected(change, request.confirm or request.expected_change)
@@ -201,6 +205,7 @@ class DocumentImporter:
             server=pin.server,
             tenants=tuple(name for name in pin.tenants if tenant in (None, name)),
             imported_at=pin.imported_at,
+            constants=dict(pin.constants),
             skipped=skipped[:_SKIPPED],
             skipped_total=len(skipped),
             current=pin.importer == self._importer,
@@ -229,16 +234,6 @@ class DocumentImporter:
             applied=not request.dry_run,
             catalogue_version=version,
         )
-
-    async def _owned(self, imported: Imported, request: ImportRequest) -> Imported:
-        """With whose the APIs are to be: as asked for, or else as the provider's last import said."""
-        tenants = _ordered(request.tenants)
-        if tenants is None:
-            tenants = await self._storage.tenants_of(imported.provider)
-        if not tenants:
-            return imported
-        apis = tuple(api.model_copy(update={"tenants": tenants}) for api in imported.apis)
-        return dataclasses.replace(imported, apis=apis)
 
     def _pin(self, imported: Imported, request: ImportRequest, tenant: str | None) -> Pin:
         return Pin(
@@ -332,6 +327,17 @@ class DocumentImporter:
             change_hash=change.hash,
             catalogue_version=version,
         )
+
+
+def _owned(imported: Imported, request: ImportRequest, known: Pin | None) -> Imported:
+    """With whose the APIs are to be: as asked for, or else as the provider's last import said."""
+    tenants = _ordered(request.tenants)
+    if tenants is None and known is not None:
+        tenants = known.tenants
+    if not tenants:
+        return imported
+    apis = tuple(api.model_copy(update={"tenants": tenants}) for api in imported.apis)
+    return dataclasses.replace(imported, apis=apis)
 
 
 def _others(prepared: Prepared) -> list[ImportChange]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Literal
 
-from services.contracts.api import Api, Candidate, FoundBy, Signals
+from services.contracts.api import Api
+from services.contracts.retrieval import Candidate, FoundBy, Signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Pin:
         notes: what was skipped and warned of, as JSON.
         tenants: whose its APIs are; empty: everyone's.
         owner: the tenant that imported it, and alone changes it; None: the operator.
+        constants: what calls send where a plan gives no value, by the parameter's name; kept from import to import.
     """
 
     provider: str
@@ -114,6 +116,7 @@ class Pin:
     imported_at: datetime
     tenants: tuple[str, ...] = ()
     owner: str | None = None
+    constants: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,7 @@ def is_seen(tenants: tuple[str, ...], tenant: str | None) -> bool:
 
 def fingerprint(entry: Entry) -> str:
     """A stamp of an entry that comes from no database."""
-    return stamp(getattr(entry, field.name) for field in fields(entry))
+    return stamp(getattr(entry, one.name) for one in fields(entry))
 
 
 def stamp(values: Iterable[object]) -> str:

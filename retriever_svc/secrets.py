@@ -22,7 +22,7 @@ def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
             known = found.get(name) or NeededSecret.model_validate(requirement | {"scopes": ()})
             alone = [r["secret"] for r in alternatives[0]] == [name]
             reads = api["method"] in _SAFE and api.get("effect") != "change"
-            harmless = reads and not any(p.get("required") for p in api.get("parameters", ()))
+            harmless = reads and not any(_is_needed(p) for p in api.get("parameters", ()))
             better = alone and (known.probe is None or (harmless and not known.harmless))
             update: dict[str, object] = {"operations": known.operations + 1}
             update["scopes"] = tuple(dict.fromkeys([*known.scopes, *requirement.get("scopes", ())]))[:_MAX_SCOPES]
@@ -31,6 +31,11 @@ def needed_secrets(documents: Iterable[str]) -> tuple[NeededSecret, ...]:
                 update |= {"probe": api["id"], "harmless": harmless}
             found[name] = known.model_copy(update=update)
     return tuple(found[name] for name in sorted(found))
+
+
+def _is_needed(parameter: dict[str, object]) -> bool:
+    """As :attr:`Parameter.needed`, of one as JSON."""
+    return bool(parameter.get("required")) and parameter.get("constant") is None
 
 
 def _host(server: str) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retriever_svc.constants import ConstantsService
 from retriever_svc.engine.filters import NO_FILTERS, Filters
 from retriever_svc.engine.ranking import RankingOptions, find
 from retriever_svc.engine.saving import SnapshotFiles
@@ -28,12 +29,8 @@ from retriever_svc.models import Delta, Entry, Hit, Record
 from retriever_svc.secrets import needed_secrets
 from retriever_svc.storage import CatalogueStorage
 from services.compute import ComputePool
-from services.contracts.api import (
-    Api,
-    CatalogueStatus,
-    Clause,
-    NeededSecrets,
-)
+from services.contracts.api import Api, CatalogueStatus, NeededSecrets
+from services.contracts.retrieval import Clause
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, NotFound, NotReady
 from services.memory import give_back
@@ -84,6 +81,7 @@ class CatalogueService:
 
     Attributes:
         documents: imports documents into this catalogue.
+        constants: sets what the calls of a provider always send.
         changed: set whenever the catalogue was changed here; who tells the other replicas clears it.
     """
 
@@ -102,6 +100,7 @@ class CatalogueService:
         files: SnapshotFiles | None = None,
     ) -> None:
         self.documents = DocumentImporter(storage, encoder, imports, limits, self.refresh)
+        self.constants = ConstantsService(storage, encoder.name, imports, self.refresh)
         self._storage = storage
         self._encoder = encoder
         self._searches = searches

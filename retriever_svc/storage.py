@@ -7,117 +7,28 @@ Every change bumps the version in its own transaction, so a version names exactl
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
 from sqlalchemy import (
-    Boolean,
-    Column,
     Connection,
-    DateTime,
-    Dialect,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
     delete,
     exists,
-    false,
     func,
     insert,
     select,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-from sqlalchemy.types import TypeDecorator
 
-from retriever_svc.models import Change, Delta, Entry, Pin, Record, is_seen, stamp, state_of
+from retriever_svc.models import Change, Delta, Entry, Pin, Record, is_seen, state_of
+from retriever_svc.tables import APIS, CATALOGUE, DOCUMENTS, EMBEDDINGS
 from services.contracts.api import Api
 from services.encoder import Vectors
 from services.errors import Conflict, NotFound
-from services.storage.embeddings import chunks, embeddings_table, keep_vectors, read_vectors
+from services.storage.embeddings import chunks, keep_vectors, read_vectors
 from services.storage.engine import Probe, Transactions, read, write
-
-METADATA = MetaData()
-
-
-class Names(TypeDecorator[tuple[str, ...]]):
-    """Some names as a JSON list in ASCII, which holds any of them in either database."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> str:
-        """What is stored."""
-        return json.dumps(list(value or ()))
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...]:
-        """What was stored."""
-        return () if value in (None, "[]") else tuple(json.loads(value))
-
-
-def _stamp(context: Any) -> str:
-    """What the row's columns hold, digested: SQLAlchemy asks for it at each insert and update of the row."""
-    values = context.get_current_parameters()
-    return stamp(values.get(name) for name in _STAMPED)
-
-
-APIS = Table(
-    "apis",
-    METADATA,
-    Column("number", Integer, primary_key=True, autoincrement=True),
-    Column("id", String(400), nullable=False, unique=True),
-    Column("provider", String(200), nullable=False, index=True),
-    Column("name", String(200), nullable=False),
-    Column("method", Text, nullable=False),
-    Column("path", Text, nullable=False),
-    Column("summary", Text, nullable=False),
-    Column("content_hash", String(64), nullable=False),
-    Column("text_hash", String(64), nullable=False, index=True),
-    Column("lexical", Text, nullable=False),
-    Column("inputs", Text, nullable=False),
-    Column("outputs", Text, nullable=False),
-    Column("open", Boolean, nullable=False),
-    Column("document", Text, nullable=False),
-    Column("operation_key", String(32), nullable=False, server_default="", index=True),
-    Column("content_key", String(32), nullable=False, server_default="", index=True),
-    Column("revision", String(80), nullable=False, server_default=""),
-    Column("tags", Names, nullable=False, server_default="[]"),
-    Column("deprecated", Boolean, nullable=False, server_default=false()),
-    # Not in the document: it is handed on as it is to any of them, who need not know of each other.
-    Column("tenants", Names, nullable=False, server_default="[]"),
-    # Its index holds all that a replica reads of the rows that have not changed.
-    Column("stamp", String(32), nullable=False, index=True, default=_stamp, onupdate=_stamp),
-    # Without it SQLite gives the number of a deleted last row out again.
-    sqlite_autoincrement=True,
-)
-_STAMPED = [column.name for column in APIS.c if column.name not in {"number", "document", "stamp"}]
-"""The document is told by its ``content_hash``."""
-EMBEDDINGS = embeddings_table(METADATA)
-DOCUMENTS = Table(
-    "documents",
-    METADATA,
-    Column("provider", String(200), primary_key=True),
-    Column("document_hash", String(64), nullable=False),
-    Column("format", String(40), nullable=False),
-    Column("imported_at", DateTime(timezone=True), nullable=False),
-    Column("importer", String(64), nullable=False, server_default=""),
-    Column("server", Text, nullable=True),
-    Column("named", Boolean, nullable=False, server_default=false()),
-    Column("version", Text, nullable=False, server_default=""),
-    Column("notes", Text, nullable=False, server_default="{}"),
-    Column("tenants", Names, nullable=False, server_default="[]"),
-    Column("owner", String(100), nullable=True),
-)
-CATALOGUE = Table(
-    "catalogue",
-    METADATA,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("version", Integer, nullable=False),
-)
 
 _DERIVED = ("text_hash", "lexical", "inputs", "outputs", "open", "operation_key", "content_key", "revision")
 """Columns that are made from an API, and may change with the code that makes them although the API does not."""
@@ -127,7 +38,7 @@ _HEAD = [APIS.c[name] for name in Entry.__dataclass_fields__]
 
 
 class CatalogueStorage:
-    """The tables above, as models. Writers take turns by locking the row of the version."""
+    """The tables of :mod:`retriever_svc.tables`, as models. Writers take turns by locking the row of the version."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine, self._reads, self._probe = engine, Transactions(engine, read_only=True), Probe(engine)
@@ -173,9 +84,13 @@ class CatalogueStorage:
 
     async def of_provider(self, provider: str, tenant: str | None = None) -> list[str]:
         """The JSON of the provider's APIs that this tenant sees, in order of their ids."""
+        return [document for document, tenants in await self.stored_of(provider) if is_seen(tenants, tenant)]
+
+    async def stored_of(self, provider: str) -> list[tuple[str, tuple[str, ...]]]:
+        """The JSON of the provider's APIs and whose each is, in order of their ids."""
         query = select(APIS.c.document, APIS.c.tenants).where(APIS.c.provider == provider).order_by(APIS.c.id)
         async with read(self._engine) as connection:
-            return [row.document for row in await connection.execute(query) if is_seen(row.tenants, tenant)]
+            return [(row.document, row.tenants) for row in await connection.execute(query)]
 
     async def documents(self, numbers: Sequence[int]) -> dict[tuple[int, str], bytes]:
         """Those of the APIs that exist, as JSON, by number and content hash."""
@@ -346,11 +261,11 @@ class CatalogueStorage:
             row = (await connection.execute(select(*_PIN, apis, version).where(*same).limit(1))).first()
         return None if row is None else (_as_pin(row[:-2]), row[-2], row[-1])
 
-    async def tenants_of(self, provider: str) -> tuple[str, ...]:
-        """Whose the provider's APIs are by its last import; empty: everyone's, or it was never imported."""
+    async def pin_for(self, provider: str) -> Pin | None:
+        """The pin of the document that was last imported for the provider, if any was."""
         async with read(self._engine) as connection:
-            found = await connection.scalar(select(DOCUMENTS.c.tenants).where(DOCUMENTS.c.provider == provider))
-        return found or ()
+            row = (await connection.execute(select(*_PIN).where(DOCUMENTS.c.provider == provider))).first()
+        return None if row is None else _as_pin(row)
 
     async def hash_of(self, provider: str) -> str | None:
         """The hash of the document that the provider's APIs come from."""

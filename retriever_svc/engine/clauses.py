@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from services.contracts.api import Clause
+from services.contracts.retrieval import Clause
 
 MAX_CLAUSES = 16
 MAX_SPLIT_CHARS = 2_000

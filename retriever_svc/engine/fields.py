@@ -24,7 +24,7 @@ def input_lines(api: Api) -> str:
 
     After an empty line follow the words of the other parameters' names, a line each.
     """
-    required = [parameter for parameter in api.parameters if parameter.required][:_MAX_INPUTS]
+    required = [parameter for parameter in api.parameters if parameter.needed][:_MAX_INPUTS]
     optional = [parameter for parameter in api.parameters if not parameter.required][:_MAX_OPTIONAL]
     first = "\n".join("\t".join(map(" ".join, _words(p.name, p.description))) for p in required)
     rest = "\n".join(" ".join(words(p.name)) for p in optional)
@@ -60,7 +60,7 @@ def response_fields(api: Api) -> list[tuple[str, str]]:
 
 def is_open(api: Api) -> bool:
     """Whether every required parameter is free text, outside the path."""
-    return all(_free_text(parameter) for parameter in api.parameters if parameter.required)
+    return all(_free_text(parameter) for parameter in api.parameters if parameter.needed)
 
 
 def _free_text(parameter: Parameter) -> bool:

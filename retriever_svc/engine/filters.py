@@ -14,7 +14,7 @@ from retriever_svc.engine.labels import TAGS, label_keys
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import is_seen
-from services.contracts.api import RetrieveRequest
+from services.contracts.retrieval import RetrieveRequest
 
 Mask = NDArray[np.bool_]
 

@@ -29,7 +29,7 @@ from retriever_svc.engine.suppliers import find_suppliers, rest_of_small
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.models import Hit
 from retriever_svc.settings import RetrieverSettings
-from services.contracts.api import Clause, FoundBy
+from services.contracts.retrieval import Clause, FoundBy
 from services.encoder import Encoder, Vectors
 from services.telemetry import get_logger
 

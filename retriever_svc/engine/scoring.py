@@ -13,7 +13,7 @@ from retriever_svc.engine.providers import meant
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.vectors import Ids
 from retriever_svc.engine.words import words
-from services.contracts.api import Clause
+from services.contracts.retrieval import Clause
 from services.encoder import Encoder, Vectors
 
 _BEST: Final = 80

@@ -139,8 +139,13 @@ def _own_version(outline: Outline) -> str:
 
 
 def _provider(outline: Outline, source: Source, server: str | None) -> str:
-    """The vendor and the title; of a title that says nothing (``API v2``) the vendor alone, else the host."""
+    """The vendor and the title; of a title that says nothing (``API v2``) the vendor alone, else the host.
+
+    Where the given server names nobody, as an address does, the document's own is the vendor's.
+    """
     host = _host(source, server)
+    if not vendor_of(host):
+        host = _host(source, None) or host
     stated = as_object(outline.root.get("info")).get("x-providerName")
     vendor = vendor_of(stated if isinstance(stated, str) else host)
     title = _slug(outline.title)

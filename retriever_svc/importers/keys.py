@@ -33,6 +33,7 @@ _SURE: Final = re.compile(
 _MAYBE: Final = re.compile(
     r"(?:x)?(?:token|key|appid|applicationid|auth|apiuser|secret|apitoken|sessiontoken|clientid)"
 )
+_SECRET: Final = re.compile(r"(?:^|[^a-z])(?:token|secret|pass(?:word|wd|phrase)?|credentials?)$", re.IGNORECASE)
 _IN_PATH: Final = re.compile(r"(?:x|bot)?(?:token|auth|secret|apitoken|sessiontoken)")
 """What is doubtful in a path: ``{key}`` and ``{appId}`` are of things there."""
 _MANAGED: Final = re.compile(
@@ -46,6 +47,10 @@ _SAID: Final = re.compile(
     r"[ _-]?(?:key|token|id)s?\b|\bauthenticat|\bauthori[sz]ation\b|\bcredential",
     re.IGNORECASE,
 )
+_LICENCE: Final = re.compile(
+    r"\blicen[sc]e key\b.{0,60}\b(?:use|call|access)\b.{0,30}\b(?:api|service)\b", re.IGNORECASE
+)
+"""Of one that opens an API, and not of one that an API is about."""
 _OTHERWISE: Final = re.compile(
     r"\b(?:page|paging|pagination|next|continu|cursor|verif|reset|confirm|invit|coin|crypto|currenc|contract|symbol|push"
     r"|device|game|payment|search)",
@@ -53,6 +58,8 @@ _OTHERWISE: Final = re.compile(
 )
 _MOST: Final = 0.5
 _FEW: Final = 2
+_ONLY: Final = "the only body"
+"""The place of what may be a key in the body of the only operation that has one."""
 _KINDS: Final = (("bearer", SecretKind.BEARER), ("basic", SecretKind.BASIC))
 Usual = frozenset[tuple[str, str]]
 
@@ -60,7 +67,7 @@ Usual = frozenset[tuple[str, str]]
 def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
     """Place and folded name of the parameters that may be keys and that most operations take, and more than one does.
 
-    For members of a body, most of the operations that have one.
+    For members of a body, most of the operations that have one; where only one has, they stand by themselves.
     """
     counts, total, bodies = Counter[tuple[str, str]](), 0, 0
     known: dict[int, frozenset[str]] = {}
@@ -76,7 +83,9 @@ def usual_names(root: Document, entries: Iterable[Entry]) -> Usual:
             bodies += bool(members)
             counts.update({("body", name) for name in members if name})
     least = {"body": max(_FEW, _MOST * bodies)}
-    return frozenset(name for name, count in counts.items() if count >= least.get(name[0], max(_FEW, _MOST * total)))
+    usual = {name for name, count in counts.items() if count >= least.get(name[0], max(_FEW, _MOST * total))}
+    only = {(_ONLY, name) for place, name in counts if place == "body" and bodies == 1}
+    return frozenset(usual | only)
 
 
 def _members(
@@ -108,6 +117,11 @@ def _members(
 def _key_names(names: Iterable[str]) -> frozenset[str]:
     folded = (_fold(name) if len(name) <= MAX_NAME else "" for name in names)
     return frozenset(name if _SURE.fullmatch(name) or _MAYBE.fullmatch(name) else "" for name in folded)
+
+
+def is_key_name(name: str) -> bool:
+    """Whether a parameter of this name holds a secret, whatever else is known of it."""
+    return _SURE.fullmatch(_fold(name)) is not None or _SECRET.search(name) is not None
 
 
 def take_keys(
@@ -168,7 +182,8 @@ def _is_inner_key(argument: Argument, usual: Usual, path: str, *, declared: bool
     if argument.location is Location.PATH:
         return is_usual and name in _in_path(path)
     is_sure = _SURE.fullmatch(name) is not None and not _MANAGED.search(path)
-    return argument.location is Location.BODY and not declared and (is_usual or is_sure)
+    is_told = (_ONLY, name) in usual and any(said.search(argument.description) for said in (_SAID, _LICENCE))
+    return argument.location is Location.BODY and not declared and (is_usual or is_sure or is_told)
 
 
 def _is_key(argument: Argument, usual: Usual) -> bool:

@@ -51,6 +51,7 @@ _MAX_EXAMPLES = 3
 _MAX_LOOKED_AT = 20
 _MAX_VALUE_BYTES = 1_000
 _MAX_PATTERN = 1_000
+_REGEX_BYTES = 100_000
 
 
 def plain_keywords(schema: JsonObject) -> JsonObject:
@@ -75,9 +76,27 @@ def plain_keywords(schema: JsonObject) -> JsonObject:
         if text := as_text(schema.get(key), MAX_NAME):
             out[key] = text
     pattern = schema.get("pattern")
-    if isinstance(pattern, str) and is_pattern(pattern):
+    if isinstance(pattern, str) and is_pattern(pattern) and not _refuses(pattern, tuple(_texts(out.get("examples")))):
         out["pattern"] = pattern
     return out
+
+
+def _texts(examples: JsonValue) -> list[str]:
+    """The texts among examples that somebody chose: generators write the type's name where nobody did."""
+    return [example for example in as_list(examples) if isinstance(example, str) and example not in ("", "string")]
+
+
+@lru_cache(maxsize=1_024)
+def _refuses(pattern: str, examples: tuple[str, ...]) -> bool:
+    """Whether a pattern matches none of the author's own examples: escaped once too often, it would allow nothing."""
+    if not examples:
+        return False
+    try:
+        options = jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES)  # takes time in proportion to the text
+        validator = jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=options)
+    except (ValueError, jsonschema_rs.ValidationError):  # it looks around itself: nobody knows
+        return False
+    return not any(validator.is_valid(example) for example in examples)
 
 
 def make_nullable(schema: JsonObject) -> JsonObject:

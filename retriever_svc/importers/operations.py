@@ -10,6 +10,7 @@ import orjson
 from pydantic import JsonValue
 
 from retriever_svc.importers.bodies import read_body, read_response
+from retriever_svc.importers.constants import settle
 from retriever_svc.importers.effects import read_effect
 from retriever_svc.importers.keys import Usual, take_keys, usual_names
 from retriever_svc.importers.limits import MAX_DESCRIPTION, MAX_NAME, MAX_SUMMARY, Limits, Notes
@@ -129,7 +130,7 @@ def read_operation(source: Source, path: str, method: str, item: JsonObject, ope
         idempotency_header=idempotency,
         effect=effect,
     )
-    return source.weigh(sealed(api))
+    return source.weigh(sealed(settle(api, {})))
 
 
 def sealed(api: Api) -> Api:

@@ -42,7 +42,11 @@ def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[Json
     if size > limits.document_bytes:
         raise InvalidDocument(f"the document has {size:,} bytes; at most {limits.document_bytes:,} are read")
     text = text.removeprefix("\ufeff")
-    if text.lstrip()[:1] in ("{", "["):
+    if not (begin := text.lstrip()[:1]):
+        raise InvalidDocument("the document is empty")
+    if begin == "<":  # neither JSON nor YAML begins so
+        raise InvalidDocument("the document is HTML or XML, perhaps a page about the API; give its JSON or YAML")
+    if begin in ("{", "["):
         _measure_json(text, limits)
         raw = _read_braced(text, limits)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import JsonValue
@@ -14,6 +15,9 @@ _PLACES = {"header": Location.HEADER, "query": Location.QUERY, "cookie": Locatio
 _MAX_ALTERNATIVES = 20
 _MAX_TOGETHER = 20
 _AWS_MARK = "x-amazon-apigateway-authtype"
+_MAX_SAID = 4_000
+_BEARER = re.compile(r"\bbearer\b", re.IGNORECASE)
+_NO_BEARER = re.compile(r"\b(?:no|not|without|n't)\b[^.]{0,40}\bbearer\b", re.IGNORECASE)
 _FLOWS = ("clientCredentials", "authorizationCode", "deviceAuthorization", "password", "implicit")
 _ENDPOINTS = {
     "token_url": "tokenUrl",
@@ -68,6 +72,8 @@ def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Loc
     kind, place, key = scheme.get("type"), scheme.get("in"), scheme.get("name")
     if kind == "apiKey" and scheme.get(_AWS_MARK) == "awsSigv4":
         return {"kind": SecretKind.AWS_SIGV4}
+    if kind == "apiKey" and place == "header" and _is_bearer(key, scheme.get("description")):
+        return {"kind": SecretKind.BEARER}
     if kind == "apiKey" and isinstance(key, str) and key and isinstance(place, str) and place in _PLACES:
         return {"kind": SecretKind.API_KEY, "location": _PLACES[place], "parameter": key[:MAX_NAME]}
     http = str(scheme.get("scheme")).lower() if kind == "http" else None
@@ -84,6 +90,14 @@ def _fields(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Loc
     if kind == "openIdConnect":
         return {"kind": SecretKind.OPENID_CONNECT, "openid_url": _url(scheme.get("openIdConnectUrl"), server)}
     return {"kind": SecretKind.MUTUAL_TLS if kind == "mutualTLS" else SecretKind.OTHER}
+
+
+def _is_bearer(key: JsonValue, description: JsonValue) -> bool:
+    """Whether a key in a header is a bearer token: Swagger 2.0 has no other way to say so than in words."""
+    if not isinstance(key, str) or key.lower() != "authorization" or not isinstance(description, str):
+        return False
+    said = description[:_MAX_SAID]
+    return _BEARER.search(said) is not None and _NO_BEARER.search(said) is None
 
 
 def _oauth2(scheme: JsonObject, server: str) -> dict[str, str | SecretKind | Location | None]:

@@ -14,7 +14,7 @@ from retriever_svc.importers.refs import JsonObject, as_list, as_object
 _MAX_URL = 2_000
 _MAX_SERVERS = 20
 _PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".corp")
-_PLACEHOLDER = re.compile(
+PLACEHOLDER = re.compile(
     r"\byour|example|placeholder|changeme|change-me|replace|<|abcd|^my[-_]?(?:[-_]|shop|store|domain|company|org|tenant)"
     r"|^(?:tenant|subdomain|domain|company|organi[sz]ation|account|customer|hostname|instance|site|x+)$",
     re.IGNORECASE,
@@ -128,7 +128,7 @@ def _expand(server: JsonValue) -> str:
         if not default:
             raise NoServer(f"the server's variable {name[:60]!r} is unset: it has no default ({template[:100]})")
         is_choice = bool(as_list(_variable(server, name).get("enum")))
-        if f"{{{name}}}" in host and not is_choice and (_PLACEHOLDER.search(default) or default == name):
+        if f"{{{name}}}" in host and not is_choice and (PLACEHOLDER.search(default) or default == name):
             raise NoServer(
                 f"the server's variable {name[:60]!r} is unset: its default {default[:60]!r} stands for a value of"
                 f" one's own ({template[:100]})"

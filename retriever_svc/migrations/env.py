@@ -1,6 +1,6 @@
 """Alembic's entry point for the catalogue."""
 
-from retriever_svc.storage import METADATA
+from retriever_svc.tables import METADATA
 from services.storage.migrate import run_env
 
 run_env(METADATA)

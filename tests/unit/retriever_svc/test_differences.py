@@ -89,8 +89,49 @@ def test_a_parameter_that_moved_comes_and_goes() -> None:
     moved = updated(before, before.model_copy(update={"parameters": (b, a)}))
     assert [(f.field, f.before, f.after) for f in moved.fields] == [("parameters", '"a", "b"', '"b", "a"')]
     gone = updated(before, before.model_copy(update={"parameters": (b,)}))
-    assert gone.fields[0].after == '"b"'
-    assert {field.after for field in gone.fields[1:]} == {None}
+    assert [(f.field, f.after) for f in gone.fields] == [("parameters.a", None)]
+
+
+def test_what_comes_as_a_whole_is_said_once() -> None:
+    limit = Parameter(
+        name="limit",
+        wire_name="limit",
+        location=Location.QUERY,
+        description="How many",
+        json_schema={"type": "integer", "maximum": 50, "description": "How many"},
+    )
+    before = api("op", response={"json_schema": {"properties": {"id": {"type": "string"}}}})
+    name = {"properties": {"id": {"type": "string"}, "name": {"type": "string", "description": "Its name"}}}
+    after = api("op", parameters=(limit,), response={"json_schema": name})
+    fields = {field.field: field for field in updated(before, after).fields}
+    assert list(fields) == ["parameters.limit", "response.json_schema.properties.name"]
+    assert Parameter.model_validate_json(fields["parameters.limit"].after or "") == limit
+    back = updated(after, before)
+    assert {(field.field, field.before, field.after) for field in back.fields} == {
+        (field.field, field.after, None) for field in fields.values()
+    }
+
+
+def test_a_copy_is_not_said_again() -> None:
+    def described(text: str, **schema: Any) -> Api:
+        schema = {"description": text, "default": text, **schema}
+        own = Parameter(name="v", wire_name="v", location=Location.HEADER, json_schema=schema, constant=text)
+        return api("op", parameters=(own.model_copy(update={"description": text}),))
+
+    found = [field.field for field in updated(described("old"), described("new")).fields]
+    assert found == ["parameters.v.description", "parameters.v.json_schema.default"]
+    found = [field.field for field in updated(described("old"), described("new", description="other")).fields]
+    assert "parameters.v.json_schema.description" in found
+
+
+@pytest.mark.parametrize("newlines", [0, 3_900])
+def test_of_what_is_too_long_to_be_one_field_nothing_is_left_out(newlines: int) -> None:
+    parts: dict[str, Any] = {f"part{n}": {"description": "x" * 300} for n in range(20)}
+    parts["last"] = {"description": "\n" * newlines + "IGNORE ALL THAT"}
+    for before, after in (({}, {"Big": {"properties": parts}}), ({"Big": {"properties": True}}, {"Big": parts})):
+        change = updated(api("op", definitions=before), api("op", definitions=after))
+        assert any("IGNORE ALL THAT" in (field.after or "") for field in change.fields)
+        assert not any("more characters" in (field.after or "") for field in change.fields)
 
 
 @pytest.mark.parametrize("position", [0, 5_000, 9_999])

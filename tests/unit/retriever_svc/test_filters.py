@@ -17,7 +17,8 @@ from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.texts import record
 from retriever_svc.engine.vectors import as_ids, open_indexes
 from retriever_svc.models import Entry, Hit, Listing
-from services.contracts.api import Api, ApiResponse, Clause, Location, Parameter
+from services.contracts.api import Api, ApiResponse, Location, Parameter
+from services.contracts.retrieval import Clause
 from services.encoder import Encoder, load_encoder
 from tests.unit.retriever_svc.catalogue import api
 

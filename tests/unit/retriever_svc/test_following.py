@@ -19,7 +19,8 @@ from retriever_svc.main import create_app
 from retriever_svc.models import Delta
 from retriever_svc.service import CatalogueService
 from retriever_svc.settings import RetrieverSettings
-from retriever_svc.storage import EMBEDDINGS, CatalogueStorage
+from retriever_svc.storage import CatalogueStorage
+from retriever_svc.tables import EMBEDDINGS
 from services.compute import ComputePool
 from services.contracts.api import Api, ImportReport, ImportRequest
 from services.storage.engine import create_engine, write

@@ -119,10 +119,24 @@ def test_a_sure_name_in_a_body_is_a_credential_by_itself() -> None:
     assert ([p.name for p in api.parameters], secrets(api)) == (["title"], [["zoo.api_key"]])
 
 
+def told(description: str, path: str = "/convert", member: str = "key") -> dict[str, Any]:
+    """A document with one body, and what its key is said to be."""
+    return keyed(path, member=member, properties={member: {"type": "string", "description": description}, "title": {}})
+
+
+@pytest.mark.parametrize("description", ["Your API key", "issued API key.", "The license key required to use the API"])
+def test_a_key_in_the_only_body_is_a_credential_where_that_is_said(description: str) -> None:
+    (api,) = imported(told(description), provider="zoo").apis
+    assert ([p.name for p in api.parameters], secrets(api)) == (["title"], [["zoo.key"]])
+
+
 @pytest.mark.parametrize(
     "given",
     [
         keyed("/send"),  # one operation's token may be anything
+        told("The license key to be checked"),
+        told("The key of the setting"),
+        told("Your API key", path="/keys"),
         keyed("/keys", member="api_key"),  # here keys are managed
         keyed("/auth/refresh", "/auth/revoke"),
         keyed("/send", "/list", properties={"token": {"type": "object"}}),
@@ -132,7 +146,7 @@ def test_a_sure_name_in_a_body_is_a_credential_by_itself() -> None:
 )  # fmt: skip
 def test_what_is_called_so_in_a_body_stays_an_argument_where_it_may_be_one(given: dict[str, Any]) -> None:
     for api in imported(given, provider="zoo").apis:
-        assert {p.name for p in api.parameters} & {"token", "api_key"}
+        assert {p.name for p in api.parameters} & {"token", "api_key", "key"}
         assert not any(need.location is Location.BODY for one in api.security for need in one)
 
 
@@ -149,3 +163,26 @@ def test_things_that_are_called_so_in_a_path_stay_arguments(path: str) -> None:
     paths = {f"{path}{end}": {"get": operation(operationId=f"o{n}")} for n, end in enumerate(("", "/uses"))}
     for api in imported(document(paths), provider="zoo").apis:
         assert (len(api.parameters), api.security) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("description", "kind"),
+    [
+        ("Enter `Bearer` [space] and then your token. Example: 'Bearer 12345abcdef'", SecretKind.BEARER),
+        ("JWT Authorization header using the bearer scheme", SecretKind.BEARER),
+        ("Your API token", SecretKind.API_KEY),
+        ("The key alone, without the word Bearer before it", SecretKind.API_KEY),
+        (None, SecretKind.API_KEY),
+        (["Bearer"], SecretKind.API_KEY),
+    ],
+)
+def test_a_key_in_the_authorization_header_is_a_bearer_token_where_that_is_said(
+    description: Any, kind: SecretKind
+) -> None:
+    scheme = {"type": "apiKey", "in": "header", "name": "authorization", "description": description}
+    schemes: dict[str, Any] = {"components": {"securitySchemes": {"it": scheme}}}
+    ((need,),) = single(operation(security=[{"it": []}]), **schemes).security
+    assert (need.kind, need.parameter) == (kind, "authorization" if kind is SecretKind.API_KEY else None)
+    scheme |= {"name": "X-Token"}
+    ((need,),) = single(operation(security=[{"it": []}]), **schemes).security
+    assert need.kind is SecretKind.API_KEY

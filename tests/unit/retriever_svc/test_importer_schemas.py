@@ -41,6 +41,11 @@ def read(schema: Any, version: str = "3.1.0", **components: Any) -> dict[str, An
         ({"type": "string", "enum": ["1"]}, {"type": "string", "enum": ["1"]}),
         ({"pattern": "^a+$"}, {"pattern": "^a+$"}),
         ({"pattern": "("}, {}),
+        ({"pattern": r"^\w+@\w+\\\\.com$", "example": "a@b.com"}, {"examples": ["a@b.com"]}),  # escaped once too often
+        ({"pattern": "^a+$", "examples": ["b", "aa"]}, {"pattern": "^a+$", "examples": ["b", "aa"]}),
+        ({"pattern": "^a+$", "example": "string"}, {"pattern": "^a+$", "examples": ["string"]}),
+        ({"pattern": "^(?!b)a", "example": "b"}, {"pattern": "^(?!b)a", "examples": ["b"]}),  # nobody knows at once
+        ({"pattern": "^(a+)+$", "example": "a" * 900 + "b"}, {"examples": ["a" * 900 + "b"]}),
         (True, {}),
         (False, {"not": {}}),
     ],

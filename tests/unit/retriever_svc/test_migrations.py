@@ -4,16 +4,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 import retriever_svc
-from retriever_svc.storage import METADATA
+from retriever_svc.tables import METADATA
 from services.storage.engine import create_engine
+from tests.support.migrations import migrate_to
 
 MIGRATIONS = Path(retriever_svc.__file__).parent / "migrations"
 OLD = "INSERT INTO apis VALUES (1, 'zoo.feed', 'zoo', 'feed', 'POST', '/', '', '{}', '', '', '', '', {}, '{{}}')"
@@ -29,19 +28,6 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     await made.dispose()
 
 
-async def at(engine: AsyncEngine, revision: str) -> None:
-    """Upgrade or, with a leading "-", downgrade."""
-
-    def run(connection: Connection) -> None:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(MIGRATIONS))
-        step = command.downgrade if revision.startswith("-") else command.upgrade
-        step(config, revision.removeprefix("-"))
-
-    async with engine.begin() as connection:
-        await connection.run_sync(run)
-
-
 async def differences(engine: AsyncEngine) -> list[object]:
     """Where the tables are not what the code says they are."""
     async with engine.begin() as connection:
@@ -54,39 +40,43 @@ async def rows(engine: AsyncEngine, columns: str) -> list[tuple[object, ...]]:
 
 
 async def test_there_and_back_again(engine: AsyncEngine) -> None:
-    await at(engine, "0001")
+    await migrate_to(engine, "retriever_svc", "0001")
     async with engine.begin() as connection:
         await connection.execute(text(OLD.format(HASH, "true").replace(":", "\\:")))
-    await at(engine, "0002")
+    await migrate_to(engine, "retriever_svc", "0002")
     assert await rows(engine, "id, operation_key, revision") == [("zoo.feed", "", "")]
-    await at(engine, "0003")
+    await migrate_to(engine, "retriever_svc", "0003")
     assert await rows(engine, "id, stamp") == [("zoo.feed", HASH[:32])]
-    await at(engine, "0004")
+    await migrate_to(engine, "retriever_svc", "0004")
     assert await rows(engine, "id, tags, tenants") == [("zoo.feed", "[]", "[]")]
     imported = "INSERT INTO documents (provider, document_hash, format, imported_at, tenants) VALUES "
     values = "('{}', '', '', '2026-01-01 00:00:00', '{}')"
     async with engine.begin() as connection:
         for name, tenants in (("one", '["red"]'), ("two", '["blue", "red"]'), ("all", "[]")):
             await connection.execute(text(imported + values.format(name, tenants)))
-    await at(engine, "0005")
+    await migrate_to(engine, "retriever_svc", "0005")
     async with engine.begin() as connection:
         found = await connection.execute(text("SELECT provider, owner FROM documents"))
         owners = {row.provider: row.owner for row in found}
     assert owners == {"one": "red", "two": None, "all": None}
+    await migrate_to(engine, "retriever_svc", "0006")
+    async with engine.begin() as connection:
+        found = await connection.execute(text("SELECT constants FROM documents"))
+        assert [str(row.constants) for row in found] == ["{}"] * 3
     assert await differences(engine) == []
-    await at(engine, "-0004")
-    await at(engine, "-0003")
-    await at(engine, "-0002")
-    await at(engine, "-0001")
+    await migrate_to(engine, "retriever_svc", "-0004")
+    await migrate_to(engine, "retriever_svc", "-0003")
+    await migrate_to(engine, "retriever_svc", "-0002")
+    await migrate_to(engine, "retriever_svc", "-0001")
     assert await rows(engine, "id, content_hash") == [("zoo.feed", HASH)]
     assert await differences(engine)
-    await at(engine, "head")
+    await migrate_to(engine, "retriever_svc", "head")
     assert await rows(engine, "id, stamp") == [("zoo.feed", HASH[:32])]
     assert await differences(engine) == []
 
 
 async def test_to_nothing(engine: AsyncEngine) -> None:
-    await at(engine, "head")
-    await at(engine, "-base")
+    await migrate_to(engine, "retriever_svc", "head")
+    await migrate_to(engine, "retriever_svc", "-base")
     async with engine.begin() as connection:
         assert await connection.run_sync(lambda it: inspect(it).get_table_names()) == ["alembic_version"]

@@ -19,7 +19,7 @@ from retriever_svc.engine.scoring import ask, candidates
 from retriever_svc.engine.snapshot import Snapshot
 from retriever_svc.engine.traits import METHOD, SEGMENTS, WIDTH, traits_of
 from retriever_svc.settings import RetrieverSettings
-from services.contracts.api import Clause
+from services.contracts.retrieval import Clause
 from services.encoder import Encoder, load_encoder
 from services.trees import Trees
 from tests.unit.retriever_svc.catalogue import api

@@ -1,0 +1,190 @@
+"""Parameters nobody is asked for: what was set for the provider, and what the document leaves no choice in.
+
+What the document settles: a required parameter that allows one value, and a required header or version with a default.
+A flag is not settled by allowing only ``true``: whoever agrees to something says so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import jsonschema_rs
+import orjson
+from pydantic import JsonValue
+
+from retriever_svc.importers.refs import JsonObject, as_list
+from retriever_svc.importers.servers import PLACEHOLDER
+from services.contracts.api import Api, Location, Parameter
+from services.contracts.base import JsonSchema
+
+_HEADERS: Final = frozenset({Location.HEADER, Location.COOKIE})
+_MAX_HOPS: Final = 5
+_REGEX_BYTES: Final = 100_000
+_DIRECTING: Final = re.compile(
+    r"override|rewrite|original[-_]?ur[il]|forwarded|^x-(?:http-)?(?:method|host|path|uri|url)\b|^_method$",
+    re.IGNORECASE,
+)
+"""Names by which a call becomes another than its method and path say: the document alone does not send them."""
+_OF_SCALARS: Final = (
+    *("type", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum"),
+    *("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+)
+_PLAIN: Final = ("type", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum")
+_COMBINING: Final = ("allOf", "anyOf", "oneOf")
+_MAX_PARTS: Final = 64
+_MAX_PATTERNS: Final = 4
+_MAX_SCHEMA_BYTES: Final = 64 * 1024
+_FILLER: Final = frozenset({"string", "value", "text"})
+"""What generators of documents write where there is no default."""
+
+
+def settle(api: Api, given: Mapping[str, str]) -> Api:
+    """The API with a constant for each parameter that is settled; its content hash is as before.
+
+    Args:
+        api: an operation.
+        given: values set for its provider, by the parameter's name in any case; a value that a parameter does not
+            allow is not for it.
+    """
+    folded = {name.lower(): text for name, text in given.items()}
+    parameters = tuple(_settled(one, api.definitions, folded) for one in api.parameters)
+    return api if parameters == api.parameters else api.model_copy(update={"parameters": parameters})
+
+
+def value_for(parameter: Parameter, definitions: Mapping[str, JsonSchema], text: str) -> JsonValue | None:
+    """The text, or the number or truth that it says, whichever the parameter allows; None where it allows neither."""
+    if parameter.location in _HEADERS and not (text.isascii() and text == text.strip()):
+        return None
+    if _allows(parameter.json_schema, definitions, text):
+        return text
+    said = said_by(text)
+    return None if said is None or not _allows(parameter.json_schema, definitions, said) else said
+
+
+def said_by(text: str) -> bool | int | float | None:
+    """The number or the truth that a text says, as long as none of its digits is lost."""
+    try:
+        said = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if isinstance(said, float) and (not math.isfinite(said) or text.removeprefix("-").isdigit()):
+        return None  # orjson makes a float of an integer beyond 64 bits
+    return said if isinstance(said, bool | int | float) else None
+
+
+def _settled(parameter: Parameter, definitions: Mapping[str, JsonSchema], given: Mapping[str, str]) -> Parameter:
+    text = given.get(parameter.wire_name.lower())
+    constant = None if text is None else value_for(parameter, definitions, text)
+    if constant is None:
+        constant = _documented(parameter, definitions)
+    return parameter if constant == parameter.constant else parameter.model_copy(update={"constant": constant})
+
+
+def _documented(parameter: Parameter, definitions: Mapping[str, JsonSchema]) -> JsonValue | None:
+    """The one value that the document allows, or that it sends by default."""
+    if not parameter.required or _DIRECTING.search(parameter.wire_name):
+        return None
+    schema = _resolved(parameter.json_schema, definitions)
+    listed = [value for value in as_list(schema.get("enum")) if value is not None]
+    if "const" in schema:
+        found = schema["const"]
+    elif len(listed) == 1:
+        found = listed[0]
+    elif "default" in parameter.json_schema or "default" in schema:
+        found = parameter.json_schema.get("default", schema.get("default"))
+        if not _is_sent_by_default(parameter, found):
+            return None
+    else:
+        return None
+    if isinstance(found, bool) or not isinstance(found, str | int | float) or found == "":
+        return None
+    plain: JsonSchema = {key: schema[key] for key in _PLAIN if key in schema}  # checked in no time, in any document
+    return found if _allows(plain, {}, found) else None
+
+
+def _is_sent_by_default(parameter: Parameter, value: JsonValue) -> bool:
+    """Whether the default is that of a header or a version, and no example of what to put there."""
+    name, text = re.sub(r"[^a-z]", "", parameter.wire_name.lower()), str(value)
+    is_version = parameter.location is not Location.BODY and (name.endswith("version") or name == "v")
+    return (parameter.location in _HEADERS or is_version) and not (PLACEHOLDER.search(text) or text in _FILLER)
+
+
+def _resolved(schema: JsonObject, definitions: Mapping[str, JsonSchema]) -> JsonObject:
+    for _ in range(_MAX_HOPS):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return schema
+        schema = definitions.get(_name(reference), {})
+    return schema
+
+
+def _name(reference: str) -> str:
+    """The name of the definition that is referred to."""
+    return reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
+
+
+def _allows(schema: JsonSchema, definitions: Mapping[str, JsonSchema], value: JsonValue) -> bool:
+    """Whether the schema allows a text, number or truth, as far as it can be checked in a moment."""
+    try:
+        content = orjson.dumps(_Scalars(definitions).of(schema))
+    except (_TooMuch, TypeError):
+        return True
+    validator = _validator(content) if len(content) <= _MAX_SCHEMA_BYTES else None
+    try:
+        return validator is None or validator.is_valid(value)
+    except ValueError:  # a recursion limit
+        return True
+
+
+class _TooMuch(Exception):
+    """A schema that takes long to look through, or to make a validator of."""
+
+
+@dataclass(slots=True)
+class _Scalars:
+    """Makes of a schema the part that speaks of texts, numbers and truths, definitions put in.
+
+    A validator takes memory and time for every member and pattern that a schema describes, used or not.
+    """
+
+    definitions: Mapping[str, JsonSchema]
+    parts: int = 0
+    patterns: int = 0
+
+    def of(self, schema: JsonValue) -> JsonValue:
+        """The part. Raises _TooMuch, also where a definition leads to itself or is not there."""
+        if not isinstance(schema, dict):
+            return schema
+        self.parts += 1
+        self.patterns += "pattern" in schema
+        if self.parts > _MAX_PARTS or self.patterns > _MAX_PATTERNS or "$dynamicRef" in schema:
+            raise _TooMuch
+        part: JsonObject = {key: schema[key] for key in _OF_SCALARS if key in schema}
+        part |= {key: self.of(schema[key]) for key in ("not", "if", "then", "else") if key in schema}
+        part |= {key: [self.of(one) for one in as_list(schema[key])] for key in _COMBINING if key in schema}
+        reference = schema.get("$ref")
+        if reference is None:
+            return part
+        target = self.definitions.get(_name(reference)) if isinstance(reference, str) else None
+        if target is None:
+            raise _TooMuch
+        return {"allOf": [part, self.of(target)]}
+
+
+@lru_cache(maxsize=200)
+def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator | None:
+    """A validator, or None where there can be none. Patterns take linear time, and references are never fetched."""
+    try:
+        return jsonschema_rs.Draft202012Validator(
+            orjson.loads(schema),
+            offline=True,
+            validate_formats=False,
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES),
+        )
+    except (ValueError, OverflowError, TypeError):
+        return None
