@@ -12,8 +12,11 @@ from typing import Protocol, Self
 from pydantic import JsonValue
 
 from executor_svc.graph import Graph
-from executor_svc.references import Incomparable, Item, Several, Unresolved, chosen, holds, resolve, walk
+from executor_svc.models import COMPARISONS, MAX_LOOP_VALUES, Limits
+from executor_svc.references import Incomparable, Item, Several, Unresolved, chosen, holds, parts, resolve, walk
 from executor_svc.steps import Ambiguous
+from services.contracts.execution import ExecuteRequest
+from services.contracts.outcome import Failed, Skipped
 from services.contracts.plan import (
     ItemReference,
     ListValue,
@@ -28,7 +31,7 @@ from services.contracts.plan import (
     step_references,
 )
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import ExecuteRequest, Failed, Skipped
+from services.room import NoRoomLeft, Room
 
 APPROVAL = "approval"
 """What a step is skipped because of while the requests of its plan are only shown."""
@@ -86,72 +89,83 @@ class Known:
         return content_hash({"calls": calls, "mapped": self.mapped, "rest": rest})
 
 
-def known_calls(step: Step, outputs: Mapping[str, JsonValue], reads: frozenset[str], limit: int) -> Known | Failed:
-    """A step's calls as far as the outputs of the ``reads`` tell them; at most ``limit`` for a `foreach`."""
+def known_calls(
+    step: Step, outputs: Mapping[str, JsonValue], reads: frozenset[str], limit: int, room: Room
+) -> Known | Failed:
+    """A step's calls as far as the outputs of the ``reads`` tell them; at most ``limit`` for a `foreach`.
+
+    ``room`` is there for what all steps of the plan take over: each call has a copy of it.
+    """
     if any(ref.step in reads and ref.step not in outputs for ref in step_references(step)):
         return Known(())  # what feeds it was skipped, and so is it
     try:
-        return _known_calls(step, outputs, limit)
+        return _known_calls(step, outputs, limit, room)
     except Ambiguous as error:
         return error.failed(step.id)
     except Unresolved as error:
         return Failed(reason="reference", message=f"{step.id}: {error}")
     except Incomparable as error:
         return Failed(reason="bad_request", message=f"{step.id}: {error}")
+    except NoRoomLeft as error:
+        return Failed(reason="refused", message=f"{step.id}: the calls that are shown take over {error}")
 
 
-def _known_calls(step: Step, outputs: Mapping[str, JsonValue], limit: int) -> Known | Failed:
+def _known_calls(step: Step, outputs: Mapping[str, JsonValue], limit: int, room: Room) -> Known | Failed:
     when = step.when
     if when is not None:
-        when = when.model_copy(update={"left": filled(when.left, outputs), "right": filled(when.right, outputs)})
+        left, right = (filled(side, outputs, None, room) for side in (when.left, when.right))
+        when = when.model_copy(update={"left": left, "right": right})
     rest = step.model_copy(update={"when": when})
     condition = when is not None and _is_literal(when.left) and _is_literal(when.right)
     if when is not None and condition:
-        if not holds(when, outputs):
+        if not holds(when, outputs, None, room):
             return Known(())
         when, rest = None, step.model_copy(update={"when": None})
     if step.foreach is None:
-        return Known((_arguments(step, outputs, None),), step=rest if when is not None else None)
-    items = filled(step.foreach.items, outputs)
+        return Known((_arguments(step, outputs, None, room),), step=rest if when is not None else None)
+    items = filled(step.foreach.items, outputs, None, room)
     if not isinstance(items, LiteralValue):
         rest = rest.model_copy(update={"foreach": step.foreach.model_copy(update={"items": items})})
-        return Known((_arguments(step, outputs, None),), step=rest)
+        return Known((_arguments(step, outputs, None, room),), step=rest)
     if not isinstance(items.value, list):
         return Failed(reason="reference", message=f"{step.id}: foreach needs a list")
     elements = [Item(element) for element in items.value]
     if when is not None and _decidable(when.left) and _decidable(when.right):
-        elements = [item for item in elements if holds(when, outputs, item)]
+        compared = Room(COMPARISONS * room.limit, known=room.known)
+        elements = [item for item in elements if holds(when, outputs, item, compared)]
         when = None
     if len(elements) > limit:
         return Failed(reason="refused", message=f"foreach over {len(elements)} items; the limit is {limit}")
-    calls = tuple(_arguments(step, outputs, item) for item in elements)
+    if len(elements) * sum(parts(value, literals=True) for value in step.arguments.values()) > MAX_LOOP_VALUES:
+        return Failed(reason="refused", message=f"the calls of a foreach hold more than {MAX_LOOP_VALUES} values")
+    calls = tuple(_arguments(step, outputs, item, room) for item in elements)
     return Known(calls, mapped=True, step=None if when is None else rest.model_copy(update={"foreach": None}))
 
 
-def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None) -> dict[str, Value]:
+def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> dict[str, Value]:
     arguments: dict[str, Value] = {}
     for name, value in step.arguments.items():
         try:
-            arguments[name] = filled(value, outputs, item)
+            arguments[name] = filled(value, outputs, item, room)
         except Several as error:
             raise Ambiguous(name, error) from None
     return arguments
 
 
-def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None) -> Value:
+def filled(value: Value, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> Value:
     """The value with all that is known as literals; what is not stays as it is. Raises as ``resolve``."""
     match value:
         case Reference():
-            return LiteralValue(value=resolve(value, outputs)) if value.step in outputs else value
+            return LiteralValue(value=resolve(value, outputs, None, room)) if value.step in outputs else value
         case ItemReference():
-            return value if item is None else LiteralValue(value=resolve(value, outputs, item))
+            return value if item is None else LiteralValue(value=resolve(value, outputs, item, room))
         case ListValue():
-            items = tuple(filled(element, outputs, item) for element in value.items)
+            items = tuple(filled(element, outputs, item, room) for element in value.items)
             if all(isinstance(element, LiteralValue) for element in items):
                 return LiteralValue(value=[e.value for e in items if isinstance(e, LiteralValue)])
             return ListValue(items=items)
         case ObjectValue():
-            fields = {name: filled(member, outputs, item) for name, member in value.fields.items()}
+            fields = {name: filled(member, outputs, item, room) for name, member in value.fields.items()}
             if all(isinstance(member, LiteralValue) for member in fields.values()):
                 return LiteralValue(value={n: m.value for n, m in fields.items() if isinstance(m, LiteralValue)})
             return ObjectValue(fields=fields)
@@ -172,10 +186,12 @@ def _decidable(value: Value) -> bool:
     return not isinstance(value, Reference)
 
 
-def source(reference: Reference, outputs: Mapping[str, JsonValue]) -> tuple[tuple[str | int, ...], JsonValue]:
+def source(
+    reference: Reference, outputs: Mapping[str, JsonValue], room: Room
+) -> tuple[tuple[str | int, ...], JsonValue]:
     """Where a reference leads, with the item that its match means, and the value there. Raises Unresolved."""
     output = outputs[reference.step]
-    path = reference.path if reference.match is None else tuple(chosen(output, reference, sure=False))
+    path = reference.path if reference.match is None else tuple(chosen(output, reference, sure=False, room=room))
     return path, walk(output, path, f"the output of {reference.step}")
 
 
@@ -205,12 +221,16 @@ class Showing:
 
 @dataclass(slots=True)
 class Approved:
-    """Lets a run make the calls that were approved: ``digests`` of :class:`Known` by step."""
+    """Lets a run make the calls that were approved: ``digests`` of :class:`Known` by step.
+
+    ``limit`` and ``most_bytes`` are those of the calls when they were shown.
+    """
 
     plan: Plan
     scope: Scope
     digests: Mapping[str, str]
     limit: int
+    most_bytes: int
     _changed: list[str] | None = None
 
     def keeps(self, step: Step, outputs: Mapping[str, JsonValue]) -> Failed | None:
@@ -218,22 +238,23 @@ class Approved:
         if step.id not in self.scope.held:
             return None
         if self._changed is None:
-            read = self.scope.of_reads(outputs)
-            self._changed = [one.id for one in self.plan.steps if self._differs(one, read)]
+            read, room = self.scope.of_reads(outputs), Room(self.most_bytes)
+            self._changed = [one.id for one in self.plan.steps if self._differs(one, read, room)]
         if not self._changed:
             return None
         listed = ", ".join(self._changed[:5])
         return Failed(reason="changed", message=f"nothing was sent: other requests than were approved, in {listed}")
 
-    def _differs(self, step: Step, read: Mapping[str, JsonValue]) -> bool:
+    def _differs(self, step: Step, read: Mapping[str, JsonValue], room: Room) -> bool:
         if step.id not in self.digests:
             return False
-        found = known_calls(step, read, self.scope.reads, self.limit)
+        found = known_calls(step, read, self.scope.reads, self.limit, room)
         return isinstance(found, Failed) or found.digest != self.digests[step.id]
 
 
-def hold_of(request: ExecuteRequest, graph: Graph, limit: int) -> Approved | None:
+def hold_of(request: ExecuteRequest, graph: Graph, limits: Limits) -> Approved | None:
     """What an approved run is held to; None where its approval binds nothing that a run could change."""
     if not request.bound:
         return None
-    return Approved(request.compiled.plan, Scope.of(request.compiled, graph), request.bound, limit)
+    scope = Scope.of(request.compiled, graph)
+    return Approved(request.compiled.plan, scope, request.bound, limits.items, limits.taken_bytes)

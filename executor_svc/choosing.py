@@ -65,7 +65,7 @@ def _leaves(item: JsonValue) -> Iterator[str | int | float]:
         level = below[:_MAX_LEAVES]
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=16_384)
 def _words(text: str) -> tuple[str, ...]:
     """Words without case and accents."""
     plain = unicodedata.normalize("NFKD", text.casefold())

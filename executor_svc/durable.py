@@ -21,16 +21,9 @@ from executor_svc.settings import ExecutorSettings
 from executor_svc.settling import call_key, open_doubts, settled
 from executor_svc.storage import LedgerStore
 from executor_svc.values import Shelf
-from services.contracts.run import (
-    ExecuteRequest,
-    ExecutionEvent,
-    ExecutionFinished,
-    ExecutionState,
-    Failed,
-    RequestRecord,
-    ResolveRequest,
-    StepFinished,
-)
+from services.contracts.doubt import ResolveRequest
+from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState, StepFinished
+from services.contracts.outcome import Failed, RequestRecord
 from services.errors import Conflict, NotFound, ServiceError, ServiceUnavailable
 from services.storage.heartbeat import Heartbeat
 from services.storage.members import Membership
@@ -234,7 +227,7 @@ class DurableLane:
         shelf = Shelf(self.ledger.keep, self._settings.max_inline_bytes)
         writing = LedgerAdapter(ForTenant(adapter, request.tenant), self.ledger, ticket, known, shelf)
         limits = Limits.of(request, self._settings)
-        hold = hold_of(request, graph, limits.items)
+        hold = hold_of(request, graph, limits)
         gated = self._gate.before(writing)
         run = Run(request.compiled, graph, gated, request.run_id, limits, shelf, frozenset(known), hold)
         live.begin(run)

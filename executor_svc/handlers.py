@@ -7,17 +7,11 @@ from fastapi import Path, Request, Response, status
 from executor_svc.service import ExecutorService
 from services.app import service_router
 from services.contracts.api import Tenant
+from services.contracts.doubt import ResolveRequest
+from services.contracts.execution import ExecuteRequest, ExecutionState
 from services.contracts.operations import ExecutorStatus
-from services.contracts.run import (
-    Credentials,
-    ExecuteRequest,
-    ExecutionState,
-    PreviewRequest,
-    PreviewResponse,
-    ResolveRequest,
-    SecretTest,
-    SecretTestRequest,
-)
+from services.contracts.preview import PreviewRequest, PreviewResponse
+from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
 from services.http import NdjsonResponse
 
 router = service_router(tags=["execution"])

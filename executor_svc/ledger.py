@@ -33,8 +33,9 @@ from executor_svc.models import (
 )
 from executor_svc.storage import LedgerStore
 from executor_svc.values import Shelf
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Failed, InDoubt, Succeeded
 from services.contracts.plan import content_hash
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, InDoubt, Succeeded
 from services.errors import ServiceError
 from services.telemetry import get_logger
 from services.tracing import traceparent

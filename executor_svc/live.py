@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from executor_svc.models import Adapter, Call, CallResult
 from executor_svc.runner import Run
-from services.contracts.run import ExecuteRequest, ExecutionEvent, ExecutionFinished
+from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished
 from services.errors import ServiceError
 
 

@@ -4,8 +4,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished
+from services.contracts.outcome import StepRecord
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import ExecutionEvent, ExecutionFinished, StepFinished, StepRecord
 
 _MAX_PROVIDERS: Final = 100
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -7,9 +7,15 @@ from typing import Protocol, Self
 
 from pydantic import JsonValue
 
-from executor_svc.settings import ExecutorSettings
+from executor_svc.settings import MAX_TAKEN_BYTES, ExecutorSettings
 from services.contracts.api import Api
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, InDoubt, RequestRecord, Succeeded
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Failed, InDoubt, RequestRecord, Succeeded
+
+MAX_LOOP_VALUES = 200_000
+"""Values in the arguments of all calls of a `foreach`: all of them are put together at once."""
+COMPARISONS = 4
+"""How often what one call takes over may be compared: that is sooner done than sent."""
 
 CallOutcome = Succeeded | Failed | InDoubt
 
@@ -27,6 +33,7 @@ class Call:
         resent: whether a former process may have sent it: then only a success is certain, everything else is in doubt.
         tenant: for whom it is made; None: nobody said, and only what everybody may use is presented.
         pages_anywhere: whether the next page of a list may have another path of the same origin.
+        taken_bytes: how much of the arguments are values that others answered, as JSON.
     """
 
     api: Api
@@ -37,6 +44,7 @@ class Call:
     resent: bool = False
     tenant: str | None = None
     pages_anywhere: bool = False
+    taken_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +122,27 @@ class ForTenant:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one run. ``run_s`` and ``step_s`` are seconds; ``items`` bounds the elements of a `foreach`."""
+    """The bounds of one run. ``run_s`` and ``step_s`` are seconds; ``items`` bounds the elements of a `foreach`.
+
+    ``taken_bytes`` bounds what one call takes over of what others answered, and all calls together that are shown to be
+    approved.
+    """
 
     run_s: float
     step_s: float
     items: int
+    taken_bytes: int = MAX_TAKEN_BYTES
 
     @classmethod
     def of(cls, request: ExecuteRequest, settings: ExecutorSettings) -> Self:
         """What the request asks for and the operator allows."""
         step_ms = request.step_deadline_ms or settings.step_deadline_ms
-        return cls(run_s=request.deadline_ms / 1000, step_s=step_ms / 1000, items=settings.max_items)
+        return cls(request.deadline_ms / 1000, step_ms / 1000, settings.max_items, settings.max_taken_bytes)
+
+    @property
+    def compared_bytes(self) -> int:
+        """What all conditions of a run compare."""
+        return COMPARISONS * self.taken_bytes
 
 
 class CallState(StrEnum):

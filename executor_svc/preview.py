@@ -17,11 +17,14 @@ from executor_svc.graph import Graph
 from executor_svc.models import Call, Caller, Limits, Previewer, Unpreviewable
 from executor_svc.references import Unresolved
 from executor_svc.runner import Run
+from executor_svc.settings import MAX_TAKEN_BYTES
 from executor_svc.values import Shelf
 from executor_svc.values import preview as beginning
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
 from services.contracts.evidence import written_path
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed, RequestRecord
 from services.contracts.plan import (
     ItemReference,
     ListValue,
@@ -33,36 +36,37 @@ from services.contracts.plan import (
     step_references,
 )
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    ExecutionFinished,
-    Failed,
-    PreviewResponse,
-    ReadValue,
-    RequestPreview,
-    RequestRecord,
-)
+from services.contracts.preview import PreviewResponse, ReadValue, RequestPreview
+from services.room import NoRoomLeft, Room
 
 _MAX_LIST_CHARS = 200
 _MAX_ITEMS = 100
 """Of how many calls of a `foreach` the requests are shown."""
+_MAX_SHOWN_BYTES = 4 * 1024 * 1024
+"""Of requests that are shown; from there on one of each step is."""
 
 _MAX_READS = 500
 _NONE: frozenset[str] = frozenset()
 _NO_CALL = "its condition does not hold, or what feeds it was skipped"
 
 
-def previews(compiled: CompiledPlan, adapter: Previewer, limit: int = 1_000) -> PreviewResponse:
+def previews(
+    compiled: CompiledPlan, adapter: Previewer, limit: int = 1_000, most_bytes: int = MAX_TAKEN_BYTES
+) -> PreviewResponse:
     """The requests of the held steps as far as the plan alone tells them; nothing is sent.
 
-    Those are the steps that may change state or wait for an approval. ``limit``: most calls of a `foreach`.
+    Those are the steps that may change state or wait for an approval. ``limit``: most calls of a `foreach`;
+    ``most_bytes``: of what they take over, where its list stands in the plan.
     """
     scope = Scope.of(compiled, Graph(compiled.plan))
     held = [step for step in compiled.plan.steps if step.id in scope.held]
     fed = {step.id for step in held if any(ref.step in scope.reads for ref in step_references(step))}
     shown: list[RequestPreview] = []
+    room, sent = Room(most_bytes), Room(_MAX_SHOWN_BYTES)
     for step in held:
-        known = Known((dict(step.arguments),), step=step) if step.id in fed else known_calls(step, {}, _NONE, limit)
-        shown += _previews(compiled, step, known, adapter, digest=step.id not in fed)
+        bare = Known((dict(step.arguments),), step=step)
+        known = bare if step.id in fed else known_calls(step, {}, _NONE, limit, room)
+        shown += _previews(compiled, step, known, adapter, sent, digest=step.id not in fed)
     return PreviewResponse(requests=tuple(shown), settled=not scope.reads)
 
 
@@ -85,14 +89,14 @@ async def read_and_preview(
     async for event in run.events():
         finished = event
     assert isinstance(finished, ExecutionFinished), "a run's last event"
-    outputs = scope.of_reads(run.outputs)
+    outputs, room, sent = scope.of_reads(run.outputs), Room(limits.taken_bytes), Room(_MAX_SHOWN_BYTES)
     shown: list[RequestPreview] = []
     unfit: dict[str, Failed] = {}
     for step in (step for step in compiled.plan.steps if step.id in scope.held):
-        known = known_calls(step, outputs, scope.reads, limits.items)
+        known = known_calls(step, outputs, scope.reads, limits.items, room)
         if isinstance(known, Failed):
             unfit[step.id] = known
-        shown += _previews(compiled, step, known, adapter, digest=True)
+        shown += _previews(compiled, step, known, adapter, sent, digest=True)
     records = tuple(
         record.model_copy(update={"outcome": unfit[record.step]}) if record.step in unfit else record
         for record in finished.records
@@ -102,7 +106,7 @@ async def read_and_preview(
         return PreviewResponse(failed=finished.model_copy(update=ended))
     requests = {record.step: record.requests for record in records}
     used = tuple(sorted({name for record in records for name in record.secrets}))
-    return PreviewResponse(requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests), secrets=used)
+    return PreviewResponse(requests=tuple(shown), reads=_reads(compiled, scope, outputs, requests, room), secrets=used)
 
 
 def _reads(
@@ -110,6 +114,7 @@ def _reads(
     scope: Scope,
     outputs: Mapping[str, JsonValue],
     requests: Mapping[str, tuple[RequestRecord, ...]],
+    room: Room,
 ) -> tuple[ReadValue, ...]:
     """Every value that a held step, or a read that feeds one, takes from a read, once."""
     found: dict[tuple[str, JsonPath], ReadValue] = {}
@@ -119,7 +124,7 @@ def _reads(
             if reference.step not in outputs or len(found) >= _MAX_READS:
                 continue
             try:
-                path, value = source(reference, outputs)
+                path, value = source(reference, outputs, room)
             except Unresolved:  # a condition asks whether it is there
                 path, value = reference.path, None
             made = requests.get(reference.step, ())
@@ -134,7 +139,7 @@ def _reads(
 
 
 def _previews(
-    compiled: CompiledPlan, step: Step, known: Known | Failed, adapter: Previewer, *, digest: bool
+    compiled: CompiledPlan, step: Step, known: Known | Failed, adapter: Previewer, room: Room, *, digest: bool
 ) -> list[RequestPreview]:
     """A request for each call that is known, or one form for all of them."""
     api = compiled.apis[step.api]
@@ -158,12 +163,16 @@ def _previews(
                 problem=problem,
             )
         ]
-    return [
-        _preview(api, step, arguments, adapter).model_copy(
-            update={"foreach": foreach, "item": index if known.mapped else None, "calls": calls, "digest": told}
-        )
-        for index, arguments in enumerate(known.calls[:_MAX_ITEMS])
-    ]
+    shown: list[RequestPreview] = []
+    for index, arguments in enumerate(known.calls[:_MAX_ITEMS]):
+        one = _preview(api, step, arguments, adapter)
+        item = index if known.mapped else None
+        shown.append(one.model_copy(update={"foreach": foreach, "item": item, "calls": calls, "digest": told}))
+        try:
+            room.take([one.request.url, dict(one.request.headers), one.request.body])
+        except NoRoomLeft:
+            break
+    return shown
 
 
 def _preview(api: Api, step: Step, arguments: Mapping[str, Value], adapter: Previewer) -> RequestPreview:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from executor_svc.choosing import best, label
 from services.contracts.base import JsonPath
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Reference, Value, When
+from services.room import Room
 
 
 class Unresolved(Exception):
@@ -47,12 +49,15 @@ _ORDERINGS: Final = {
 }
 
 
-def resolve(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None) -> JsonValue:
-    """The JSON value that ``value`` stands for.
+def resolve(
+    value: Value, outputs: Mapping[str, JsonValue], item: Item | None = None, room: Room | None = None
+) -> JsonValue:
+    """The JSON value that ``value`` stands for. What it refers to is taken from the room, where there is one.
 
     Raises:
         Unresolved: a step gave no output, a path leads nowhere, or there is no current item.
         Several: it is one of several items that match alike.
+        NoRoomLeft: it refers to more than there is room for.
     """
     match value:
         case LiteralValue():
@@ -61,28 +66,63 @@ def resolve(value: Value, outputs: Mapping[str, JsonValue], item: Item | None = 
             if value.step not in outputs:
                 raise Unresolved(f"step {value.step} gave no output")
             output, what = outputs[value.step], f"the output of {value.step}"
-            return walk(output, value.path if value.match is None else chosen(output, value), what)
+            found = walk(output, value.path if value.match is None else chosen(output, value, room=room), what)
         case ItemReference():
             if item is None:
                 raise Unresolved("there is no current item outside a foreach")
-            return walk(item.value, value.path, "the current item")
+            found = walk(item.value, value.path, "the current item")
         case ListValue():
-            return [resolve(element, outputs, item) for element in value.items]
+            return [resolve(element, outputs, item, room) for element in value.items]
         case ObjectValue():
-            return {name: resolve(field, outputs, item) for name, field in value.fields.items()}
+            return {name: resolve(field, outputs, item, room) for name, field in value.fields.items()}
+    if room is not None:
+        room.take(found)
+    return found
 
 
-def chosen(output: JsonValue, reference: Reference, *, sure: bool = True) -> JsonPath:
+def parts(value: Value | JsonValue, *, literals: bool) -> int:
+    """How many values a value of a plan holds, itself included; also those inside literals where that is asked for."""
+    count, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        count += 1
+        if isinstance(one, ListValue):
+            waiting += one.items
+        elif isinstance(one, ObjectValue):
+            waiting += one.fields.values()
+        elif isinstance(one, LiteralValue) and literals:
+            waiting.append(one.value)
+        elif isinstance(one, dict | list):
+            waiting += one.values() if isinstance(one, dict) else one
+    return count
+
+
+def chosen(output: JsonValue, reference: Reference, *, sure: bool = True, room: Room | None = None) -> JsonPath:
     """The path to the item that the reference's match means; as it is written where no item matches.
 
     Args:
         output: the step's.
         reference: with a match.
         sure: whether the item must be the only one; otherwise the first of those that match alike is taken.
+        room: remembers it, since comparing the words of a list takes long and a plan may ask for it a thousand times.
 
     Raises:
         Several: it must, and is not, and its value differs from another's.
     """
+
+    def choose() -> JsonPath | Several:
+        try:
+            return _chosen(output, reference, sure=sure)
+        except Several as several:
+            return several
+
+    found = choose() if room is None else room.once(output, (reference, sure), choose)
+    if isinstance(found, Several):
+        raise found
+    return found
+
+
+def _chosen(output: JsonValue, reference: Reference, *, sure: bool) -> JsonPath:
     path, match = reference.path, reference.match
     at = next(at for at, part in enumerate(path) if isinstance(part, int))
     try:
@@ -147,19 +187,20 @@ def type_name(value: JsonValue) -> str:
     return {str: "a string", list: "a list", dict: "an object"}[type(value)]
 
 
-def holds(when: When, outputs: Mapping[str, JsonValue], item: Item | None = None) -> bool:
+def holds(when: When, outputs: Mapping[str, JsonValue], item: Item | None = None, room: Room | None = None) -> bool:
     """Whether the condition holds. ``exists`` asks for a value that is there and not null.
 
     Raises:
         Unresolved: a side points at nothing (for ``exists``: never because of a path).
         Incomparable: an ordering between values that have none.
+        NoRoomLeft: more is compared than there is room for.
     """
     if when.op == "exists":
         try:
             return resolve(when.left, outputs, item) is not None
         except Unresolved:
             return False
-    left, right = resolve(when.left, outputs, item), resolve(when.right, outputs, item)
+    left, right = (_compared(side, outputs, item, room) for side in (when.left, when.right))
     if when.op in ("eq", "ne"):
         return equal(left, right) is (when.op == "eq")
     if when.op == "in":
@@ -169,18 +210,30 @@ def holds(when: When, outputs: Mapping[str, JsonValue], item: Item | None = None
     return bool(_ORDERINGS[when.op](left, right))
 
 
+def _compared(side: Value, outputs: Mapping[str, JsonValue], item: Item | None, room: Room | None) -> JsonValue:
+    if room is not None and isinstance(side, LiteralValue):
+        room.take(side.value)
+    return resolve(side, outputs, item, room)
+
+
 def equal(left: JsonValue, right: JsonValue) -> bool:
     """Equality of JSON values: unlike Python's, true is not 1."""
+    if left is right or left != right:  # Python's takes a fraction of the time
+        return left is right
+    return (isinstance(left, dict | list) and to_json(left) == to_json(right)) or _equal(left, right)
+
+
+def _equal(left: JsonValue, right: JsonValue) -> bool:
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(equal(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
     return isinstance(left, bool) is isinstance(right, bool) and left == right
 
 
 def _contains(container: JsonValue, element: JsonValue) -> bool:
     if isinstance(container, list):
-        return any(equal(element, other) for other in container)
+        return element in container and any(equal(element, other) for other in container)
     if isinstance(container, (str, dict)) and isinstance(element, str):
         return element in container
     raise Incomparable(f"`when` cannot look for {type_name(element)} in {type_name(container)}")

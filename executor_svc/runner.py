@@ -9,31 +9,24 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from typing import Final
 
 from opentelemetry.trace import Span
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from executor_svc.binding import Hold
 from executor_svc.graph import Graph
 from executor_svc.models import Adapter, Limits
 from executor_svc.references import Unresolved, chosen, walk
 from executor_svc.steps import AT_ONCE, CANCELLED, Prepared, StepResult, Stop, perform, prepare
-from executor_svc.values import Shelf, preview
+from executor_svc.values import Shelf, Shown
+from services.contracts.answer import AnswerValue
+from services.contracts.execution import ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
+from services.contracts.outcome import Failed, InDoubt, RequestRecord, Skipped, StepOutcome, StepRecord, Succeeded
 from services.contracts.plan import Step
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    AnswerValue,
-    ExecutionEvent,
-    ExecutionFinished,
-    Failed,
-    InDoubt,
-    Skipped,
-    StepFinished,
-    StepOutcome,
-    StepRecord,
-    StepStarted,
-    Succeeded,
-)
+from services.room import Room
 from services.tracing import Attributes, fail, span
 
 
@@ -44,6 +37,12 @@ def _tell(current: Span, result: StepResult) -> None:
         current.set_attribute("nestor.items", len(result.items))
     if isinstance(result.outcome, Failed):
         fail(current, result.outcome.reason)
+
+
+_MAX_SENT_BYTES: Final = 4 * 1024 * 1024
+"""Of requests that are kept in full with the steps of a run."""
+_CUT_URL: Final = 200
+_NOT_KEPT: Final = "(not kept)"
 
 
 class Run:
@@ -77,6 +76,8 @@ class Run:
         self._unread = len(hold.scope.reads) if hold is not None else 0
         self._compiled, self._graph, self._adapter, self._run_id = compiled, graph, adapter, run_id
         self._limits, self._shelf = limits, shelf
+        self._compared = Room(limits.compared_bytes)
+        self._sent_bytes = 0
         self._stop = Stop(begun=begun)
         self._waiting = dict(graph.waiting)
         self._blocked: dict[str, str] = {}
@@ -155,7 +156,7 @@ class Run:
         if self._hold is not None and (kept := self._hold.keeps(step, self.outputs)) is not None:
             return kept
         api, wanted = self._compiled.apis[step.api], self._graph.items.get(step.id)
-        prepared = prepare(step, api, self.outputs, self._limits, wanted)
+        prepared = prepare(step, api, self.outputs, self._limits, wanted, self._compared)
         if isinstance(prepared, Prepared) and step.api in self._compiled.proof.pages_anywhere:
             return replace(prepared, pages_anywhere=True)
         return prepared
@@ -185,7 +186,7 @@ class Run:
         record = StepRecord(
             step=step.id,
             api=step.api,
-            requests=result.requests,
+            requests=tuple(map(self._recorded, result.requests)),
             outcome=outcome,
             started_ms=started_ms,
             duration_ms=max(0.0, self._now_ms() - started_ms),
@@ -205,6 +206,16 @@ class Run:
             if not self._unread:
                 freed += self._parked
         return freed
+
+    def _recorded(self, request: RequestRecord) -> RequestRecord:
+        """The request as it is kept: a loop may send one large body a thousand times."""
+        if self._sent_bytes <= _MAX_SENT_BYTES:
+            self._sent_bytes += len(request.url) + sum(map(len, request.headers.values()))
+            self._sent_bytes += 0 if request.body is None else len(to_json(request.body))
+        if self._sent_bytes <= _MAX_SENT_BYTES:
+            return request
+        body = None if request.body is None else _NOT_KEPT
+        return request.model_copy(update={"url": request.url[:_CUT_URL], "headers": {}, "body": body})
 
     def _release(self, finished: str, outcome: StepOutcome) -> list[str]:
         freed = []
@@ -246,23 +257,23 @@ class Run:
     def _answer(self) -> tuple[tuple[AnswerValue, ...], str]:
         """The answer values there are, and what is wrong with those of steps that did succeed."""
         values, missing = [], []
+        shown = Shown(self._shelf)
         for output in self._compiled.plan.answer:
             reference = output.value
             if reference.step not in self.outputs:
                 continue  # its step's own record says why
             found, path = self.outputs[reference.step], reference.path
             if reference.match is not None:
-                path = chosen(found, reference, sure=False)
+                path = chosen(found, reference, sure=False, room=self._compared)
             try:
                 value = walk(found, path, f"the output of {reference.step}")
             except Unresolved as error:
                 missing.append(f"answer {output.name!r}: {error}")
             else:
-                stored = self._shelf.put(value)
-                shown = value if stored is None else preview(value)
+                beginning, stored = shown.of(value)
                 values.append(
                     AnswerValue.model_construct(
-                        name=output.name, value=shown, step=reference.step, path=path, stored=stored
+                        name=output.name, value=beginning, step=reference.step, path=path, stored=stored
                     )
                 )
         return tuple(values), "; ".join(missing)

@@ -14,6 +14,7 @@ stands; ``scheme``, of what kind it is; and ``tenants``, for whom it is presente
 """
 
 import base64
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,6 +43,7 @@ from services.telemetry import get_logger
 __all__ = ["AwsKey", "Certificate", "Client", "Login", "Secret", "SecretStore", "SecretsUnreadable", "Token", "parse"]
 
 _log = get_logger(__name__)
+_BEARER: Final = re.compile(rf"bearer +(\S{{{MIN_SECRET_CHARS},}})", re.IGNORECASE)
 Host = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(:[0-9]{1,5})?$", to_lower=True)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=2_000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Url = Annotated[str, StringConstraints(max_length=2_000, pattern=r"^https?://[^\s\x00-\x1f@]+$")]
@@ -106,6 +108,12 @@ class Token(_Entry):
             raise ValueError("`in` and `name` belong together, and name one place")
         rest = {key: value for key, value in given.items() if key not in ("header", "query", "cookie")}
         return rest | {"in": old[0], "name": given[old[0]]} if old else rest
+
+    @property
+    def bearer(self) -> str:
+        """The value as a bearer token: without the word `Bearer`, which services tell people to copy with it."""
+        value = self.value.get_secret_value()
+        return found[1] if (found := _BEARER.fullmatch(value)) else value
 
     @property
     def place(self) -> tuple[Location, str] | None:

@@ -19,21 +19,13 @@ from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import LedgerStore
 from executor_svc.values import Shelf
 from services.contracts.api import OUTSIDE_CONTENT
+from services.contracts.doubt import ResolveRequest
+from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, ExecutionState
 from services.contracts.operations import ExecutorStatus
 from services.contracts.plan import content_hash
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    Credentials,
-    ExecuteRequest,
-    ExecutionEvent,
-    ExecutionFinished,
-    ExecutionState,
-    PreviewRequest,
-    PreviewResponse,
-    ResolveRequest,
-    SecretTest,
-    SecretTestRequest,
-)
+from services.contracts.preview import PreviewRequest, PreviewResponse
+from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
 from services.errors import Conflict, NotFound, Overloaded, ValidationFailed
 from services.signing import PlanSigner
 from services.telemetry import get_logger
@@ -95,13 +87,14 @@ class ExecutorService:
         check_apis(compiled)
         graph_of(compiled)
         if not request.reads:
-            return previews(compiled, self._adapter, self._settings.max_items)
+            return previews(compiled, self._adapter, self._settings.max_items, self._settings.max_taken_bytes)
         refused = self._unsigned(compiled, request.tenant)
         if refused is not None:
             raise refused
         self._check_room()
         shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
-        limits = Limits(request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000, self._settings.max_items)
+        seconds = request.deadline_ms / 1000, self._settings.step_deadline_ms / 1000
+        limits = Limits(*seconds, self._settings.max_items, self._settings.max_taken_bytes)
         self._reading += 1
         try:
             adapter = ForTenant(self._adapter, request.tenant)
@@ -149,7 +142,7 @@ class ExecutorService:
         """The memory lane."""
         shelf = Shelf(self._lane.ledger.keep, self._settings.max_inline_bytes)
         limits = Limits.of(request, self._settings)
-        hold = hold_of(request, graph, limits.items)
+        hold = hold_of(request, graph, limits)
         adapter = ForTenant(self._adapter, request.tenant)
         run = Run(request.compiled, graph, adapter, request.run_id, limits, shelf, hold=hold)
         finished = False

@@ -1,11 +1,15 @@
 """Settings of the executor, from ``NESTOR_EXECUTOR_*`` environment variables."""
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from services.settings import InternalSettings, default_database_url
+
+MAX_TAKEN_BYTES: Final = 10 * 1024 * 1024
+"""What one call takes over of what others answered, where nothing else is set."""
 
 
 class HostLimit(BaseModel):
@@ -46,7 +50,10 @@ class ExecutorSettings(InternalSettings):
     )
     keep_days: float = Field(default=30.0, gt=0, description="How long ended runs and large values are kept, in days.")
     max_inline_bytes: int = Field(
-        default=256 * 1024, ge=1_024, description="Largest output that travels whole; of larger ones a preview does."
+        default=256 * 1024,
+        ge=1_024,
+        description="Largest output that travels whole; of larger ones a preview does, and of the further values of "
+        "an answer that holds four times as much.",
     )
     shutdown_grace_s: float = Field(
         default=10.0, ge=0, description="How long calls in flight may go on after a stop signal."
@@ -102,6 +109,12 @@ class ExecutorSettings(InternalSettings):
     )
     answers_wait_s: float = Field(
         default=10.0, gt=0, description="How long a read waits for room among them before it fails as `overloaded`."
+    )
+    max_taken_bytes: int = Field(
+        default=MAX_TAKEN_BYTES,
+        ge=1,
+        description="Most bytes that one call takes over of what earlier calls answered, counted as often as its "
+        "arguments refer to them; and that all calls of a plan do together which are shown to be approved.",
     )
     max_pages: int = Field(default=10, ge=1, description="Most pages fetched of one list.")
     max_list_items: int = Field(

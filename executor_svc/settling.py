@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from executor_svc.models import CallResult, CallState, Execution, KnownCall
+from services.contracts.doubt import DoubtfulCall, ResolveRequest, doubts_of
+from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import Step
-from services.contracts.run import DoubtfulCall, Failed, ResolveRequest, Succeeded, doubts_of
 from services.errors import ValidationFailed
 
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from executor_svc.models import Adapter, Call, CallResult, Limits, NotBegun
-from executor_svc.references import Incomparable, Item, Several, Unresolved, holds, resolve, type_name
+from executor_svc.models import MAX_LOOP_VALUES, Adapter, Call, CallResult, Limits, NotBegun
+from executor_svc.references import Incomparable, Item, Several, Unresolved, holds, parts, resolve, type_name
 from services.contracts.api import Api
-from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
-from services.contracts.run import (
+from services.contracts.outcome import (
     Failed,
     InDoubt,
     ItemChoice,
@@ -20,6 +19,8 @@ from services.contracts.run import (
     StepOutcome,
     Succeeded,
 )
+from services.contracts.plan import ItemReference, ListValue, ObjectValue, Step, Value
+from services.room import NoRoomLeft, Room
 
 CONDITION = "when"
 """What a step skipped by its own condition is skipped because of."""
@@ -41,13 +42,14 @@ GRACE_S = 0.5
 class Prepared:
     """A step with its inputs resolved: the arguments of each call it makes. ``mapped`` where a `foreach` makes them.
 
-    ``items``: of how many items of a list the plan makes use; None: perhaps of all. ``pages_anywhere``: see
-    :class:`~executor_svc.models.Call`.
+    ``taken_bytes``: how much of each call's arguments others answered. ``items``: of how many items of a list the plan
+    makes use; None: perhaps of all. ``pages_anywhere``: see :class:`~executor_svc.models.Call`.
     """
 
     step: Step
     api: Api
     arguments: tuple[dict[str, JsonValue], ...]
+    taken_bytes: tuple[int, ...]
     mapped: bool
     items: int | None
     pages_anywhere: bool = False
@@ -70,7 +72,7 @@ class Stop:
 
 @dataclass(slots=True)
 class StepResult:
-    """What a step did, in the terms of :class:`~services.contracts.run.StepRecord`."""
+    """What a step did, in the terms of :class:`~services.contracts.outcome.StepRecord`."""
 
     outcome: StepOutcome
     requests: tuple[RequestRecord, ...] = ()
@@ -87,39 +89,57 @@ class StepResult:
 class _Progress:
     """The items of a `foreach` under way."""
 
-    pending: Iterator[tuple[int, dict[str, JsonValue]]]
+    pending: Iterator[int]
     results: dict[int, CallResult] = field(default_factory=dict)
     stopped: bool = False
 
 
 def prepare(
-    step: Step, api: Api, outputs: Mapping[str, JsonValue], limits: Limits, wanted: int | None = None
+    step: Step,
+    api: Api,
+    outputs: Mapping[str, JsonValue],
+    limits: Limits,
+    wanted: int | None = None,
+    compared: Room | None = None,
 ) -> Prepared | Failed | Skipped:
     """Resolve a step's inputs, or say why there is nothing to call.
 
-    A condition that speaks of the current item filters the items; any other decides over the whole step.
+    A condition that speaks of the current item filters the items; any other decides over the whole step. ``compared``
+    is the run's room for what conditions compare, and knows what was worked out of its values.
     """
     filtering = step.foreach is not None and step.when is not None and _of_item(step.when.left, step.when.right)
+    compared, rooms = compared or Room(limits.compared_bytes), list[Room]()
+
+    def arguments(item: Item | None) -> dict[str, JsonValue]:
+        rooms.append(Room(limits.taken_bytes, known=compared.known))
+        return _arguments(step, outputs, item, rooms[-1])
+
     try:
-        if step.when is not None and not filtering and not holds(step.when, outputs):
+        if step.when is not None and not filtering and not holds(step.when, outputs, None, compared):
             return Skipped(because=CONDITION)
         if step.foreach is None:
-            return Prepared(step, api, (_arguments(step, outputs, None),), mapped=False, items=wanted)
-        elements = resolve(step.foreach.items, outputs)
+            single = arguments(None)
+            return Prepared(step, api, (single,), (rooms[0].taken,), mapped=False, items=wanted)
+        elements = resolve(step.foreach.items, outputs, None, Room(limits.compared_bytes, known=compared.known))
         if not isinstance(elements, list):
             return Failed(reason="reference", message=f"foreach needs a list, not {type_name(elements)}")
         items = [Item(element) for element in elements]
         if filtering and step.when is not None:
-            items = [item for item in items if holds(step.when, outputs, item)]
+            items = [item for item in items if holds(step.when, outputs, item, compared)]
         if len(items) > limits.items:
             return Failed(reason="refused", message=f"foreach over {len(items)} items; the limit is {limits.items}")
-        return Prepared(step, api, tuple(_arguments(step, outputs, item) for item in items), mapped=True, items=wanted)
+        if len(items) * sum(parts(value, literals=False) for value in step.arguments.values()) > MAX_LOOP_VALUES:
+            return Failed(reason="refused", message=f"the calls of a foreach hold more than {MAX_LOOP_VALUES} values")
+        calls = tuple(map(arguments, items))
+        return Prepared(step, api, calls, tuple(room.taken for room in rooms), mapped=True, items=wanted)
     except Ambiguous as error:
         return error.failed(step.id)
     except Unresolved as error:
         return Failed(reason="reference", message=f"{step.id}: {error}")
     except Incomparable as error:
         return Failed(reason="bad_request", message=f"{step.id}: {error}")
+    except NoRoomLeft as error:
+        return Failed(reason="refused", message=f"{step.id}: it takes over {error}")
 
 
 async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: float, stop: Stop) -> StepResult:
@@ -128,10 +148,10 @@ async def perform(prepared: Prepared, adapter: Adapter, run_id: str, deadline: f
     if not prepared.mapped:
         if stop.holds(step):
             return StepResult(Skipped(because=CANCELLED))
-        result = await _call(prepared, adapter, f"{run_id}/{step.id}", prepared.arguments[0], deadline)
+        result = await _call(prepared, adapter, f"{run_id}/{step.id}", 0, deadline)
         return StepResult(Skipped(because=CANCELLED)) if result is None else _single(result)
     assert step.foreach is not None
-    progress = _Progress(iter(enumerate(prepared.arguments)))
+    progress = _Progress(iter(range(len(prepared.arguments))))
     async with asyncio.TaskGroup() as group:
         for worker in range(min(step.foreach.parallel, len(prepared.arguments))):
             if worker and worker % AT_ONCE == 0:
@@ -147,10 +167,10 @@ async def _work(
 
     What is in flight then ends by itself: cutting a mutating call short would only put it in doubt.
     """
-    for index, arguments in progress.pending:
+    for index in progress.pending:
         if (progress.stopped or stop.requested) and f"{prepared.step.id}/{index}" not in stop.begun:
             continue
-        result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", arguments, deadline)
+        result = await _call(prepared, adapter, f"{run_id}/{prepared.step.id}/{index}", index, deadline)
         if result is None:
             continue
         progress.results[index] = result
@@ -158,17 +178,23 @@ async def _work(
             progress.stopped = True
 
 
-async def _call(
-    prepared: Prepared, adapter: Adapter, key: str, arguments: dict[str, JsonValue], deadline: float
-) -> CallResult | None:
-    """Make one call; None where its run was cancelled before.
+async def _call(prepared: Prepared, adapter: Adapter, key: str, index: int, deadline: float) -> CallResult | None:
+    """Make one of the calls; None where its run was cancelled before.
 
     The adapter keeps the deadline itself, since it alone knows whether anything was sent.
     """
     try:
         async with asyncio.timeout_at(deadline + GRACE_S):
             return await adapter.call(
-                Call(prepared.api, arguments, key, deadline, prepared.items, pages_anywhere=prepared.pages_anywhere)
+                Call(
+                    prepared.api,
+                    prepared.arguments[index],
+                    key,
+                    deadline,
+                    prepared.items,
+                    pages_anywhere=prepared.pages_anywhere,
+                    taken_bytes=prepared.taken_bytes[index],
+                )
             )
     except NotBegun:
         return None
@@ -249,11 +275,11 @@ class Ambiguous(Unresolved):
         return Failed(reason="ambiguous", message=f"{step}: {self._argument}: {self._several}", choices=choices)
 
 
-def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None) -> dict[str, JsonValue]:
+def _arguments(step: Step, outputs: Mapping[str, JsonValue], item: Item | None, room: Room) -> dict[str, JsonValue]:
     arguments = {}
     for name, value in step.arguments.items():
         try:
-            arguments[name] = resolve(value, outputs, item)
+            arguments[name] = resolve(value, outputs, item, room)
         except Several as error:
             raise Ambiguous(name, error) from None
     return arguments

@@ -28,8 +28,8 @@ from executor_svc.models import (
     Standing,
     Ticket,
 )
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.operations import Worker
-from services.contracts.run import ExecuteRequest, ExecutionFinished
 from services.storage.engine import Transactions, clock, read, try_lock, write
 from services.storage.members import Membership, members_table, workers
 

@@ -9,12 +9,16 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from executor_svc.models import CallResult, LargeValue
-from services.contracts.run import StoredValue, Succeeded
+from services.contracts.outcome import StoredValue, Succeeded
 
 _PREVIEW_ITEMS: Final = 3
 _PREVIEW_MEMBERS: Final = 30
 _PREVIEW_CHARS: Final = 200
 _PREVIEW_DEPTH: Final = 4
+_PREVIEW_VALUES: Final = 500
+_LARGE_OUTPUTS: Final = 16
+_LARGE_VALUES: Final = 4
+_SMALL_BYTES: Final = 1_000
 
 
 class Shelf:
@@ -26,14 +30,16 @@ class Shelf:
     """
 
     def __init__(self, keep: Callable[[LargeValue], None], max_inline: int) -> None:
-        self._keep, self._max_inline = keep, max_inline
+        self._keep, self.max_inline = keep, max_inline
         self.kept = 0
         """How many values were put aside."""
+        self._inline = 0
 
-    def put(self, value: JsonValue) -> StoredValue | None:
-        """Keep a value that is large; None where it is not."""
+    def put(self, value: JsonValue, max_inline: int | None = None) -> StoredValue | None:
+        """Keep a value that is large; None where it is not. ``max_inline``: another bound than usual."""
         content = to_json(value)
-        if len(content) <= self._max_inline:
+        if len(content) <= (self.max_inline if max_inline is None else max_inline):
+            self._inline += len(content)
             return None
         stored = StoredValue(id=hashlib.sha256(content).hexdigest(), bytes=len(content))
         self._keep(LargeValue(stored.id, content.decode()))
@@ -48,24 +54,61 @@ class Shelf:
         return result if outcome is result.outcome else replace(result, outcome=outcome)
 
     def outward(self, outcome: Succeeded) -> Succeeded:
-        """The outcome as it may leave the executor."""
-        stored = self.put(outcome.value)
+        """The outcome as it may leave the executor: all of a run travel whole as far as some large ones might."""
+        full = self._inline > _LARGE_OUTPUTS * self.max_inline
+        stored = self.put(outcome.value, min(_SMALL_BYTES, self.max_inline) if full else None)
         if stored is None:
             return outcome
         return Succeeded.model_construct(value=preview(outcome.value), status=outcome.status, stored=stored)
 
 
+class Shown:
+    """What an answer shows of its values: it may name one large value thousands of times, or thousands of values.
+
+    All together they travel as far as four large ones might; of further ones that are not small there is a beginning.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._left = shelf, _LARGE_VALUES * shelf.max_inline
+        self._known = dict[int, tuple[JsonValue, JsonValue, StoredValue | None, int]]()
+
+    def of(self, value: JsonValue) -> tuple[JsonValue, StoredValue | None]:
+        """What is shown of a value, and where all of it is kept if that is not all."""
+        known = self._known.get(id(value))
+        if known is None:
+            stored = self._shelf.put(value)
+            known = self._noted(value, value if stored is None else preview(value), stored)
+        if known[3] > max(self._left, _SMALL_BYTES):
+            stored = known[2] or self._shelf.put(value, 0)
+            known = self._noted(value, preview(value, 0), stored)
+        self._left -= known[3]
+        return known[1], known[2]
+
+    def _noted(
+        self, value: JsonValue, shown: JsonValue, stored: StoredValue | None
+    ) -> tuple[JsonValue, JsonValue, StoredValue | None, int]:
+        noted = self._known[id(value)] = (value, shown, stored, len(to_json(shown)))
+        return noted
+
+
 def preview(value: JsonValue, depth: int = _PREVIEW_DEPTH) -> JsonValue:
-    """The beginning of a value: the first items, members and characters, to a certain depth."""
-    if isinstance(value, str):
-        return value if len(value) <= _PREVIEW_CHARS else value[:_PREVIEW_CHARS] + "..."
-    if isinstance(value, list):
-        return [preview(item, depth - 1) for item in value[:_PREVIEW_ITEMS]] if depth else "[...]"
-    if isinstance(value, dict):
-        if not depth:
-            return "{...}"
-        return {_short(name): preview(value[name], depth - 1) for name in list(value)[:_PREVIEW_MEMBERS]}
-    return value
+    """The beginning of a value: the first items, members and characters, to a certain depth, and few of them in all."""
+    left = _PREVIEW_VALUES
+
+    def beginning(value: JsonValue, depth: int) -> JsonValue:
+        nonlocal left
+        left -= 1
+        if isinstance(value, str):
+            return _short(value)
+        if isinstance(value, list):
+            return [beginning(item, depth - 1) for item in value[:_PREVIEW_ITEMS]] if depth and left > 0 else "[...]"
+        if isinstance(value, dict):
+            if not depth or left <= 0:
+                return "{...}"
+            return {_short(name): beginning(value[name], depth - 1) for name in list(value)[:_PREVIEW_MEMBERS]}
+        return value
+
+    return beginning(value, depth)
 
 
 def _short(name: str) -> str:

@@ -9,13 +9,14 @@ from typing import Final, ParamSpec, TypeVar
 from pydantic import JsonValue
 from yarl import URL
 
+from executor_svc.adapters.http.budget import OutOfRoom
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.hosts import HostEvent, Hosts, Observer
-from executor_svc.adapters.http.listing import Listing, ListLimits, listing_of
+from executor_svc.adapters.http.listing import Listing, ListLimits
 from executor_svc.adapters.http.paging import Paging, paging_of
 from executor_svc.adapters.http.recent import Recent
-from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request
+from executor_svc.adapters.http.request import BadRequest, Credentials, HttpRequest, build_request, origin_of
 from executor_svc.adapters.http.response import CUT, BadResponse, decode, decode_error
 from executor_svc.adapters.http.retry import RetryPolicy
 from executor_svc.adapters.http.sending import Sender, Sending
@@ -27,7 +28,8 @@ from executor_svc.settings import ExecutorSettings
 from services.compute import ComputePool
 from services.contracts.api import Api
 from services.contracts.operations import Breaker
-from services.contracts.run import Failed, RequestRecord, SecretOutcome, SecretTest, Succeeded
+from services.contracts.outcome import Failed, RequestRecord, Succeeded
+from services.contracts.secret import SecretOutcome, SecretTest
 from services.errors import Overloaded
 
 _MAX_PROFILES: Final = 512
@@ -37,7 +39,12 @@ _LARGE: Final = 64 * 1024
 """Bytes of answers from which on they are parsed, checked and masked beside the event loop."""
 _READERS: Final = 2
 _MAX_READ_AT_ONCE: Final = 1_000
+_NOT_TRIED: Final = (
+    "It can be presented; nothing was called, so only a real call will tell whether it is right: no operation may be"
+    " tried that only reads and needs no argument."
+)
 _TOO_LATE: Final = "the answer could not be read before the deadline"
+_NO_ROOM: Final = "nothing was sent: other calls left no room to build this one; ask again"
 _TOO_MANY: Final = "too many large answers are waiting to be read; ask again"
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,13 +98,18 @@ class HttpAdapter:
         A list is followed over its pages as far as the plan makes use of it, unless the plan itself says which part it
         wants. If a page cannot be had, the whole call has failed: half a list must not pass for a list.
         """
-        try:
-            request = build_request(call.api, call.arguments, call.key)
-        except BadRequest as error:
-            refused = Failed(reason="bad_request", message=str(error)[:_MAX_MESSAGE])
-            return CallResult(Sending(call, self._sender.share("")).settle(refused), None, 0)
-        with self._sender.share(str(request.origin)) as share:
-            return await self._made(request, Sending(call, share))
+        with self._sender.share(origin_of(call.api)) as share:
+            sending = Sending(call, share)
+            try:
+                await self._sender.hold(sending)
+                request = build_request(call.api, call.arguments, call.key)
+            except BadRequest as error:
+                refused = Failed(reason="bad_request", message=str(error)[:_MAX_MESSAGE])
+            except OutOfRoom:
+                refused = Failed(reason="overloaded", message=_NO_ROOM)
+            else:
+                return await self._made(request, sending)
+            return CallResult(sending.settle(refused), None, 0)
 
     async def _made(self, request: HttpRequest, sending: Sending) -> CallResult:
         reading = _Reading(sending, self._profile(sending.call.api))
@@ -137,7 +149,7 @@ class HttpAdapter:
             request = build_request(call.api, call.arguments, call.key)
             await self._sender.present(request, sending)
             if not send:
-                return SecretTest(outcome="ready", message="It can be presented; nothing was called.")
+                return SecretTest(outcome="ready", message=_NOT_TRIED)
             reply = await self._sender.send(request, sending)
         except CredentialUnavailable as error:
             return SecretTest(outcome="unavailable", message=sending.masker.text(str(error))[:_MAX_MESSAGE])
@@ -158,8 +170,8 @@ class HttpAdapter:
         call, paging = reading.sending.call, reading.profile.paging
         if paging is not None and isinstance(value, (list, dict)) and not paging.chosen(call.arguments):
             limits = self._limits.for_items(call.items)
-            listing = listing_of(paging, limits, request, reply, value, anywhere=call.pages_anywhere)
-            if listing is not None:
+            listing = Listing(paging, limits, request, reply, value, anywhere=call.pages_anywhere)
+            if listing.may_have_more:
                 failed = await self._follow(listing, reading)
                 reading.pages, reading.more = listing.pages, listing.more
                 if failed is not None:

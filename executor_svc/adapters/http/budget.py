@@ -1,7 +1,8 @@
 """How many bytes of answers are held at a time, over all calls in flight.
 
 What is within the limit of one answer is still too much of many. So the bytes of an answer beyond its first 64 kB are
-taken from a budget while it is read, parsed, checked and masked. One upstream gets at most half of it, so that one that
+taken from a budget while it is read, parsed, checked and masked; likewise what a request takes over of other answers,
+before it is built. One upstream gets at most half of it, so that one that
 stops in the middle of its answers holds up none but its own. The call that has waited or held longest may always go on:
 where every call waited for the others, none would end.
 """

@@ -81,7 +81,7 @@ class Authenticator:
                 tls = secret.context()
             elif isinstance(secret, Token):
                 location, name = place_of(requirement, secret)
-                value = secret.value.get_secret_value()
+                value = secret.value.get_secret_value() if location is not None else secret.bearer
                 shown.add(value)
                 if location is None:
                     headers["Authorization"] = f"Bearer {value}"

@@ -32,6 +32,9 @@ class Listing:
     Attributes:
         pages: how many pages are in it.
         more: whether it goes on beyond them.
+
+    Args:
+        anywhere: whether its next page may have another path of the same origin.
     """
 
     def __init__(
@@ -101,6 +104,11 @@ class Listing:
         self.pages += 1
 
     @property
+    def may_have_more(self) -> bool:
+        """Whether the first page may be followed by others: it is a list, and not plainly the whole of it."""
+        return bool(self._paging.controls) or (self.is_list and may_go_on(self._reply, self._page))
+
+    @property
     def is_list(self) -> bool:
         """Whether it is known where the items are."""
         return self._member != "" or isinstance(self._whole, list)
@@ -110,25 +118,6 @@ class Listing:
         if isinstance(self._whole, dict) and isinstance(value, dict):
             value = value.get(self._member) or []
         return value if isinstance(value, list) else None
-
-
-def listing_of(
-    paging: Paging,
-    limits: ListLimits,
-    request: HttpRequest,
-    reply: Reply,
-    value: JsonValue,
-    *,
-    anywhere: bool = False,
-) -> Listing | None:
-    """The list that an answer begins; None where it is no list, or plainly the whole of it.
-
-    ``anywhere``: whether its next page may have another path of the same origin.
-    """
-    if not paging.controls and not may_go_on(reply, value):
-        return None
-    listing = Listing(paging, limits, request, reply, value, anywhere=anywhere)
-    return listing if paging.controls or listing.is_list else None
 
 
 def _member(value: JsonValue) -> str:

@@ -100,7 +100,7 @@ def paging_of(api: Api) -> Paging | None:
         token=token,
         page=page,
         offset=offset,
-        size=_integer(size.json_schema.get("default")) if size is not None else None,
+        size=_integer(size.constant or size.json_schema.get("default")) if size is not None else None,
     )
 
 
@@ -110,7 +110,7 @@ def may_go_on(reply: Reply, body: JsonValue) -> bool:
 
 
 def first_number(paging: Paging, body: JsonValue) -> int | None:
-    """The number of the first page, or of its first item: as the body says, or the parameter's schema."""
+    """The number of the first page, or of its first item: as the body says, the constant, or the schema."""
     parameter = paging.page or paging.offset
     if parameter is None:
         return None
@@ -118,7 +118,8 @@ def first_number(paging: Paging, body: JsonValue) -> int | None:
     said = _first(_facts(body), (name, *_PAGE_NUMBERS) if paging.page else (name,))
     schema = parameter.json_schema
     guess = None if name == "pageindex" else 1 if paging.page else 0
-    found = (_integer(said), _integer(schema.get("default")), _integer(schema.get("minimum")), guess)
+    declared = (_integer(parameter.constant), _integer(schema.get("default")), _integer(schema.get("minimum")))
+    found = (_integer(said), *declared, guess)
     return next((number for number in found if number is not None), None)
 
 

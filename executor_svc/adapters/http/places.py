@@ -17,6 +17,7 @@ _COOKIE_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 _BEARER: Final = frozenset({SecretKind.BEARER, SecretKind.OAUTH2, SecretKind.OPENID_CONNECT})
 """The kinds of which a pasted token is a bearer token."""
+_AUTHORIZATION: Final = (Location.HEADER, "Authorization")
 _ECHOED: Final = frozenset({Location.QUERY, Location.PATH, Location.BODY})
 """Where arguments travel, which operations give back."""
 
@@ -37,7 +38,7 @@ def place_problem(requirement: SecurityRequirement, secret: Secret) -> str | Non
     location, name = place_of(requirement, secret)
     if location is not None and not name:
         return f"the scheme {requirement.scheme!r} does not say where its key travels"
-    if _another_kind(requirement, secret.scheme) or (secret.place and not _same(secret.place, (location, name))):
+    if _is_elsewhere(requirement, secret, location, name):
         return _moved(requirement, secret)
     if location in _ECHOED and secret.place is None:
         return _moved(requirement, secret)
@@ -48,6 +49,18 @@ def place_problem(requirement: SecurityRequirement, secret: Secret) -> str | Non
         if not _COOKIE_NAME.fullmatch(name) or not _COOKIE_VALUE.fullmatch(value):
             return f"the key of scheme {requirement.scheme!r} cannot travel in a cookie"
     return None
+
+
+def _is_elsewhere(requirement: SecurityRequirement, secret: Token, location: Location | None, name: str) -> bool:
+    """Whether the document wants a pasted value where its entry does not have it.
+
+    A bearer token's place is one header, as which kind of key an entry has it there.
+    """
+    if secret.place is None:
+        return _another_kind(requirement, secret.scheme)
+    if location is None:
+        return not _same(secret.place, _AUTHORIZATION)
+    return _another_kind(requirement, secret.scheme) or not _same(secret.place, (location, name))
 
 
 def _another_kind(requirement: SecurityRequirement, scheme: SecretKind | None) -> bool:

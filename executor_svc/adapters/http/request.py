@@ -19,8 +19,8 @@ from executor_svc.adapters.http.sigv4 import signed
 from executor_svc.masking import Masker
 from executor_svc.secret_store import AwsKey
 from services.contracts.api import Api, Location, Parameter
+from services.contracts.outcome import RequestRecord
 from services.contracts.plan import content_hash
-from services.contracts.run import RequestRecord
 
 MAX_URL_CHARS: Final = 64 * 1024
 MAX_RECORDED_BYTES: Final = 64 * 1024
@@ -154,13 +154,14 @@ class HttpRequest:
 
 
 def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -> HttpRequest:
-    """Build the request. An argument of null counts as not given, except inside a body.
+    """Build the request. An argument of null counts as not given, except inside a body; constants take its place.
 
     ``call_key`` tells the call from every other one; its `Idempotency-Key` is made of it, where the API takes one.
 
     Raises:
         BadRequest: an argument is unknown, missing, or cannot travel where it has to; or the server is no HTTP origin.
     """
+    arguments = _with_constants(api, arguments)
     _check_names(api, arguments)
     origin, prefix = _server(api.server)
     keys = {(need.location, need.parameter) for alternative in api.security for need in alternative}
@@ -192,6 +193,14 @@ def build_request(api: Api, arguments: Mapping[str, JsonValue], call_key: str) -
     return request
 
 
+def origin_of(api: Api) -> str:
+    """The origin that an API is called at; empty where it cannot be called."""
+    try:
+        return str(_server(api.server)[0])
+    except BadRequest:
+        return ""
+
+
 def idempotency_key(call_key: str) -> str:
     """The `Idempotency-Key` of a call: the same for every attempt at it, and equal to no other call's."""
     return content_hash(call_key)[:32]
@@ -209,6 +218,17 @@ class _Naming:
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, Unserialisable):
             raise BadRequest(f"argument {self._name!r} cannot be sent: {error}") from None
+
+
+def _with_constants(api: Api, arguments: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """The arguments, and the constants of parameters that are not among them."""
+    constants = {
+        one.name: one.constant
+        for one in api.parameters
+        if one.constant is not None
+        and (one.name not in arguments or (arguments[one.name] is None and one.location is not Location.BODY))
+    }
+    return {**arguments, **constants} if constants else arguments
 
 
 def _check_names(api: Api, arguments: Mapping[str, JsonValue]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from executor_svc.adapters.http.budget import Share
+from executor_svc.adapters.http.budget import FREE_BYTES, Share
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.digest import UnusableChallenge
 from executor_svc.adapters.http.hosts import CircuitOpen, Host, Hosts, NoTurn
@@ -14,7 +14,7 @@ from executor_svc.adapters.http.transport import Reply, SendFailed, Transport
 from executor_svc.masking import Masker, masker_of
 from executor_svc.models import Call
 from services.contracts.operations import Breaker
-from services.contracts.run import Failed, InDoubt
+from services.contracts.outcome import Failed, InDoubt
 
 _RESENT: Final = "a former process may have sent the request"
 _NO_TURN: Final = "nothing was sent: the limits set for {name} left no room before the deadline"
@@ -31,7 +31,7 @@ class Sending:
         doubt: why an attempt may have had an effect of which nothing is known; empty where none may.
         doubted: the number of that attempt.
         presented: the secrets that some attempt has presented, or is about to.
-        share: holds what is read of the answers.
+        share: holds what other answers bring into the request, and what is read of its own.
     """
 
     call: Call
@@ -85,8 +85,20 @@ class Sender:
         return self._hosts.breakers()
 
     def share(self, host: str) -> Share:
-        """What a call to this host holds of the answers to it; use it in ``with``."""
+        """What a call to this host holds of answers; use it in ``with``."""
         return self._transport.budget.share(host)
+
+    async def hold(self, sending: Sending) -> None:
+        """Wait until there is room for what the request takes over of other answers; it is not built before.
+
+        Raises:
+            OutOfRoom: there was none in time.
+        """
+        call, budget = sending.call, self._transport.budget
+        if call.taken_bytes > FREE_BYTES:
+            patient_until = asyncio.get_running_loop().time() + budget.patience_s
+            until = call.deadline if call.api.mutating else min(patient_until, call.deadline)
+            await sending.share.take(call.taken_bytes - FREE_BYTES, until)
 
     async def present(self, request: HttpRequest, sending: Sending) -> None:
         """Only have the credentials ready that the request would go out with. Raises CredentialUnavailable."""

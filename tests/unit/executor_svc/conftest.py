@@ -1,9 +1,10 @@
-"""A real upstream, and the adapter pointed at it."""
+"""A real upstream, the adapter pointed at it, and executors on real databases."""
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from executor_svc.models import Call, CallResult
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
+from services.storage.engine import create_engine
+from tests.support.durable import House
 from tests.support.upstream import Upstream, serve_upstream
 
 Caller = Callable[..., Coroutine[Any, Any, CallResult]]
@@ -44,12 +47,34 @@ async def opened() -> AsyncIterator[Opener]:
                 resent: bool = False,
                 tenant: str | None = None,
                 pages_anywhere: bool = False,
+                taken_bytes: int = 0,
                 **arguments: Any,
             ) -> CallResult:
                 deadline = asyncio.get_running_loop().time() + within_s
-                made = Call(api, arguments, key, deadline, resent=resent, tenant=tenant, pages_anywhere=pages_anywhere)
+                made = Call(
+                    api,
+                    arguments,
+                    key,
+                    deadline,
+                    resent=resent,
+                    tenant=tenant,
+                    pages_anywhere=pages_anywhere,
+                    taken_bytes=taken_bytes,
+                )
                 return await adapter.call(made)
 
             return call
 
         yield open_adapter
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
+    """Executors on one database, of either kind."""
+    url = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    engine = create_engine(url)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(engine.dispose)
+        yield House(url, stack, engine)

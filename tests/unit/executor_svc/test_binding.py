@@ -12,17 +12,11 @@ from executor_svc.main import open_executor
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, RequestBody
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Failed, Skipped, Succeeded
 from services.contracts.plan import ForEach, ListValue, ObjectValue, Value, When
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    ExecuteRequest,
-    ExecutionFinished,
-    Failed,
-    PreviewRequest,
-    PreviewResponse,
-    Skipped,
-    Succeeded,
-)
+from services.contracts.preview import PreviewRequest, PreviewResponse
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 from tests.support.upstream import Upstream
 

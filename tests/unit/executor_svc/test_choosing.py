@@ -8,8 +8,8 @@ from executor_svc.choosing import MAX_ITEMS, best
 from executor_svc.models import Limits
 from executor_svc.references import Several, Unresolved, chosen, resolve
 from executor_svc.steps import prepare
+from services.contracts.outcome import Failed, ItemChoice
 from services.contracts.plan import Match, Reference
-from services.contracts.run import Failed, ItemChoice
 from tests.support.executing import api, step
 
 GRACE: dict[str, Any] = {"id": "p1", "name": "Grace Hopper", "city": "Arlington"}

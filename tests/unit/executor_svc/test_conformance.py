@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
 from services.contracts.api import Api, ApiResponse, SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from services.schema_cost import Unbounded, cost_of
 from tests.support.executing import api
 from tests.support.upstream import Upstream

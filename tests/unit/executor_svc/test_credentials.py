@@ -12,7 +12,7 @@ from aiohttp import web
 
 from executor_svc.models import CallResult
 from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api, parameter
 from tests.support.upstream import Seen, Upstream, serve_upstream
 from tests.unit.executor_svc.conftest import Opener

@@ -1,7 +1,6 @@
 """Spans of executions and of each request to an API: a trace goes on after a crash, and tells no values."""
 
 import asyncio
-import importlib.resources
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from aiohttp import web
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from prometheus_client import CollectorRegistry
 
@@ -20,11 +17,13 @@ from executor_svc.models import Admission, Ticket
 from executor_svc.settings import ExecutorSettings
 from executor_svc.storage import EXECUTIONS, METADATA, LedgerStore
 from services.contracts.api import RequestBody
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Succeeded
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Succeeded
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
 from services.tracing import continued, span
 from tests.support.executing import api, compiled, literal, parameter, step
+from tests.support.migrations import migrate_to
 from tests.support.spans import GIVEN, TRACE, Made, making_spans
 from tests.support.upstream import Upstream
 from tests.unit.executor_svc.conftest import Opener
@@ -116,16 +115,11 @@ async def test_executions_of_before_belong_to_no_trace(
     sqlite = f"sqlite+aiosqlite:///{tmp_path}/executor.db"
     engine = create_engine(sqlite if kind == "sqlite" else request.getfixturevalue("postgres_url"))
 
-    def before(connection: sa.Connection) -> None:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(importlib.resources.files("executor_svc") / "migrations"))
-        command.upgrade(config, "0001")
+    await migrate_to(engine, "executor_svc", "0001")
+    async with engine.begin() as connection:
         row: dict[str, Any] = {"id": "run-1", "plan_id": "p", "status": "succeeded", "owner": "", "epoch": 1}
         row |= {"takeovers": 0, "cancel_requested": False, "created_at": 1.0, "request": "{}"}
-        connection.execute(sa.insert(EXECUTIONS).values(row))
-
-    async with engine.begin() as connection:
-        await connection.run_sync(before)
+        await connection.execute(sa.insert(EXECUTIONS).values(row))
     await migrate(engine, "executor_svc")
     async with engine.begin() as connection:
         found = (await connection.execute(sa.select(EXECUTIONS.c.id, EXECUTIONS.c.traceparent))).all()

@@ -16,7 +16,7 @@ from executor_svc.metrics import ExecutorMetrics
 from executor_svc.models import Call
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings, HostLimit
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener

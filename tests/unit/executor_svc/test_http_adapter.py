@@ -17,7 +17,7 @@ from python_multipart import parse_form
 
 from executor_svc.models import CallResult
 from services.contracts.api import RequestBody
-from services.contracts.run import Failed, InDoubt, Succeeded
+from services.contracts.outcome import Failed, InDoubt, Succeeded
 from tests.support.examples import examples
 from tests.support.executing import api, parameter
 from tests.support.upstream import Broken, Seen, Upstream, serve_raw

@@ -13,7 +13,7 @@ from executor_svc.adapters.http.budget import AnswerBudget, OutOfRoom
 from executor_svc.adapters.http.response import decode
 from executor_svc.masking import Masker
 from services.contracts.api import SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api
 from tests.support.upstream import Upstream, serve_raw
 from tests.unit.executor_svc.conftest import Opener

@@ -4,7 +4,7 @@ from aiohttp import web
 
 from executor_svc.models import CallResult
 from services.contracts.api import Api, SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api, parameter
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener

@@ -1,10 +1,9 @@
 """Lists in pages, against real upstreams on real sockets; the sandbox's own lists among them."""
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -13,48 +12,13 @@ from yarl import URL
 
 from deploy.onebox import sandbox_access
 from deploy.sockets import address, listen, serving
-from executor_svc.models import CallResult
 from retriever_svc.importers import import_document
 from sandbox.main import create_app as create_sandbox
-from services.contracts.api import Api, Location, Parameter, SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.api import Api, Location, SecretKind, SecurityRequirement
 from tests.support.executing import api, parameter
+from tests.support.paging import PATH, Page, linked, number, paged, read, token, value
 from tests.support.upstream import Seen, Upstream, serve_upstream
 from tests.unit.executor_svc.conftest import Opener
-
-Page = Any
-"""A JSON value, or a whole response."""
-PATH = "/list"
-
-
-def number(name: str, **schema: Any) -> Parameter:
-    return parameter(name).model_copy(update={"json_schema": {"type": "integer"} | schema})
-
-
-def token(name: str) -> Parameter:
-    return parameter(name).model_copy(update={"json_schema": {"type": "string"}})
-
-
-def paged(upstream: Upstream, answer: Callable[[dict[str, str]], Page]) -> None:
-    """Answer by the query's arguments."""
-
-    @upstream.on(PATH)
-    async def reply(seen: Seen) -> web.StreamResponse:
-        page = answer({name: values[0] for name, values in parse_qs(seen.query, keep_blank_values=True).items()})
-        return page if isinstance(page, web.Response) else web.json_response(page)
-
-
-def value(result: CallResult) -> Any:
-    assert isinstance(result.outcome, Succeeded), result.outcome
-    return result.outcome.value
-
-
-def read(result: CallResult) -> tuple[Any, int, bool]:
-    return value(result), result.pages, result.more
-
-
-def linked(items: list[Any], link: str) -> web.Response:
-    return web.json_response(items, headers={"Link": link})
 
 
 class TestLinks:
@@ -143,6 +107,17 @@ class TestLinks:
         assert read(result) == ([1, 2, 3], 3, False)
         assert [seen.query.count("canary%201234") for seen in upstream.seen] == [1, 1, 1]
         assert "canary" not in repr(result)
+
+
+async def test_pages_go_on_from_a_constant(upstream: Upstream, opened: Opener) -> None:
+    """What is set for the provider is the first page; the next one is not the second."""
+    paged(upstream, lambda query: {"items": [int(query["page"])], "total_pages": 3})
+    page = number("page").model_copy(update={"constant": 4})
+    assert read(await (await opened())(api(upstream.origin, PATH, page))) == (
+        {"items": [4, 5, 6], "total_pages": 3},
+        3,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,130 +270,6 @@ async def test_only_reading_is_repeated(upstream: Upstream, opened: Opener, meth
     paged(upstream, lambda _: linked([1], "</list?page=2>; rel=next"))
     assert read(await (await opened())(api(upstream.origin, PATH, method=method))) == ([1], 1, False)
     assert upstream.count(PATH) == 1
-
-
-def endless(upstream: Upstream) -> None:
-    def answer(query: dict[str, str]) -> Page:
-        page = int(query.get("page", 1))
-        return linked([page, page], f"</list?page={page + 1}>; rel=next")
-
-    paged(upstream, answer)
-
-
-async def test_lists_are_followed_up_to_a_number_of_pages(upstream: Upstream, opened: Opener) -> None:
-    endless(upstream)
-    whole, pages, more = read(await (await opened(max_pages=3))(api(upstream.origin, PATH)))
-    assert (whole, pages, more) == ([1, 1, 2, 2, 3, 3], 3, True)
-    assert upstream.count(PATH) == 3
-
-
-async def test_and_up_to_a_number_of_items(upstream: Upstream, opened: Opener) -> None:
-    endless(upstream)
-    result = await (await opened(max_list_items=3))(api(upstream.origin, PATH))
-    assert read(result) == ([1, 1, 2, 2], 2, True)
-
-
-async def test_and_up_to_a_number_of_bytes(upstream: Upstream, opened: Opener) -> None:
-    def answer(query: dict[str, str]) -> Page:
-        page = int(query.get("page", 1))
-        return linked([str(page) * 400], f"</list?page={page + 1}>; rel=next")
-
-    paged(upstream, answer)
-    result = await (await opened(max_response_bytes=1_000))(api(upstream.origin, PATH))
-    assert read(result) == (["1" * 400, "2" * 400], 2, True)
-    assert upstream.count(PATH) == 3
-
-
-@pytest.mark.parametrize("back_to", ["/list?page=1", "/list?page=2", "/list"])
-async def test_a_list_that_bites_its_tail_ends(upstream: Upstream, opened: Opener, back_to: str) -> None:
-    def answer(query: dict[str, str]) -> Page:
-        page = int(query.get("page", 0))
-        return linked([page], f"<{'/list?page=' + str(page + 1) if page < 2 else back_to}>; rel=next")
-
-    paged(upstream, answer)
-    whole, pages, more = read(await (await opened())(api(upstream.origin, PATH)))
-    assert more
-    assert whole == list(range(pages))
-    assert pages <= 4
-
-
-async def test_a_token_that_does_not_change_ends_the_list(upstream: Upstream, opened: Opener) -> None:
-    count = iter(range(99))
-    paged(upstream, lambda _: {"items": [next(count)], "next_cursor": "same"})
-    whole, pages, more = read(await (await opened())(api(upstream.origin, PATH, token("cursor"))))
-    assert (whole["items"], pages, more) == ([0, 1], 2, True)
-
-
-async def test_an_upstream_that_does_not_heed_the_page_is_not_read_twice(upstream: Upstream, opened: Opener) -> None:
-    paged(upstream, lambda _: {"items": [1, 2], "total": 99})
-    whole, pages, more = read(await (await opened())(api(upstream.origin, PATH, number("page"))))
-    assert (whole["items"], pages, more) == ([1, 2], 1, True)
-    assert upstream.count(PATH) == 2
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"items": [1], "others": [2], "orders": [3], "next_cursor": "x"} | {"items": None},
-        {"data": {"items": [1]}, "next_cursor": "x"},
-        {"has_more": True, "items": [1]},
-    ],
-)
-async def test_a_list_that_cannot_be_followed_does_not_look_complete(
-    upstream: Upstream, opened: Opener, body: Any
-) -> None:
-    paged(upstream, lambda _: body)
-    name = "limit" if "has_more" in body else "cursor"
-    parameters = [number("limit")] if name == "limit" else [token("cursor")]
-    assert read(await (await opened())(api(upstream.origin, PATH, *parameters))) == (body, 1, True)
-    assert upstream.count(PATH) == 1
-
-
-@pytest.mark.parametrize(
-    ("second", "reason", "words"),
-    [
-        (web.Response(status=500), "upstream_error", "page 2 of the list: the upstream answered 500"),
-        (web.Response(text="<html>", content_type="text/html"), "bad_response", "page 2 of the list: expected"),
-        (web.json_response("no list"), "bad_response", "page 2 of the list: it is no list as the first page is"),
-    ],
-)
-async def test_half_a_list_does_not_pass_for_a_list(
-    upstream: Upstream, opened: Opener, second: web.Response, reason: str, words: str
-) -> None:
-    upstream.replies(PATH, linked([1], "</list?page=2>; rel=next"), second)
-    result = await (await opened())(api(upstream.origin, PATH))
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == reason
-    assert result.outcome.message.startswith(words)
-    assert (result.attempts, result.pages) == (1, 1)
-
-
-async def test_a_page_is_tried_again_by_itself(upstream: Upstream, opened: Opener) -> None:
-    link = linked([1], "</list?page=2>; rel=next")
-    upstream.replies(PATH, link, web.Response(status=503), web.json_response([2]))
-    result = await (await opened())(api(upstream.origin, PATH))
-    assert read(result) == ([1, 2], 2, False)
-    assert (result.attempts, upstream.count(PATH)) == (2, 3)
-
-
-async def test_the_deadline_holds_for_all_pages_together(upstream: Upstream, opened: Opener) -> None:
-    @upstream.on(PATH)
-    async def slow(seen: Seen) -> web.StreamResponse:
-        await asyncio.sleep(0.1)
-        return linked([len(upstream.seen)], f"</list?page={len(upstream.seen) + 1}>; rel=next")
-
-    result = await (await opened(max_pages=1_000))(api(upstream.origin, PATH), within_s=0.5)
-    assert isinstance(result.outcome, Failed)
-    assert result.outcome.reason == "timeout"
-
-
-async def test_each_page_is_checked_against_the_schema(upstream: Upstream, opened: Opener) -> None:
-    upstream.replies(PATH, linked([1], "</list?page=2>; rel=next"), web.json_response(["x"]))
-    operation = api(upstream.origin, PATH)
-    response = operation.response.model_copy(update={"json_schema": {"items": {"type": "integer"}, "maxItems": 1}})
-    result = await (await opened())(operation.model_copy(update={"response": response, "content_hash": "h"}))
-    assert value(result) == [1, "x"]
-    assert result.violations == ("/0: type integer",)
 
 
 @pytest.fixture(scope="module")

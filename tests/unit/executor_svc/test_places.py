@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from services.contracts.api import Location, SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api
 from tests.support.upstream import Seen, Upstream
 from tests.unit.executor_svc.conftest import Opener
@@ -22,6 +22,7 @@ def key_in(location: str, name: str) -> SecurityRequirement:
     return needs("api_key", location=Location(location), parameter=name)
 
 
+WHOLE = {"in": "header", "name": "Authorization", "scheme": "api_key"}
 IN_HEADER = {"in": "header", "name": "X-Key", "scheme": "api_key"}
 TEXT = "the document asks for it in the query parameter 'text'; if the document is right: nestor secrets bind test.it "
 
@@ -66,6 +67,11 @@ async def test_a_document_cannot_have_it_elsewhere(
         (IN_HEADER, needs("other"), ("X-Key", SECRET)),
         ({"cookie": "sid"}, needs("other"), ("Cookie", f"sid={SECRET}")),
         ({"scheme": "bearer"}, needs("oauth2"), ("Authorization", f"Bearer {SECRET}")),
+        ({"scheme": "bearer", "value": f"Bearer {SECRET}"}, needs("bearer"), ("Authorization", f"Bearer {SECRET}")),
+        ({"value": f"bearer {SECRET}"}, needs("oauth2"), ("Authorization", f"Bearer {SECRET}")),
+        (WHOLE, needs("bearer"), ("Authorization", f"Bearer {SECRET}")),
+        (WHOLE | {"value": f"Bearer {SECRET}"}, needs("bearer"), ("Authorization", f"Bearer {SECRET}")),
+        (WHOLE | {"value": f"Token {SECRET}"}, key_in("header", "authorization"), ("Authorization", f"Token {SECRET}")),
         ({}, needs("other"), ("Authorization", f"Bearer {SECRET}")),
     ],
 )

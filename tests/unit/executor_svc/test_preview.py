@@ -13,7 +13,7 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, RequestBody, SecretKind, SecurityRequirement
 from services.contracts.plan import ForEach, ListValue, ObjectValue, Value
-from services.contracts.run import RequestPreview
+from services.contracts.preview import RequestPreview
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 
 ORIGIN = "https://api.example.com/v1"
@@ -127,3 +127,20 @@ def test_no_secret_is_confirmed_and_no_made_up_key_is_shown(adapter: HttpAdapter
 def test_reads_are_shown_only_where_they_wait_for_an_approval(adapter: HttpAdapter) -> None:
     plan = compiled([READ], step("var1", READ), step("var2", READ), approvals=("var2",))
     assert [preview.step for preview in previews(plan, adapter).requests] == ["var2"]
+
+
+def test_of_loops_with_large_bodies_fewer_calls_are_shown(
+    adapter: HttpAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of 1 MB may make a thousand calls with 60 kB each."""
+    monkeypatch.setattr("executor_svc.preview._MAX_SHOWN_BYTES", 11_000)
+    loop = ForEach(items=literal(list(range(50))))
+    arguments: dict[str, Value] = {"room": literal("blue"), "guests": literal("x" * 1_000)}
+    steps = [step(name, BOOK, arguments, foreach=loop) for name in ("a", "b", "c")]
+    shown = previews(compiled([BOOK], *steps, mutating=("a", "b", "c")), adapter).requests
+    assert [(one.step, one.item, one.calls) for one in shown[8:]] == [
+        ("a", 8, 50),
+        ("a", 9, 50),
+        ("b", 0, 50),
+        ("c", 0, 50),
+    ]

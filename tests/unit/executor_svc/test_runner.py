@@ -1,7 +1,6 @@
 """The runner: order, parallelism, failure and cancellation, shown by events and never by the clock."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from itertools import pairwise
 from typing import Any
@@ -11,70 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor_svc.graph import Graph, NotAGraph
-from executor_svc.models import Call, CallResult, Limits
+from executor_svc.models import Call, Limits
 from executor_svc.runner import Run
 from executor_svc.steps import AT_ONCE
-from executor_svc.values import Shelf
+from services.contracts.execution import ExecutionFinished, StepStarted
+from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
 from services.contracts.plan import ForEach, ListValue, Plan, When
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    ExecutionEvent,
-    ExecutionFinished,
-    Failed,
-    InDoubt,
-    RequestRecord,
-    Skipped,
-    StepFinished,
-    StepStarted,
-    Succeeded,
-)
-from tests.support.executing import api, compiled, item, literal, parameter, ref, step
-
-GET = api("http://x", "/", parameter("x"), parameter("y"), name="get")
-POST = api("http://x", "/", parameter("x"), name="post", method="POST")
-LIMITS = Limits(run_s=20, step_s=20, items=100)
-Behaviour = Callable[[Call], Any]
-
-
-class Scripted:
-    """An adapter made of a coroutine: whatever it returns is the call's value, unless it is an outcome already."""
-
-    def __init__(self, behaviour: Behaviour) -> None:
-        self.behaviour, self.calls = behaviour, list[Call]()
-
-    async def call(self, call: Call) -> CallResult:
-        self.calls.append(call)
-        value = await self.behaviour(call)
-        outcome = value if isinstance(value, (Succeeded, Failed, InDoubt)) else Succeeded(value=value, status=200)
-        return CallResult(outcome, RequestRecord(method=call.api.method, url=f"http://x/{call.key}"), 1)
-
-
-def no_shelf() -> Shelf:
-    """One on which nothing is ever put."""
-    return Shelf(lambda value: pytest.fail(f"kept {value.id}"), max_inline=1_000_000_000)
-
-
-async def echo(call: Call) -> Any:
-    return dict(call.arguments)
-
-
-def start(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> AsyncIterator[ExecutionEvent]:
-    return Run(plan, Graph(plan.plan), Scripted(behaviour), "run-1", limits, no_shelf()).events()
-
-
-async def finish(plan: CompiledPlan, behaviour: Behaviour = echo, limits: Limits = LIMITS) -> ExecutionFinished:
-    events = [event async for event in start(plan, behaviour, limits)]
-    last = events[-1]
-    assert isinstance(last, ExecutionFinished)
-    finished = [event.record for event in events if isinstance(event, StepFinished)]
-    assert {r.step for r in finished} == {s.id for s in plan.plan.steps}
-    assert len(finished) == len(last.records) == len(plan.plan.steps)
-    assert [r.step for r in last.records] == [s.id for s in plan.plan.steps]
-    return last
-
-
-def outcomes(finished: ExecutionFinished) -> dict[str, str]:
-    return {record.step: record.outcome.kind for record in finished.records}
+from tests.support.executing import compiled, literal, ref, step
+from tests.support.running import GET, ITEMS, LIMITS, POST, Scripted, each, echo, finish, no_shelf, outcomes, start
 
 
 async def test_values_travel_with_their_types() -> None:
@@ -207,109 +151,6 @@ async def test_a_condition_that_does_not_hold_skips_the_step_and_what_needs_its_
     }  # fmt: skip
     because = {r.step: r.outcome.because for r in finished.records if isinstance(r.outcome, Skipped)}
     assert because == {"no": "when", "needs": "no"}
-
-
-def each(items: Any, parallel: int = 4, **more: Any) -> Any:
-    return step("each", GET, {"x": item("id")}, foreach=ForEach(items=items, parallel=parallel), **more)
-
-
-ITEMS = literal([{"id": n} for n in range(10)])
-
-
-async def test_foreach_keeps_the_items_order_whatever_ends_first() -> None:
-    waiting: list[asyncio.Event] = []
-
-    async def behaviour(call: Call) -> Any:
-        """Calls end in reverse: each waits until the one after it has ended."""
-        mine = asyncio.Event()
-        waiting.append(mine)
-        if len(waiting) == 10:
-            waiting[-1].set()
-        await mine.wait()
-        index = waiting.index(mine)
-        if index:
-            waiting[index - 1].set()
-        return call.arguments["x"]
-
-    finished = await finish(compiled([GET], each(ITEMS, 10), answer={"all": ref("each")}), behaviour)
-    assert finished.answer[0].value == list(range(10))
-    assert [r.url[-1] for r in finished.records[0].requests] == [str(n) for n in range(10)]
-    assert finished.records[0].attempts == 10
-
-
-async def test_foreach_runs_as_many_as_allowed_and_never_more() -> None:
-    running, most = 0, 0
-    barrier = asyncio.Barrier(3)
-
-    async def behaviour(_: Call) -> Any:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await barrier.wait()  # passes only when three run together
-        running -= 1
-        return 1
-
-    nine = literal([{"id": n} for n in range(9)])
-    assert (await finish(compiled([GET], each(nine, 3)), behaviour)).status == "succeeded"
-    assert most == 3
-
-
-async def test_a_failing_item_is_named_and_no_new_item_starts() -> None:
-    called: list[Any] = []
-
-    async def behaviour(call: Call) -> Any:
-        called.append(call.arguments["x"])
-        return (
-            Failed(reason="upstream_error", message="gone", status=404, detail={"e": 1})
-            if call.arguments["x"] == 3
-            else 1
-        )
-
-    finished = await finish(compiled([GET], each(ITEMS, 1)), behaviour)
-    failed = finished.records[0].outcome
-    assert isinstance(failed, Failed)
-    assert (failed.message, failed.status, failed.detail) == ("item 3: gone", 404, {"e": 1})
-    assert called == [0, 1, 2, 3]
-    kinds = [item.outcome.kind for item in finished.records[0].items]
-    assert kinds == ["succeeded"] * 3 + ["failed"] + ["skipped"] * 6
-    assert finished.records[0].items[9].outcome == Skipped(because="item 3")
-
-
-async def test_an_item_in_doubt_puts_the_step_in_doubt() -> None:
-    async def behaviour(call: Call) -> Any:
-        await asyncio.sleep(0)  # both are in flight
-        return {1: InDoubt(message="?"), 0: Failed(reason="timeout", message="!")}.get(call.arguments["x"], 1)  # type: ignore[arg-type]
-
-    finished = await finish(compiled([GET], each(literal([{"id": 0}, {"id": 1}]), 2)), behaviour)
-    assert finished.records[0].outcome == InDoubt(message="item 1: ?")
-    assert [item.outcome.kind for item in finished.records[0].items] == ["failed", "in_doubt"]
-
-
-@pytest.mark.parametrize(
-    ("items", "reason", "words"),
-    [
-        (literal({"id": 1}), "reference", "foreach needs a list, not an object"),
-        (literal([{"id": 1}, {}]), "reference", "the current item has no id"),
-        (literal([{"id": 1}] * 101), "refused", "101 items; the limit is 100"),
-    ],
-)
-async def test_foreach_over_the_wrong_thing(items: Any, reason: str, words: str) -> None:
-    failed = (await finish(compiled([GET], each(items)))).records[0].outcome
-    assert isinstance(failed, Failed)
-    assert failed.reason == reason
-    assert words in failed.message
-
-
-async def test_foreach_over_nothing_gives_an_empty_list() -> None:
-    finished = await finish(compiled([GET], each(literal([])), answer={"a": ref("each")}))
-    assert (finished.status, finished.answer[0].value) == ("succeeded", [])
-
-
-async def test_a_condition_on_the_item_filters() -> None:
-    plan = compiled(
-        [GET], each(ITEMS, when=When(left=item("id"), op="ge", right=literal(7))), answer={"a": ref("each")}
-    )
-    assert (await finish(plan)).answer[0].value == [{"x": 7}, {"x": 8}, {"x": 9}]
 
 
 async def stuck(_: Call) -> Any:

@@ -12,9 +12,10 @@ from executor_svc.runner import Run
 from executor_svc.values import Shelf
 from planner_svc.compile import compile_plan
 from services.contracts.api import ApiResponse
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Failed, Skipped, Succeeded
 from services.contracts.plan import MAX_STEPS, AnswerOutput, Plan, Step
 from services.contracts.planning import CompiledPlan, Policy
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, Skipped, Succeeded
 from tests.support.executing import api, parameter, ref, step
 
 ADD = api("http://x", "/", parameter("a"), parameter("b"), name="add").model_copy(

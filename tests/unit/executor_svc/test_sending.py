@@ -8,7 +8,7 @@ from aiohttp import web
 
 from executor_svc.models import CallResult
 from services.contracts.api import Location, SecretKind, SecurityRequirement
-from services.contracts.run import Failed, InDoubt, Succeeded
+from services.contracts.outcome import Failed, InDoubt, Succeeded
 from tests.support.executing import api
 from tests.support.upstream import Broken, Upstream, serve_raw
 from tests.unit.executor_svc.conftest import Opener

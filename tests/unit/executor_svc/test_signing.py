@@ -14,7 +14,7 @@ from yarl import URL
 from executor_svc.adapters.http.sigv4 import signed
 from executor_svc.secret_store import AwsKey
 from services.contracts.api import SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api, parameter
 from tests.support.upstream import Upstream
 from tests.unit.executor_svc.conftest import Opener

@@ -16,7 +16,7 @@ from executor_svc.models import Call, CallResult
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, SecretKind, SecurityRequirement
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.authorization import CLIENT, PASSWORD, SECRET, USER, AuthorizationServer, serve_authorization
 from tests.support.executing import api
 from tests.support.upstream import Seen, serve_upstream

@@ -1,0 +1,56 @@
+"""The durable lane where runs are over: what is forgotten, and what is not."""
+
+import pytest
+import sqlalchemy as sa
+
+from executor_svc.models import Admission, Ticket
+from executor_svc.storage import CALLS, EXECUTIONS, LedgerStore
+from services.errors import Conflict, NotFound
+from services.storage.engine import write
+from services.storage.migrate import migrate
+from tests.support.durable import House, asked, booking, finish, sending, two_bookings
+from tests.support.upstream import Upstream
+
+
+async def test_a_run_that_is_forgotten_leaves_nothing_and_is_not_begun_once_more(
+    house: House, upstream: Upstream
+) -> None:
+    plan = two_bookings(booking(upstream))
+    executor = await house.executor()
+    await executor.forget("run-1")  # of one that was never begun there is nothing to forget
+    await finish(executor, plan)
+    await executor.forget("run-1")
+    async with house.engine.connect() as connection:
+        assert (await connection.execute(sa.select(CALLS))).all() == []
+        ((request, result),) = (await connection.execute(sa.select(EXECUTIONS.c.request, EXECUTIONS.c.result))).all()
+    assert (request, result) == ("", None)
+    sent = upstream.count("/book")
+    with pytest.raises(NotFound):
+        await finish(executor, plan)
+    assert upstream.count("/book") == sent
+
+
+async def test_a_run_in_doubt_is_not_forgotten(house: House, upstream: Upstream) -> None:
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan, sending("a", room="blue"))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "in_doubt"
+    with pytest.raises(Conflict, match="not over"):
+        await executor.forget("run-1")
+
+
+async def test_what_ended_long_ago_goes_in_batches(house: House, upstream: Upstream) -> None:
+    await migrate(house.engine, "executor_svc")
+    store = LedgerStore(house.engine)
+    plan = two_bookings(booking(upstream))
+    tickets = [Ticket(f"old-{n}", "a process that died", 1) for n in range(5)]
+    await store.write(
+        [Admission(ticket, asked(plan).model_copy(update={"run_id": ticket.run_id})) for ticket in tickets]
+    )
+    async with write(house.engine) as connection:
+        done = {"status": "succeeded", "created_at": 1_000.0}
+        await connection.execute(EXECUTIONS.update().where(EXECUTIONS.c.id != "old-4").values(done))
+    assert [await store.forget(60.0, limit=3) for _ in range(3)] == [3, 1, 0]
+    async with house.engine.connect() as connection:
+        assert list(await connection.scalars(sa.select(EXECUTIONS.c.id))) == ["old-4"]
+    store.close()

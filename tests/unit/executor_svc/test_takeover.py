@@ -1,0 +1,218 @@
+"""The durable lane where processes die, stop or are slow: who goes on with their runs, and that nobody else does."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from executor_svc.adapters.http.adapter import HttpAdapter
+from executor_svc.models import Call, CallResult, CallState, Conclusion, Outcome, Ticket
+from executor_svc.storage import EXECUTIONS, MEMBERS, LedgerStore
+from services.contracts.doubt import ResolveRequest, doubts_of
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import InDoubt, Skipped, StepRecord
+from services.contracts.planning import CompiledPlan
+from services.storage.engine import write
+from tests.support.durable import DEAD, House, booking, finish, held_bookings, sending, two_bookings
+from tests.support.executing import api, compiled, literal, step
+from tests.support.upstream import Seen, Upstream
+
+
+async def test_a_process_that_was_only_slow_sends_nothing_more(house: House, upstream: Upstream) -> None:
+    held = held_bookings(upstream)
+    plan = two_bookings(booking(upstream))
+    slow = await house.executor()
+    following = asyncio.create_task(finish(slow, plan))
+    await upstream.arrived.wait()
+    async with house.engine.begin() as connection:  # another process believes it dead
+        taken = EXECUTIONS.update().values(owner="somebody else", epoch=EXECUTIONS.c.epoch + 1)
+        await connection.execute(taken)
+    other = await house.executor()
+    held.set()
+    finished = await following
+    assert upstream.count("/book") <= 2
+    first, second = finished.records
+    # Whoever was quicker: either the late answer came in time to be used, or the call is in doubt. Never a second one.
+    assert [seen.body for seen in upstream.seen].count(b'{"room":"blue"}') == 1
+    assert (finished.status, first.outcome.kind, second.outcome.kind) in {
+        ("in_doubt", "in_doubt", "skipped"),
+        ("succeeded", "succeeded", "succeeded"),
+    }
+    assert (await finish(other, plan)) == finished
+
+
+async def test_a_process_that_stops_leaves_no_doubt_behind(house: House, upstream: Upstream) -> None:
+    held = asyncio.Event()
+
+    @upstream.on("/book")
+    async def answer(_: Seen) -> web.Response:
+        await held.wait()
+        return web.json_response({"id": f"b{upstream.count('/book')}"})
+
+    plan = two_bookings(booking(upstream))
+    async with house.opened() as stopping:
+        following = asyncio.create_task(finish(stopping, plan))
+        await upstream.arrived.wait()
+        asyncio.get_running_loop().call_later(0.1, held.set)
+    following.cancel()
+    finished = await finish(await house.executor(), plan)
+    assert (finished.status, finished.answer[0].value) == ("succeeded", "b2")
+    assert upstream.count("/book") == 2
+
+
+async def test_a_process_that_stops_writes_no_call_down_that_it_does_not_send(house: House, upstream: Upstream) -> None:
+    """One call of two in flight ends while the process stops; the next one is not begun, so it is in no doubt later."""
+    released = {"1": asyncio.Event(), "2": asyncio.Event(), "3": asyncio.Event()}
+
+    @upstream.on("/book")
+    async def answer(seen: Seen) -> web.Response:
+        await released[str(json.loads(seen.body)["room"])].wait()
+        return web.json_response({"id": "b"})
+
+    book = booking(upstream)
+    first, beside = step("a", book, {"room": literal(1)}), step("c", book, {"room": literal(2)})
+    plan = compiled(
+        [book], first, beside, step("b", book, {"room": literal(3)}, after=("a",)), mutating=("a", "b", "c")
+    )
+    async with house.opened() as stopping:
+        following = asyncio.create_task(finish(stopping, plan))
+        while upstream.count("/book") < 2:
+            upstream.arrived.clear()
+            await upstream.arrived.wait()
+        asyncio.get_running_loop().call_later(0.1, released["1"].set)
+        asyncio.get_running_loop().call_later(0.3, released["2"].set)
+    following.cancel()
+    released["3"].set()
+    finished = await finish(await house.executor(), plan)
+    assert finished.status == "succeeded"
+    assert upstream.count("/book") == 3
+
+
+async def test_no_bug_ends_the_search_for_orphans(
+    house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream.replies("/book", {"id": "b1"})
+    plan, bugs = two_bookings(booking(upstream)), iter([BufferError(), ValueError()])
+    await house.left_behind(plan)
+    searching = LedgerStore.take_over
+
+    async def stumbling(store: LedgerStore, *arguments: Any) -> Any:
+        for bug in bugs:
+            raise bug
+        return await searching(store, *arguments)
+
+    monkeypatch.setattr(LedgerStore, "take_over", stumbling)
+    assert (await finish(await house.executor(), plan)).status == "succeeded"
+
+
+async def test_a_run_that_brings_down_its_process_again_and_again_is_given_up(house: House, upstream: Upstream) -> None:
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan)
+    async with house.engine.begin() as connection:
+        await connection.execute(EXECUTIONS.update().values(takeovers=5))
+    finished = await finish(await house.executor(), plan)
+    assert finished.status == "failed"
+    assert "given up" in finished.records[0].outcome.message  # type: ignore[union-attr]
+    assert upstream.seen == []
+
+
+async def test_a_call_in_flight_of_a_run_that_is_given_up_is_in_doubt(house: House, upstream: Upstream) -> None:
+    """Also one that could have been sent again: it may have taken effect."""
+    plan = two_bookings(booking(upstream, idempotency_header="Idempotency-Key"))
+    await house.left_behind(plan, sending("a", room="blue"))
+    async with house.engine.begin() as connection:
+        await connection.execute(EXECUTIONS.update().values(takeovers=5))
+    finished = await finish(await house.executor(), plan)
+    assert finished.status == "in_doubt"
+    assert [(doubt.step, doubt.request is not None) for doubt in doubts_of(finished.records)] == [("a", True)]
+    assert upstream.seen == []
+
+
+async def test_a_run_that_a_bug_has_ended_is_not_begun_anew(house: House, upstream: Upstream) -> None:
+    """Whoever asks for it before this process takes it up again must not make it send again what it has sent."""
+
+    class Falls:
+        preview = HttpAdapter.preview
+
+        async def call(self, call: Call) -> CallResult:
+            await real.call(call)
+            raise RuntimeError("a bug")
+
+    plan = two_bookings(booking(upstream))
+    executor = await house.executor(lease_s=5)
+    lane, real = executor._lane, executor._lane._adapter
+    lane._adapter = Falls()
+    first = asyncio.create_task(finish(executor, plan))
+    async with asyncio.timeout(20):
+        while not lane._failed:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+    lane._adapter = real
+    assert [ended.status for ended in (await finish(executor, plan), await first)] == ["in_doubt"] * 2
+    assert upstream.count("/book") == 1
+
+
+async def test_a_clock_that_was_set_back_keeps_no_run_of_the_dead(house: House, upstream: Upstream) -> None:
+    upstream.replies("/book", {"id": "b1"}, {"id": "b2"})
+    plan = two_bookings(booking(upstream))
+    await house.left_behind(plan)
+    async with write(house.engine) as connection:  # its last sign of life is of a time that is yet to come
+        await connection.execute(MEMBERS.insert().values(id=DEAD.owner, seen_at=time.time() + 86_400))
+    executor = await house.executor()
+    assert (await finish(executor, plan)).status == "succeeded"
+    assert upstream.count("/book") == 2
+
+
+def book_and_read(upstream: Upstream) -> CompiledPlan:
+    """The read needs the booking."""
+    upstream.replies("/free", {"room": "red"})
+    get, post = api(upstream.origin, "/free", name="free"), booking(upstream)
+    steps = step("a", post, {"room": literal("blue")}), step("r", get, after=("a",))
+    return compiled([get, post], *steps, mutating=("a",))
+
+
+async def test_who_has_lost_a_run_makes_no_more_of_its_reads(house: House, upstream: Upstream) -> None:
+    held, plan = held_bookings(upstream), book_and_read(upstream)
+    slow = await house.executor()
+    following = asyncio.create_task(finish(slow, plan))
+    await upstream.arrived.wait()
+    live = slow._lane._live["run-1"]
+    async with house.engine.begin() as connection:
+        await connection.execute(MEMBERS.insert().values(id="somebody else", seen_at=4e9))
+        await connection.execute(EXECUTIONS.update().values(owner="somebody else", epoch=2))
+    async with asyncio.timeout(20):
+        while not live.cancelled:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
+        held.set()
+        while slow._lane.active:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    following.cancel()
+    assert upstream.count("/free") == 0
+
+
+async def test_who_gets_back_a_run_that_he_had_lost_runs_it_once(house: House, upstream: Upstream) -> None:
+    """Another process parked its call meanwhile; the run that stood still here must not read on beside the new one."""
+    held, plan = held_bookings(upstream), book_and_read(upstream)
+    slow = await house.executor(lease_s=60)
+    following = asyncio.create_task(finish(slow, plan))
+    await upstream.arrived.wait()
+    former, other = slow._lane._live["run-1"], Ticket("run-1", "somebody else", 2)
+    async with house.engine.begin() as connection:
+        await connection.execute(EXECUTIONS.update().values(owner=other.owner, epoch=other.epoch))
+    store, doubt = LedgerStore(house.engine), InDoubt(message="?")
+    records = tuple(
+        StepRecord(step=step, api=f"test.{name}", outcome=outcome, started_ms=0, duration_ms=0, attempts=0)
+        for step, name, outcome in (("a", "book", doubt), ("r", "free", Skipped(because="a")))
+    )
+    ended = ExecutionFinished(status="in_doubt", records=records, duration_ms=0)
+    parked = Outcome(other, "a", CallState.IN_DOUBT, CallResult(doubt, None, 1), sent=True)
+    await store.write([parked, Conclusion(other, ended)])
+    await store.request_cancel("run-1")
+    store.close()
+    await slow.resolve("run-1", "a", ResolveRequest(outcome="failed"))
+    assert former.cancelled
+    held.set()
+    assert (await following).status in ("failed", "cancelled")
+    assert upstream.count("/free") == 0
