@@ -9,24 +9,22 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from services.contracts.doubt import DoubtfulCall
 from services.contracts.evidence import Attempt, written_call, written_path
-from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
-from services.contracts.planning import Diagnostic, DiagnosticCode
-from services.contracts.run import (
-    DoubtfulCall,
-    EvidenceRound,
+from services.contracts.outcome import (
     Failed,
     InDoubt,
-    RequestPreview,
     RequestRecord,
-    Run,
-    RunStatus,
     Skipped,
     StepOutcome,
     StepRecord,
     StoredValue,
     Succeeded,
 )
+from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value
+from services.contracts.planning import Diagnostic, DiagnosticCode
+from services.contracts.preview import RequestPreview
+from services.contracts.run import EvidenceRound, Run, RunStatus
 
 _MAX_DETAIL = 200
 _STATUS_STYLE = {
@@ -244,11 +242,18 @@ def _draw_answer(console: Console, run: Run) -> None:
 
 def _draw_refusing(console: Console, run: Run) -> None:
     """Which providers answered 401, and where to look."""
-    failed = {one.step for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
+    failed = {one.step: one for one in run.steps if isinstance(one.outcome, Failed) and one.outcome.status == 401}
     steps = run.plan.steps if run.plan is not None else ()
-    for provider in dict.fromkeys(step.api.partition(".")[0] for step in steps if step.id in failed):
-        told = f"{provider} took no credential that was sent: see nestor secrets list {provider}"
-        console.print(plain(told, "yellow"))
+    refusing = [(step.api.partition(".")[0], failed[step.id].secrets) for step in steps if step.id in failed]
+    for provider, shown in dict.fromkeys(refusing):
+        if shown:
+            told = f"{provider} did not take {' and '.join(shown)}; set the right value with nestor secrets set"
+        else:
+            told = (
+                f"{provider} wants a credential, and its document declares none for this call: import it again with"
+                " --auth, which says how (nestor import --help)"
+            )
+        console.print(plain(told, "yellow"), soft_wrap=True)
 
 
 def _draw_questions(console: Console, run: Run) -> None:

@@ -5,7 +5,10 @@ from rich.live import Live
 from rich.text import Text
 
 from deploy.drawing import attempt_text, draw_conclusion, draw_run, outcome_line, plain, run_drawing
-from services.contracts.run import Run, RunPlanned, SolveEvent, StepFinished, StepRecord, StepStarted
+from services.contracts.event import RunPlanned, SolveEvent
+from services.contracts.execution import StepFinished, StepStarted
+from services.contracts.outcome import StepRecord
+from services.contracts.run import Run
 
 
 class RunDrawing:

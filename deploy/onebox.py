@@ -30,6 +30,7 @@ from deploy.sockets import address, listen, refuse_to_be_open, serving
 from deploy.traces import sending_traces
 from executor_svc.main import create_app as create_executor_svc
 from executor_svc.secret_file import DEFAULT_FILE, change_file
+from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from gateway.main import create_app as create_gateway
 from gateway.settings import GatewaySettings, PrincipalSettings
@@ -101,9 +102,9 @@ def _database(settings: OneboxSettings, name: str) -> str:
     return f"sqlite+aiosqlite:///{settings.data_dir.absolute() / name}.db"
 
 
-def _secrets_file(data_dir: Path) -> Path:
+def _secrets_file(named: Path | None, data_dir: Path) -> Path:
     """Where `nestor secrets set` writes, made where it is not there yet, so that the executor can look at it."""
-    file = data_dir.absolute() / "secrets" / DEFAULT_FILE.name
+    file = named or data_dir.absolute() / "secrets" / DEFAULT_FILE.name
     if not file.exists():
         change_file(file, {})
     return file
@@ -115,15 +116,17 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
     # Nobody but this process reaches the four: they ask for no token, whatever containers on this machine are told.
     inside: dict[str, Any] = {"service_token": None}
     proof_key = kept_key(settings.data_dir.absolute() / "secrets" / "proof.key")
+    secrets_file = _secrets_file(executor.secrets_file, settings.data_dir)
     given: dict[str, object] = {
         "allowed_private_hosts": executor.allowed_private_hosts + settings.allowed_private_hosts,
         "database_url": _database(settings, "executor"),
-        "secrets_file": executor.secrets_file or _secrets_file(settings.data_dir),
+        "secrets_file": secrets_file,
         "proof_key": proof_key,
         **inside,
     }
     if settings.executor_secrets is not None:
         given["secrets"] = SecretStr(settings.executor_secrets)
+    SecretStore.load(secrets_file, executor.secrets)  # said here, in a line, and not where a thread starts it
     retriever = RetrieverSettings(database_url=_database(settings, "retriever"), **inside)
     demos = DemoSettings(database_url=_database(settings, "demos"), **inside)
     planner = PlannerSettings(proof_key=proof_key, **inside)

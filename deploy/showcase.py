@@ -11,13 +11,15 @@ from rich.text import Text
 from deploy.following import RunDrawing
 from deploy.onebox import World, world
 from services.clients import GatewayClient, open_http
-from services.contracts.run import Run, RunFinished, RunStatus, SolveRequest
+from services.contracts.event import RunFinished
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
 from services.telemetry import configure_logging
 
 SENTENCES = (
     "Which public holidays does Portugal have in 2027?",
     "How long is a flight from Lisbon to Vienna?",
-    "What time is it in Lima and in Kampala?",
+    "Is it a working day in Norway on 17 May 2027?",
     'How much is 250 EUR in JPY, and how many words are in "to be or not to be"?',
 )
 

@@ -13,13 +13,14 @@ from services.contracts.api import Tenant
 from services.contracts.operations import Operations
 
 
-def get_keys(request: Request) -> KeyStore:
+# Coroutines, though they wait for nothing: FastAPI sends plain functions to another thread and back.
+async def get_keys(request: Request) -> KeyStore:
     """The keys of this app."""
     keys: KeyStore = request.app.state.keys
     return keys
 
 
-def get_audit(request: Request) -> AuditLog:
+async def get_audit(request: Request) -> AuditLog:
     """The audit log of this app."""
     audit: AuditLog = request.app.state.audit
     return audit
@@ -34,11 +35,11 @@ OfTenant = Annotated[
 access = service_router(route_class=ProtectedRoute, tags=["access"])
 
 
-@access.get("/operations", summary="Processes, leases, breakers", openapi_extra=ADMINISTERING)
+@access.get("/operations", summary="Processes, leases, breakers, model servers, quotas", openapi_extra=ADMINISTERING)
 async def show_operations(service: Service, caller: Caller) -> Operations:
-    """The processes of the gateway and of the executor, what each owns, and hosts to which calls fail.
+    """The processes and what each owns, hosts to which calls fail, language models' servers, and what tenants use.
 
-    For the operator's administrators; 403 for others.
+    For the operator's administrators. Those of other tenants are told what their own tenant uses, and nothing else.
     """
     return await service.overview.now(caller)
 

@@ -13,10 +13,14 @@ from gateway.quotas import Quotas
 from gateway.storage import RunStore
 from services.contracts.access import Action
 from services.contracts.api import ImportChange, ImportEvent, ImportReport, ImportRequest, NeededSecrets
+from services.contracts.constants import ConstantsRequest, ProviderConstants
 from services.contracts.demo import Demo, ImportDemosReport, ImportDemosRequest, demo_id
 from services.contracts.planning import Decision, Policy
-from services.contracts.run import Run, SecretTest, SecretTestRequest
+from services.contracts.run import Run
+from services.contracts.secret import SecretTest, SecretTestRequest
 from services.errors import NotFound
+
+_MOST_NAMED = 40
 
 
 class Administration:
@@ -61,6 +65,21 @@ class Administration:
                 if isinstance(event, ImportReport):
                     told.target, told.outcome = event.provider, "done" if event.applied else "held"
                 yield event
+
+    async def set_constants(self, provider: str, request: ConstantsRequest, principal: Principal) -> ProviderConstants:
+        """Set what a provider's calls always send. All its APIs are written anew, so it counts as an import.
+
+        Raises:
+            NotFound: the tenant sees no such provider.
+            Conflict: it belongs to somebody else, or is being changed.
+            ValidationFailed: no operation takes the parameter or allows the value, or it is a credential's.
+            QuotaExceeded: the tenant imports already.
+        """
+        self._quotas.check("imports", principal.tenant)
+        with self._quotas.holding("imports", principal.tenant):
+            digest = _sha256(request.model_dump_json())
+            async with self._audit.around(principal, Action.SET_CONSTANTS, provider, digest):
+                return await self._peers.retriever.set_constants(provider, request, tenant=principal.owner)
 
     async def delete_provider(self, provider: str, principal: Principal) -> None:
         """Remove a provider with all its APIs. Raises NotFound, and Conflict where another tenant imported it."""
@@ -128,8 +147,13 @@ class Administration:
         """
         needed = await self._peers.retriever.secrets(name.partition(".")[0], tenant=principal.tenant)
         one = next((one for one in needed.secrets if one.secret == name), None)
-        if one is None or one.probe is None:
-            raise NotFound(f"No API can be called with {name!r} alone.")
+        if one is None:
+            others = ", ".join(other.secret for other in needed.secrets[:_MOST_NAMED])
+            raise NotFound(
+                f"No API asks for {name!r}." + (f" Its provider's APIs ask for: {others}." if others else "")
+            )
+        if one.probe is None:
+            raise NotFound(f"No API can be called with {name!r} alone: all that ask for it ask for another one, too.")
         api = await self._peers.retriever.get(one.probe, tenant=principal.tenant)
         alone = next((r,) for alternative in api.security for r in alternative if r.secret == name)
         bare = api.model_copy(update={"security": (alone,)})

@@ -7,11 +7,13 @@ break it is said: the API goes, an argument that it gives goes, or one that it d
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from pydantic import ValidationError
+
 from gateway.peers import Peers
 from gateway.principals import Principal
 from gateway.roles import Role
 from gateway.storage import Filter, RunStore
-from services.contracts.api import ImportChange
+from services.contracts.api import ImportChange, Parameter
 from services.contracts.plan import Plan
 from services.contracts.review import Affected
 from services.contracts.run import RunStatus
@@ -87,6 +89,12 @@ def _certain(change: ImportChange, calls: Sequence[Collection[str]]) -> str:
     if change.action == "removed":
         return "the API goes"
     for field in change.fields:
+        if field.field.startswith("parameters.") and None in (field.before, field.after):
+            came, went = _parameter(field.after), _parameter(field.before)
+            if came is not None and came.needed and any(came.name not in arguments for arguments in calls):
+                return f"`{came.name}` becomes required"
+            if went is not None and any(went.name in arguments for arguments in calls):
+                return f"`{went.name}` goes"
         inside = field.field.removeprefix("parameters.")
         name, _, what = inside.rpartition(".")
         if inside == field.field or ".json_schema" in name:
@@ -96,3 +104,13 @@ def _certain(change: ImportChange, calls: Sequence[Collection[str]]) -> str:
         if what == "wire_name" and field.after is None and any(name in arguments for arguments in calls):
             return f"`{name}` goes"
     return ""
+
+
+def _parameter(text: str | None) -> Parameter | None:
+    """The parameter that came or went as a whole; None where it is but a part of one."""
+    if text is None or not text.startswith("{"):
+        return None
+    try:
+        return Parameter.model_validate_json(text)
+    except ValidationError:
+        return None

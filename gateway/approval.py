@@ -8,10 +8,13 @@ from typing import Final
 
 from gateway.peers import Peers
 from gateway.solve import Clock
-from services.contracts.api import LookupRequest
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, CompileRequest, CompileResponse, Policy, Proof
-from services.contracts.run import ExecutionFinished, Failed, PreviewRequest, PreviewResponse, Run, RunStatus
+from services.contracts.preview import PreviewRequest, PreviewResponse
+from services.contracts.retrieval import LookupRequest
+from services.contracts.run import Run, RunStatus
 from services.errors import DeadlineExceeded, ValidationFailed
 
 _AT_ONCE: Final = 1_000
@@ -78,7 +81,12 @@ async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[R
 def unlocked_by(proof: Proof) -> str:
     """What to do before a plan can be run whose credentials are missing."""
     commands = ", ".join(f"`nestor secrets set {name}`" for name in proof.missing)
-    return f"Nothing was sent: the plan needs credentials that are not configured. Set them: {commands}."
+    providers = dict.fromkeys(name.partition(".")[0] for name in proof.missing)
+    kinds = ", ".join(f"`nestor apis doctor {provider}`" for provider in providers)
+    return (
+        f"Nothing was sent: the plan needs credentials that are not configured. Set them: {commands}. What each is, and"
+        f" whether one logs in for it: {kinds}."
+    )
 
 
 async def shown(

@@ -7,8 +7,9 @@ from pydantic import JsonValue
 
 from services.contracts.base import JsonPath
 from services.contracts.comparison import Comparison, Divergence
+from services.contracts.outcome import StepRecord, Succeeded
 from services.contracts.plan import Step
-from services.contracts.run import Run, StepRecord, Succeeded
+from services.contracts.run import Run
 
 _Difference = tuple[JsonPath, JsonValue, JsonValue]
 

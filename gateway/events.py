@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from gateway.live import HEARTBEAT_S, Live
 from gateway.storage import UNDER_WAY, RunStore
-from services.contracts.run import RunEvent
+from services.contracts.event import RunEvent
 from services.errors import NotFound, ServiceError
 from services.telemetry import get_logger
 

@@ -14,6 +14,8 @@ from pydantic_core import to_json
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
 from services.contracts.evidence import MAX_REASON_CHARS, Attempt, written_calls
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed, ItemChoice, Skipped, StepRecord, Succeeded
 from services.contracts.plan import (
     ItemReference,
     ListValue,
@@ -26,7 +28,6 @@ from services.contracts.plan import (
     step_references,
 )
 from services.contracts.planning import CompiledPlan, Question
-from services.contracts.run import ExecutionFinished, Failed, ItemChoice, Skipped, StepRecord, Succeeded
 
 MAX_ATTEMPTS_A_ROUND: Final = 8
 _NOT_FOUND: Final = frozenset({404, 410})

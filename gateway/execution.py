@@ -12,8 +12,10 @@ from typing import Final
 from gateway.live import Live
 from gateway.solve import execute
 from services.clients import Executor
+from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
+from services.contracts.outcome import StepOutcome
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Run, StepFinished, StepOutcome, StepStarted
+from services.contracts.run import Run
 from services.errors import DeadlineExceeded, InternalError, NotFound, Overloaded, ServiceError, ServiceUnavailable
 from services.telemetry import get_logger
 

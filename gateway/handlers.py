@@ -9,28 +9,24 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from gateway.access_handlers import access
+from gateway.constants_handlers import constants
 from gateway.roles import Role, needs
 from gateway.routing import ADMINISTERING, PRINTABLE, Caller, Cursor, Id, Limit, Moment, ProtectedRoute, Service
 from gateway.storage import UNDER_WAY, Filter
 from gateway.tenant_handlers import tenants
 from services.app import service_router
-from services.contracts.api import Api, ApiSearchPage, DocumentPage, ImportRequest, Label, Method, NeededSecrets
+from services.contracts.api import Api, DocumentPage, ImportRequest, Label, Method, NeededSecrets
+from services.contracts.approval import ApproveRequest
 from services.contracts.comparison import Comparison
 from services.contracts.demo import Demo, DemoPage, ImportDemosReport, ImportDemosRequest
-from services.contracts.run import (
-    ApproveRequest,
-    FeedbackRequest,
-    Judged,
-    RerunRequest,
-    ResolveRequest,
-    Run,
-    RunPage,
-    RunStatus,
-    SecretTest,
-    SolveRequest,
-    StartRequest,
-    TrySecret,
-)
+from services.contracts.doubt import ResolveRequest
+from services.contracts.feedback import FeedbackRequest, Judged
+from services.contracts.rerun import RerunRequest
+from services.contracts.retrieval import ApiSearchPage
+from services.contracts.run import Run, RunPage, RunStatus
+from services.contracts.secret import SecretTest, TrySecret
+from services.contracts.solve import SolveRequest
+from services.contracts.start import StartRequest
 from services.errors import ServiceUnavailable
 from services.http import BODY_LIMIT, NdjsonResponse, SseResponse
 
@@ -267,7 +263,7 @@ async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller:
 
     409 where the run is not over, and where one that neither `succeeded` nor is `planned` is to be confirmed.
     """
-    return await service.judge(run_id, body, caller)
+    return await service.outcomes.judge(run_id, body, caller)
 
 
 @runs.post(
@@ -281,7 +277,7 @@ async def demonstrate_run(run_id: Id, service: Service, caller: Caller, shared: 
 
     It is removed again when the run is rejected.
     """
-    return await service.demonstrate(run_id, caller, shared=shared)
+    return await service.outcomes.demonstrate(run_id, caller, shared=shared)
 
 
 @runs.post(
@@ -445,6 +441,6 @@ async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
 def routers() -> list[APIRouter]:
     """All routes, each at the root and under ``/v1``."""
     versioned = APIRouter(prefix="/v1", include_in_schema=False)
-    for router in (runs, apis, demos, access, tenants):
+    for router in (runs, apis, constants, demos, access, tenants):
         versioned.include_router(router)
-    return [runs, apis, demos, access, tenants, versioned]
+    return [runs, apis, constants, demos, access, tenants, versioned]

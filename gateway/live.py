@@ -6,17 +6,12 @@ from dataclasses import dataclass, field
 
 from gateway.solve import Clock
 from gateway.storage import Ticket
+from services.contracts.event import RunEvent, RunFinished, RunPlanned, SolveEvent
+from services.contracts.execution import StepFinished
+from services.contracts.outcome import StepRecord
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    Run,
-    RunEvent,
-    RunFinished,
-    RunPlanned,
-    SolveEvent,
-    SolveRequest,
-    StepFinished,
-    StepRecord,
-)
+from services.contracts.run import Run
+from services.contracts.solve import SolveRequest
 from services.errors import ServiceError
 
 HEARTBEAT_S = 15.0

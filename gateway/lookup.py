@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from services.contracts.api import Candidate, RetrieveRequest, RetrieveResponse
+from services.contracts.retrieval import Candidate, RetrieveRequest, RetrieveResponse
 from services.contracts.trace import LookUp
 
 _OWN: Final = 4

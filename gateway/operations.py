@@ -1,12 +1,18 @@
-"""How the gateway's and the executor's processes are, for the operator."""
+"""How the processes, model servers and quotas are: all of it for the operator, its own quotas for a tenant."""
 
 import asyncio
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 from gateway.peers import Peers
 from gateway.principals import Principal
+from gateway.quotas import Quotas
 from gateway.storage import RunStore
-from services.contracts.operations import ExecutorStatus, Operations
-from services.errors import Forbidden, ServiceError
+from services.contracts.operations import Operations
+from services.errors import ServiceError
+
+T = TypeVar("T")
+_PATIENCE_S: Final = 5.0
 
 
 class Overview:
@@ -15,21 +21,32 @@ class Overview:
     Args:
         peers: of whom the executor is asked.
         store: whose database the gateways share.
+        quotas: what tenants use of this process.
         lease_s: seconds after which a gateway that was not seen counts as dead.
     """
 
-    def __init__(self, peers: Peers, store: RunStore, lease_s: float) -> None:
-        self._peers, self._store, self._lease_s = peers, store, lease_s
+    def __init__(self, peers: Peers, store: RunStore, quotas: Quotas, lease_s: float) -> None:
+        self._peers, self._store, self._quotas, self._lease_s = peers, store, quotas, lease_s
 
     async def now(self, principal: Principal) -> Operations:
-        """How they are now. Raises Forbidden for tenants: hosts and processes are everyone's."""
+        """How they are now. Tenants are told their quotas alone: processes, hosts and servers are everyone's."""
         if not principal.operator:
-            raise Forbidden("Only the operator's administrators see processes and hosts.")
-        workers, executor = await asyncio.gather(self._store.workers(self._lease_s), self._executor())
-        return Operations(lease_s=self._lease_s, workers=workers, executor=executor)
+            used = self._quotas.used(principal.tenant)
+            return Operations(tenant=principal.tenant, lease_s=self._lease_s, quotas=used)
+        workers, executor, planner = await asyncio.gather(
+            self._store.workers(self._lease_s),
+            _told(self._peers.executor.status()),
+            _told(self._peers.planner.status()),
+        )
+        return Operations(
+            lease_s=self._lease_s, workers=workers, executor=executor, planner=planner, quotas=self._quotas.used()
+        )
 
-    async def _executor(self) -> ExecutorStatus | None:
-        try:
-            return await self._peers.executor.status()
-        except ServiceError:
-            return None
+
+async def _told(asked: Awaitable[T]) -> T | None:
+    """What a service says of itself; None where it does not answer."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await asked
+    except (ServiceError, TimeoutError):
+        return None

@@ -14,13 +14,16 @@ from gateway.rerunning import Rerun, rerun_of
 from gateway.storage import RunStore
 from services.codecs import nestful
 from services.codecs.text import CodecError, has_more_values
-from services.contracts.plan import Plan
+from services.contracts.plan import Plan, step_references
 from services.contracts.planning import CompiledPlan, CompileResponse, Decision, Policy
-from services.contracts.run import RerunRequest, Run
+from services.contracts.rerun import RerunRequest
+from services.contracts.run import Run
 from services.errors import ValidationFailed
 
 _MAX_GIVEN_VALUES: Final = 5_000
 """Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
+_MAX_CHOSEN: Final = 50
+"""Different items in it that are chosen by words: each time all words of a list are looked through."""
 
 PolicyOf = Callable[[str, Decision], Policy]
 """The rules for a tenant and what its request says of calls that may change something."""
@@ -45,8 +48,11 @@ class Previews:
         Raises:
             NotFound: no such run.
             Conflict: it is under way, or a step that is not made again has no value that can stand.
-            ValidationFailed: the plan does not hold with these inputs and the APIs as they are now.
+            ValidationFailed: the plan does not hold with these inputs and the APIs as they are now, or they hold too
+                many values.
         """
+        if has_more_values([*request.inputs.values()], _MAX_GIVEN_VALUES):
+            raise ValidationFailed(f"The inputs hold more than {_MAX_GIVEN_VALUES} values.")
         earlier = await self._store.get(run_id, principal.tenant)
         again = await rerun_of(earlier, request, self._peers.executor.value, self._max_bytes)
         policy = self._policy(principal.tenant, request.options.mutations)
@@ -58,11 +64,15 @@ class Previews:
 
 
 async def plan_of(calls: Sequence[JsonValue]) -> Plan:
-    """The plan that a list of calls is. Raises ValidationFailed where it is none, or holds too many values."""
+    """The plan that a list of calls is. Raises ValidationFailed where it is none, or holds too much."""
     given = list(calls)
     if has_more_values(given, _MAX_GIVEN_VALUES):
         raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
     try:
-        return await asyncio.to_thread(partial(nestful.decode, given, matches=True))  # others are served meanwhile
+        plan = await asyncio.to_thread(partial(nestful.decode, given, matches=True))  # others are served meanwhile
     except CodecError as error:
         raise ValidationFailed(f"The calls are no plan: {error}.") from error
+    values = (*(one for step in plan.steps for one in step_references(step)), *(one.value for one in plan.answer))
+    if len({one for one in values if one.match is not None}) > _MAX_CHOSEN:
+        raise ValidationFailed(f"The calls choose more than {_MAX_CHOSEN} items by words.")
+    return plan

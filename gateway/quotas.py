@@ -6,6 +6,7 @@ taken waits, and tenants take turns. All is counted in this process: several gat
 How much is left is said in the fields of draft-ietf-httpapi-ratelimit-headers-11. The partition is the caller's tenant.
 """
 
+import heapq
 import math
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from typing import Final, Literal, NoReturn
 
 from gateway.metrics import GatewayMetrics
 from gateway.settings import GatewaySettings, Limits
+from services.contracts.operations import Allowance, QuotaUse, TenantUse
 from services.errors import Overloaded, QuotaExceeded
 from services.turns import Turns
 
@@ -22,6 +24,7 @@ WINDOW_S: Final = 10
 """Seconds of requests that a tenant may send at once, if it has sent none before."""
 _ONE_SECOND: Final = 1
 _MOST_BUCKETS: Final = 10_000
+_MOST_TOLD: Final = 100
 Held = Literal["streams", "imports"]
 
 
@@ -38,6 +41,10 @@ class Quotas:
         self, settings: GatewaySettings, metrics: GatewayMetrics, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._settings, self._metrics, self._clock = settings, metrics, clock
+        self._limits = {
+            tenant: settings.limits.model_copy(update=own.model_dump(exclude_unset=True))
+            for tenant, own in settings.tenant_limits.items()
+        }
         self._named = frozenset({"default", *settings.tenant_limits, *(p.tenant for p in settings.principals)})
         self._buckets: dict[str, tuple[float, float]] = {}
         self._held: Counter[tuple[Held, str]] = Counter()
@@ -45,9 +52,7 @@ class Quotas:
 
     def limits(self, tenant: str) -> Limits:
         """What a tenant may: its own settings, and everybody's where it has none."""
-        own = self._settings.tenant_limits.get(tenant)
-        everybody = self._settings.limits
-        return everybody if own is None else everybody.model_copy(update=own.model_dump(exclude_unset=True))
+        return self._limits.get(tenant, self._settings.limits)
 
     def request(self, tenant: str) -> None:
         """A tenant sends a request. Raises QuotaExceeded where that is one too many."""
@@ -130,6 +135,51 @@ class Quotas:
             policies.append(f'"runs";q={limits.runs};qu="concurrent-requests"')
             left.append(f'"runs";r={max(limits.runs - self._runs.held(tenant), 0)}')
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)} if policies else {}
+
+    def used(self, tenant: str | None = None) -> QuotaUse:
+        """What is used now: by a tenant; None: by those nearest to a limit."""
+        if tenant is None:
+            names = {*self._named, *self._buckets, *self._runs.tenants, *(name for _, name in self._held)}
+        else:
+            names = {tenant}
+        nearest = heapq.nsmallest(_MOST_TOLD, names, key=lambda name: (-self._nearness(name), name))
+        settings = self._settings
+        return QuotaUse(
+            runs=Allowance(used=max(settings.max_concurrent_runs - self.room, 0), most=settings.max_concurrent_runs),
+            waiting=Allowance(used=self.waiting_runs, most=settings.max_waiting_runs),
+            tenants=tuple(map(self._use, nearest)),
+            others=len(names) - len(nearest),
+        )
+
+    def _use(self, tenant: str) -> TenantUse:
+        requests, runs, streams, imports = (Allowance(used=used, most=most) for used, most in self._counts(tenant))
+        return TenantUse(
+            tenant=tenant,
+            requests=requests,
+            requests_per_s=self.limits(tenant).requests_per_s,
+            runs=runs,
+            waiting=self._runs.waits(tenant),
+            streams=streams,
+            imports=imports,
+        )
+
+    def _counts(self, tenant: str) -> tuple[tuple[int, int | None], ...]:
+        """What a tenant uses of requests, runs, streams and imports, each with the limit."""
+        limits = self.limits(tenant)
+        rate, burst, spent = limits.requests_per_s, None, 0
+        if rate is not None:
+            burst = math.floor(_burst(rate))
+            spent = burst - math.floor(self._left(tenant, rate))
+        return (
+            (spent, burst),
+            (self._runs.held(tenant), limits.runs),
+            (self._held["streams", tenant], limits.streams),
+            (self._held["imports", tenant], limits.imports),
+        )
+
+    def _nearness(self, tenant: str) -> float:
+        """The greatest share that is used of one of a tenant's limits."""
+        return max((used / max(most, 1) for used, most in self._counts(tenant) if most is not None), default=0.0)
 
     def _left(self, tenant: str, rate: float) -> float:
         """The tokens in a tenant's bucket."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from services.contracts.run import AnswerValue
+from services.contracts.answer import AnswerValue
 
 MAX_ITEMS = 10
 MAX_CHARS = 4_000

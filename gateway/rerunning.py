@@ -4,14 +4,17 @@ Nothing but that plan is executed, so a rerun is proved, shown, approved and run
 change that is not to be made again is not in it.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pydantic import JsonValue, ValidationError
 
 from gateway.storage import UNDER_WAY
+from services.contracts.answer import AnswerValue
 from services.contracts.base import JsonPath
+from services.contracts.outcome import InDoubt, Skipped, StepRecord, Succeeded
 from services.contracts.plan import (
     AnswerOutput,
     ForEach,
@@ -27,22 +30,18 @@ from services.contracts.plan import (
     step_references,
 )
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    AnswerValue,
-    InDoubt,
-    RerunRequest,
-    ResentStep,
-    ReusedStep,
-    Run,
-    Skipped,
-    StepRecord,
-    Succeeded,
-)
+from services.contracts.rerun import RerunRequest, ResentStep, ReusedStep
+from services.contracts.run import Run
 from services.errors import Conflict, NotFound, ValidationFailed
+from services.room import NoRoomLeft, Room
 
 _CONDITION: Final = "when"
 """What a step is skipped because of whose own condition did not hold."""
+_TOO_LARGE: Final = "The values that would be taken over are too large for a plan; rerun from the steps that gave them."
 
+_NOWHERE: Final = object()
+_Place = tuple[str, JsonPath]
+"""A step, and a path into what it answered."""
 FetchValue = Callable[[str], Awaitable[JsonValue]]
 
 
@@ -96,14 +95,16 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
     again = _chosen(run.plan, records, changes, request)
     edited = [_edited(step, request.inputs.get(step.id, {})) for step in run.plan.steps if step.id in again]
     taken = {step.id for step in run.plan.steps} - again
-    values = await _values(edited, taken, records, fetch)
+    try:
+        values = await _values(edited, taken, records, fetch, Room(max_bytes))
+    except NoRoomLeft:
+        raise ValidationFailed(_TOO_LARGE) from None
     try:
         plan = _plan_of(run.plan, [_bound(step, taken, values) for step in edited])
     except ValidationError as error:
         raise ValidationFailed("With these inputs it is no plan.") from error
     if len(plan.model_dump_json()) > max_bytes:
-        message = "The values that would be taken over are too large for a plan; rerun from the steps that gave them."
-        raise ValidationFailed(message)
+        raise ValidationFailed(_TOO_LARGE)
     return Rerun(
         of=run.id,
         plan=plan,
@@ -183,22 +184,38 @@ def _edited(step: Step, inputs: Mapping[str, JsonValue]) -> Step:
 
 
 async def _values(
-    steps: Iterable[Step], taken: Collection[str], records: Mapping[str, StepRecord], fetch: FetchValue
-) -> dict[str, JsonValue]:
-    """What the steps need that are made again, by the step that gave it, in full. Raises Conflict."""
-    values: dict[str, JsonValue] = {}
+    steps: Iterable[Step], taken: Collection[str], records: Mapping[str, StepRecord], fetch: FetchValue, room: Room
+) -> dict[_Place, JsonValue]:
+    """What the steps that are made again need of others, by the step that gave it and the path there.
+
+    One large value is fetched at a time, and let go once the parts of it are known.
+
+    Raises:
+        Conflict: an item was chosen by words, or a value is not kept any more.
+        NoRoomLeft: the references bring more than there is room for.
+    """
+    wanted: dict[str, Counter[JsonPath]] = {}
     for one in (one for step in steps for one in step_references(step) if one.step in taken):
         if one.match is not None:
             raise Conflict(f"An item of what {one.step} answered was chosen by words: rerun from {one.step}.")
-        outcome = records[one.step].outcome
-        if one.step in values or not isinstance(outcome, Succeeded):
+        wanted.setdefault(one.step, Counter())[one.path] += 1
+    values: dict[_Place, JsonValue] = {}
+    for name, paths in wanted.items():
+        outcome = records[name].outcome
+        if not isinstance(outcome, Succeeded):
             continue
-        values[one.step] = outcome.value
+        whole = outcome.value
         if outcome.stored is not None:
             try:
-                values[one.step] = await fetch(outcome.stored.id)
+                whole = await fetch(outcome.stored.id)
             except NotFound:
-                raise Conflict(f"What {one.step} answered is not kept any more; rerun from {one.step}.") from None
+                raise Conflict(f"What {name} answered is not kept any more; rerun from {name}.") from None
+        for path, times in paths.items():
+            found = _walk(whole, path)
+            if found is not _NOWHERE:
+                values[name, path] = found
+                for _ in range(times):
+                    room.take(found)
     return values
 
 
@@ -210,13 +227,16 @@ def _plan_of(earlier: Plan, steps: list[Step]) -> Plan:
     return Plan(steps=tuple(steps), answer=answer or (last,))
 
 
-def _bound(step: Step, taken: Collection[str], values: Mapping[str, JsonValue]) -> Step:
+def _bound(step: Step, taken: Collection[str], values: Mapping[_Place, JsonValue]) -> Step:
     """The step with literals for what steps gave that are not made again. Raises Conflict."""
 
     def literal(value: Value, *, lenient: bool = False) -> Value:
         match value:
             case Reference() if value.step in taken:
-                return LiteralValue(value=_walk(values[value.step], value, lenient=lenient))
+                if not lenient and (value.step, value.path) not in values:
+                    where = f"What {value.step} answered has no {_path(value.path)}: rerun from {value.step}."
+                    raise Conflict(where)
+                return LiteralValue(value=values.get((value.step, value.path)))
             case ListValue():
                 return ListValue(items=tuple(literal(item) for item in value.items))
             case ObjectValue():
@@ -240,21 +260,17 @@ def _bound(step: Step, taken: Collection[str], values: Mapping[str, JsonValue]) 
     )
 
 
-def _walk(value: JsonValue, reference: Reference, *, lenient: bool) -> JsonValue:
-    """The value at a reference's path. Raises Conflict where there is none, unless ``lenient``: then it is null."""
+def _walk(value: JsonValue, path: JsonPath) -> Any:
+    """The value at a path; _NOWHERE where there is none."""
     current = value
-    for part in reference.path:
+    for part in path:
         if isinstance(current, dict):
             there = isinstance(part, str) and part in current
         else:
             there = isinstance(current, list) and isinstance(part, int) and 0 <= part < len(current)
-        if there:
-            current = current[part]  # type: ignore[index]
-        elif lenient:
-            return None
-        else:
-            path = _path(reference.path)
-            raise Conflict(f"What {reference.step} answered has no {path}: rerun from {reference.step}.")
+        if not there:
+            return _NOWHERE
+        current = current[part]  # type: ignore[index]
     return current
 
 

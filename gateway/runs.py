@@ -19,19 +19,13 @@ from gateway.settings import GatewaySettings
 from gateway.solve import Clock, answer, plan
 from gateway.storage import Fenced, Identity, RunStore, StoredRun, Ticket
 from gateway.usage import SecretUses
+from services.contracts.answer import Answer
+from services.contracts.event import RunFinished, RunPlanned
 from services.contracts.evidence import Attempt
+from services.contracts.execution import ExecutionFinished
 from services.contracts.planning import CompiledPlan, Decision, PlanResponse, Policy, Question
-from services.contracts.run import (
-    Answer,
-    EvidenceRound,
-    ExecutionFinished,
-    Run,
-    RunFinished,
-    RunPlanned,
-    RunProblem,
-    RunStatus,
-    SolveRequest,
-)
+from services.contracts.run import EvidenceRound, Run, RunProblem, RunStatus
+from services.contracts.solve import SolveRequest
 from services.errors import TYPE_PREFIX, Conflict, InternalError, ServiceError, ServiceUnavailable, ValidationFailed
 from services.telemetry import get_logger
 from services.tracing import Attributes, continued, fail, span

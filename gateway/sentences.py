@@ -12,8 +12,10 @@ from gateway.live import Live
 from gateway.metrics import GatewayMetrics
 from gateway.rendering import told
 from services.clients import Planner
+from services.contracts.answer import AnswerValue
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import StepRecord
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import AnswerValue, ExecutionFinished, StepRecord
 from services.contracts.sentence import MAX_SLOTS, Sentence, SentenceRequest
 from services.errors import ServiceError
 from services.telemetry import get_logger

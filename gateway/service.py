@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from gateway.administration import Administration, demo_of
+from gateway.administration import Administration
 from gateway.approval import prove_again, shown, stands
 from gateway.audit import AuditLog, entry
 from gateway.calling import Call, calls_of
@@ -17,6 +17,7 @@ from gateway.events import Events
 from gateway.live import Live, closing_event
 from gateway.metrics import GatewayMetrics
 from gateway.operations import Overview
+from gateway.outcomes import Outcomes
 from gateway.peers import Peers
 from gateway.previewing import Previews, plan_of
 from gateway.principals import Principal
@@ -28,31 +29,18 @@ from gateway.solve import Clock
 from gateway.storage import NOT_OVER, UNDER_WAY, Filter, Identity, RunStore, StoredRun, new_run_id
 from gateway.tenants import Tenants
 from services.contracts.access import Action
+from services.contracts.approval import Approval, ApproveRequest
 from services.contracts.comparison import Comparison
-from services.contracts.demo import Demo
+from services.contracts.doubt import ResolveRequest
+from services.contracts.event import RunEvent, SolveEvent
+from services.contracts.execution import ExecutionState
+from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import Plan, content_hash
 from services.contracts.planning import CompiledPlan, Decision
-from services.contracts.run import (
-    Approval,
-    ApproveRequest,
-    ExecutionState,
-    Failed,
-    Feedback,
-    FeedbackRequest,
-    RerunRequest,
-    ResolveRequest,
-    Run,
-    RunEvent,
-    RunPage,
-    RunStatus,
-    SolveEvent,
-    SolveOptions,
-    SolveRequest,
-    StartOptions,
-    StartRequest,
-    Succeeded,
-    Verdict,
-)
+from services.contracts.rerun import RerunRequest
+from services.contracts.run import Run, RunPage, RunStatus
+from services.contracts.solve import SolveOptions, SolveRequest
+from services.contracts.start import StartOptions, StartRequest
 from services.errors import Conflict, Forbidden, NotFound, Overloaded
 from services.telemetry import get_logger
 
@@ -60,7 +48,6 @@ _log = get_logger(__name__)
 _POLL_S: Final = 0.25
 _CANCEL_WAIT_S: Final = 1.0
 _NOTHING: Final[Mapping[str, object]] = {}
-_CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT})
 
 
@@ -82,7 +69,8 @@ class GatewayService:
         self.peers, self.quotas, self.tenants = peers, quotas, tenants
         self.administration = Administration(peers, store, quotas, audit, runs.policy)
         self.previews = Previews(peers, store, runs.policy, settings.max_body_bytes)
-        self.overview = Overview(peers, store, settings.lease_s)
+        self.overview = Overview(peers, store, quotas, settings.lease_s)
+        self.outcomes = Outcomes(store, self.administration, metrics)
         self._audit = audit
         self._store, self._runs, self._events = store, runs, events
         self._settings, self._metrics = settings, metrics
@@ -365,50 +353,6 @@ class GatewayService:
             if any(doubt.step == step and doubt.item == request.item for doubt in stored.run.doubts):
                 return None
             raise
-
-    async def judge(self, run_id: str, request: FeedbackRequest, principal: Principal) -> Run:
-        """Keep who says what of a run's outcome, and when. The last word counts; saying the same again changes nothing.
-
-        A demonstration that was made of a run goes when the run is rejected.
-
-        Raises:
-            NotFound: no such run.
-            Conflict: it is not over; or it is to be confirmed and has neither succeeded nor ended as a dry run does,
-                or is a rerun that took values over.
-        """
-        run = await self._store.get(run_id, principal.tenant)
-        if run.status in NOT_OVER:
-            raise Conflict(f"Run {run_id} is {run.status.value}; it can be confirmed or rejected once it is over.")
-        if request.verdict is Verdict.CONFIRMED and run.status not in _CONFIRMABLE:
-            raise Conflict(f"Run {run_id} is {run.status.value}; it can only be rejected.")
-        if request.verdict is Verdict.CONFIRMED and run.reused:
-            message = (
-                "Values of another run stand in its plan, of which nothing can be learnt; it can only be rejected."
-            )
-            raise Conflict(message)
-        said = Feedback(verdict=request.verdict, reason=request.reason, principal=principal.name, at=datetime.now(UTC))
-        before = run.feedback
-        if before is not None and before == said.model_copy(update={"at": before.at}):
-            return run
-        if said.verdict is Verdict.REJECTED and before is not None and before.verdict is Verdict.CONFIRMED:
-            await self.administration.forget_demo(run, principal)
-        await self._store.judge(run_id, said)
-        self._metrics.feedback.labels(said.verdict.value).inc()
-        _log.info("judged", run_id=run_id, verdict=said.verdict.value, by=principal.name)
-        return run.model_copy(update={"feedback": said})
-
-    async def demonstrate(self, run_id: str, principal: Principal, *, shared: bool = False) -> Demo:
-        """Make a confirmed run a demonstration, which requests of its tenant, or of everyone's, are planned with.
-
-        Raises:
-            NotFound: no such run.
-            Forbidden: it is to be everyone's, and the principal is not the operator's.
-            Conflict: nobody has confirmed it, or somebody has rejected it.
-        """
-        run = await self._store.get(run_id, principal.tenant)
-        if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
-            raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
-        return await self.administration.add_demo(demo_of(run), principal, shared=shared)
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
         """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""

@@ -12,26 +12,16 @@ from gateway.lookup import look_up
 from gateway.peers import Peers
 from gateway.rendering import render
 from services.clients import CREDENTIALS_TIMEOUT_S, Executor
-from services.contracts.api import RetrieveRequest, RetrieveResponse
+from services.contracts.answer import Answer
 from services.contracts.demo import ApiDescription, SelectDemosRequest, SelectDemosResponse
+from services.contracts.doubt import doubts_of
 from services.contracts.evidence import MAX_ATTEMPTS
+from services.contracts.execution import ExecuteRequest, ExecutionFinished, StepFinished, StepStarted
+from services.contracts.outcome import Failed
 from services.contracts.planning import PlanRequest, PlanResponse, Policy
-from services.contracts.run import (
-    Answer,
-    CandidateSummary,
-    DemoSummary,
-    ExecuteRequest,
-    ExecutionFinished,
-    Failed,
-    Run,
-    RunStatus,
-    SolveOptions,
-    SolveRequest,
-    StepFinished,
-    StepStarted,
-    Timings,
-    doubts_of,
-)
+from services.contracts.retrieval import RetrieveRequest, RetrieveResponse
+from services.contracts.run import CandidateSummary, DemoSummary, Run, RunStatus, Timings
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.contracts.trace import LookUp, PlannerTrace
 from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
 

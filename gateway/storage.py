@@ -34,9 +34,12 @@ from gateway.tables import (
     stored_run,
     taken_run,
 )
+from services.contracts.event import RunEvent
+from services.contracts.feedback import Feedback, Judged
 from services.contracts.operations import Worker
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Feedback, Judged, Run, RunEvent, RunPage, RunStatus, RunSummary, SolveRequest
+from services.contracts.run import Run, RunPage, RunStatus, RunSummary
+from services.contracts.solve import SolveRequest
 from services.errors import NotFound
 from services.storage.engine import Transactions, read, try_lock, write
 from services.storage.members import Membership, workers

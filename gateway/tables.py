@@ -9,8 +9,12 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
 from services.contracts.base import Contract
+from services.contracts.event import RunEvent, RunFinished, SolveEvent
+from services.contracts.feedback import Feedback
+from services.contracts.outcome import Failed
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Failed, Feedback, Run, RunEvent, RunFinished, RunStatus, SolveEvent, SolveRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
 from services.storage.members import members_table
 from services.telemetry import get_logger
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from services.clients import Planner, Retriever
-from services.contracts.api import LookupRequest
+from services.contracts.retrieval import LookupRequest
 from services.errors import ServiceError
 from services.telemetry import get_logger
 

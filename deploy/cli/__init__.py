@@ -21,6 +21,9 @@ from deploy.cli.solving import solve
 from deploy.cli.tenants import tenants
 from deploy.cli.training import trains
 from deploy.cli.twin import twin
+from deploy.cli.unset import BadSettings, told_settings
+from deploy.drawing import visible
+from executor_svc.secret_file import SecretsUnreadable
 from services.telemetry import configure_logging
 
 app = typer.Typer(
@@ -54,8 +57,11 @@ def serve(
         with told(needs_llm=with_llm):
             found = sandbox_port if sandbox else None
             serve_onebox(host=host, port=port, data_dir=data, sandbox_port=found, llm=with_llm)
-    except OpenToAnybody as error:
-        typer.echo(f"Not started: {error}", err=True)
+    except BadSettings as error:
+        typer.echo(visible(f"Not started: {told_settings(error)} (docs/settings.md)"), err=True)
+        raise typer.Exit(2) from None
+    except (OpenToAnybody, SecretsUnreadable, OSError) as error:
+        typer.echo(visible(f"Not started: {error}"), err=True)
         raise typer.Exit(2) from None
 
 

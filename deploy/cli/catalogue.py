@@ -8,12 +8,14 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from deploy.cli.constants import set_constants, unset_constants
 from deploy.cli.doctor import examine
 from deploy.cli.gateway import Json, Limit, ask, gateway, run
 from deploy.cli.importing import import_apis, imported_documents
 from deploy.drawing import plain
-from services.contracts.api import FoundBy, ImportedDocument
+from services.contracts.api import ImportedDocument
 from services.contracts.demo import Demo, ImportDemosRequest
+from services.contracts.retrieval import FoundBy
 
 apis = typer.Typer(no_args_is_help=True, help="The API catalogue: import, search, show, remove.")
 Shared = Annotated[bool, typer.Option("--shared", help="For all tenants: the operator's administrators may.")]
@@ -22,6 +24,8 @@ demos = typer.Typer(no_args_is_help=True, help="The knowledge base of solved req
 
 apis.command("import")(import_apis)
 apis.command("doctor")(examine)
+apis.command("set")(set_constants)
+apis.command("unset")(unset_constants)
 
 
 @apis.command("search")

@@ -42,6 +42,10 @@ from services.errors import ServiceError
 secrets = typer.Typer(no_args_is_help=True, help="The credentials that calls present. Values are never shown.")
 secrets.command("bind")(bind_secret)
 _MOST_SHOWN: Final = 40
+_NOBODY_ASKS: Final = (
+    "No API of {provider} asks for a credential. `nestor apis documents` lists the providers; a document that does not"
+    " say how its calls authenticate is imported with --auth."
+)
 _SHAPES: Final[dict[type[Secret], str]] = {
     Token: "a key or token",
     Login: "a user name and password",
@@ -58,6 +62,9 @@ def set_secret(
     file: File = DEFAULT_FILE,
     username: Annotated[str | None, typer.Option(help="Of a login; it is asked for otherwise.")] = None,
     client_id: Annotated[str | None, typer.Option(help="Set an OAuth2 client; its secret is asked for.")] = None,
+    token_url: Annotated[
+        str | None, typer.Option(help="Where the client gets its tokens, in place of what the document says.")
+    ] = None,
     access_key_id: Annotated[str | None, typer.Option(help="Of an AWS key; its secret is asked for.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="PEM file of a client certificate.", exists=True)] = None,
     key: Annotated[Path | None, typer.Option(help="PEM file of its private key.", exists=True)] = None,
@@ -89,18 +96,17 @@ def set_secret(
         entry["access_key_id"] = access_key_id or typer.prompt("Access key id")
         entry["secret_access_key"] = ask_value(name, hosts, "secret access key")
     elif client_id is not None:
-        token_host = _token_host(needed)
-        if token_host is not None and token_host not in hosts and host is None:
-            hosts = [*hosts, *_agreed(name, token_host)]
-            entry["hosts"] = list[JsonValue](hosts)
-        entry |= {"client_id": client_id, "client_secret": ask_value(name, hosts, "client secret")}
+        entry |= _client(name, client_id, token_url or _known_url(before), needed, hosts, asked=host is None)
     elif username is not None or kind in (SecretKind.BASIC, SecretKind.DIGEST):
         entry["username"] = username if username is not None else typer.prompt("User name")
         entry["password"] = ask_value(name, hosts, "password")
+        if username is None and not entry["password"]:
+            raise typer.BadParameter("standard input held a user name and no password behind it: say --username")
     else:
         place = given_place(in_places(header, query, cookie, path, body))
         entry |= chosen_place(name, place, before, needed)
-        entry["value"] = ask_value(name, hosts, "value")
+        is_whole = needed is not None and not place and is_whole_header(needed)
+        entry["value"] = ask_value(name, hosts, "whole Authorization header" if is_whole else "value")
     keep(name, entry, file, "set")
 
 
@@ -113,7 +119,11 @@ def list_secrets(
     console = Console()
     if provider is not None:
         table = Table("secret", "kind", "operations", "sent to", "", box=None)
-        for one in ask(lambda g: g.secrets(provider)).secrets:
+        needed = ask(lambda g: g.secrets(provider)).secrets
+        if not needed:
+            typer.echo(visible(_NOBODY_ASKS.format(provider=provider)))
+            return
+        for one in needed:
             state = "configured" if one.configured else "missing"
             table.add_row(plain(one.secret), plain(said(one)), str(one.operations), plain(", ".join(one.hosts)), state)
         console.print(table)
@@ -188,7 +198,8 @@ def said(one: NeededSecret) -> str:
             Location.BODY: "the body",
         }
         place = places.get(one.location or Location.HEADER, "a header")
-        return f"API key in {place}, {one.parameter}"
+        whole = ": the whole value, with the word before the key if there is one" if is_whole_header(one) else ""
+        return f"API key in {place}, {one.parameter}{whole}"
     words = {
         SecretKind.BASIC: "user name and password",
         SecretKind.DIGEST: "user name and password, HTTP Digest",
@@ -198,14 +209,22 @@ def said(one: NeededSecret) -> str:
         SecretKind.MUTUAL_TLS: "client certificate",
         SecretKind.AWS_SIGV4: "AWS access key",
     }
-    return words.get(one.kind, "the document does not say what")
+    if one.kind is SecretKind.OAUTH2 and not one.token_url:
+        return "OAuth2 without a token endpoint: a token, or a client with --client-id and --token-url"
+    return words.get(one.kind, "the document does not say what: a bearer token, or say --header or --query")
+
+
+def is_whole_header(one: NeededSecret) -> bool:
+    """Whether a key is all of the `Authorization` header, where services want different words before it."""
+    is_header = one.location in (None, Location.HEADER)
+    return one.kind is SecretKind.API_KEY and is_header and (one.parameter or "").lower() == "authorization"
 
 
 def command_for(one: NeededSecret) -> str:
     """The command that sets a credential."""
     name = one.secret if one.secret.replace(".", "").replace("_", "").replace("-", "").isalnum() else f"'{one.secret}'"
     provider = one.secret.partition(".")[0]
-    interactive = one.authorization_url or one.device_url or one.openid_url
+    interactive = one.openid_url or (one.token_url and (one.authorization_url or one.device_url))
     if one.kind in LOGINS and interactive:
         return f"nestor login {provider} --scheme {name.replace(f'{provider}.', '', 1)}"
     if one.kind is SecretKind.OAUTH2 and one.token_url:
@@ -239,23 +258,51 @@ def _needed(name: str) -> NeededSecret | None:
     if "." not in name:
         raise typer.BadParameter("a secret is called PROVIDER.SCHEME")
 
-    async def asked() -> NeededSecret | None:
+    async def asked() -> tuple[NeededSecret, ...]:
         async with gateway() as client:
-            return next((one for one in (await client.secrets(provider)).secrets if one.secret == name), None)
+            return (await client.secrets(provider)).secrets
 
     try:
-        found = asyncio.run(asked())
+        offered = asyncio.run(asked())
     except ServiceError as error:
         typer.echo(visible(f"The catalogue cannot be asked about {name}: {error.detail}"), err=True)
         return None
+    found = next((one for one in offered if one.secret == name), None)
     if found is None:
-        typer.echo(visible(f"No API in the catalogue asks for {name}."), err=True)
+        known = ", ".join(one.secret for one in offered[:_MOST_SHOWN])
+        others = f" Those of {provider} ask for: {known}." if known else ""
+        told = others or " " + _NOBODY_ASKS.format(provider=provider)
+        typer.echo(visible(f"No API in the catalogue asks for {name}.{told}"), err=True)
     return found
 
 
-def _token_host(needed: NeededSecret | None) -> str | None:
-    url = URL(needed.token_url) if needed is not None and needed.token_url else None
-    return host_of(url) if url is not None else None
+def _client(
+    name: str, client_id: str, token_url: str | None, needed: NeededSecret | None, hosts: list[str], *, asked: bool
+) -> dict[str, JsonValue]:
+    """What an entry says of an OAuth2 client. ``asked``: whether its hosts may get another, the token endpoint's."""
+    where = _url(token_url or (needed.token_url if needed is not None else None))
+    if token_url is not None and where is None:
+        raise typer.BadParameter(visible(f"{token_url} is no http or https URL"), param_hint="--token-url")
+    if where is None and needed is not None and not needed.openid_url:
+        raise typer.BadParameter("the document names no token endpoint: say --token-url")
+    if where is not None and (host := host_of(where)) not in hosts and asked:
+        hosts = [*hosts, *([host] if token_url is not None else _agreed(name, host))]
+    entry: dict[str, JsonValue] = {"hosts": list[JsonValue](hosts), "client_id": client_id}
+    entry |= {"token_url": token_url} if token_url is not None else {}
+    return entry | {"client_secret": ask_value(name, hosts, "client secret")}
+
+
+def _known_url(before: Secret | None) -> str | None:
+    return str(before.token_url) if isinstance(before, Client) and before.token_url is not None else None
+
+
+def _url(text: str | None) -> URL | None:
+    """An http or https URL; None where it is none."""
+    try:
+        url = URL(text or "")
+        return url if url.scheme in ("http", "https") and url.host else None
+    except ValueError:
+        return None
 
 
 def _agreed(name: str, token_host: str) -> list[str]:

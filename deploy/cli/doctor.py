@@ -1,6 +1,7 @@
 """``nestor apis doctor``: which share of a provider's operations can be planned, called and authenticated."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,10 +17,12 @@ from deploy.cli.reasons import Group, grouped
 from deploy.drawing import plain
 from retriever_svc.importers.servers import private_host
 from services.clients import GatewayClient
-from services.contracts.api import Api, ImportedDocument, NeededSecret
+from services.contracts.api import Api, ImportedDocument, Location, NeededSecret, Parameter
 
 _AT_ONCE = 8
 _PAGE = 100
+_FEW, _MOST = 3, 0.5
+"""A parameter that at least so many operations, and this share of them, need may be one of the account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +92,36 @@ def examine(provider: Annotated[str, typer.Argument(help="The provider's name.")
         console.print(plain(f"  {obstacle}"))
     for host in found.private:
         console.print(plain(f"  {host} is private: NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS must have it"))
+    if not any(api.security for api in apis):
+        told = "the document declares no credentials; if calls want one, import it again with --auth, which says how"
+        console.print(plain(f"  {told}"), soft_wrap=True)
     for one in secrets:
         if not one.configured:
             console.print(plain(f"  {command_for(one)}  # {one.operations} operations"))
+    for line in told_constants(provider, apis, document):
+        console.print(plain(f"  {line}"), soft_wrap=True)
+
+
+def told_constants(provider: str, apis: Sequence[Api], document: ImportedDocument | None) -> list[str]:
+    """What was set for the provider and how many operations send it; then what most operations ask for anew."""
+    sent, asked = Counter[str](), Counter[str]()
+    for api in apis:
+        sent.update({one.wire_name.lower() for one in api.parameters if one.constant is not None})
+        asked.update({one.wire_name for one in api.parameters if one.needed and _may_be_of_account(api, one)})
+    constants = document.constants if document is not None else {}
+    lines = [f"{name}={value} is set, {sent[name.lower()]} operations send it" for name, value in constants.items()]
+    often = [(name, count) for name, count in asked.most_common() if count >= max(_FEW, len(apis) * _MOST)]
+    return lines + [
+        f"nestor apis set {provider} {name}=VALUE  # if it is always the same; {count} operations need it"
+        for name, count in often
+    ]
+
+
+def _may_be_of_account(api: Api, parameter: Parameter) -> bool:
+    """Whether a parameter may be the same in all calls: not in the body, nor what tells the very thing a path is of."""
+    if parameter.location is Location.PATH:
+        return not api.path.rstrip("/").endswith(f"{{{parameter.wire_name}}}")
+    return parameter.location is not Location.BODY
 
 
 async def _gathered(provider: str) -> tuple[list[Api], ImportedDocument | None, tuple[NeededSecret, ...]]:

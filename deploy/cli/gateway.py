@@ -11,7 +11,8 @@ import typer
 
 from deploy.drawing import visible
 from services.clients import GatewayClient, open_http
-from services.contracts.run import Run, RunEvent, RunStatus
+from services.contracts.event import RunEvent
+from services.contracts.run import Run, RunStatus
 from services.errors import DeadlineExceeded, NotReady, Overloaded, ServiceError, ServiceUnavailable
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from pydantic import ValidationError
@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from deploy.cli.bundling import Unreadable
 from deploy.cli.credentials import missing_secrets, print_missing
+from deploy.cli.declaring import FORMS, Auth, parse_auth, with_auth
 from deploy.cli.gateway import EXIT_PROBLEM, gateway, run
 from deploy.cli.reasons import grouped, told
 from deploy.cli.reviewing import FEW, show_affected, show_changes, show_sensitive
@@ -38,6 +39,13 @@ from services.errors import DeadlineExceeded, ServiceError, ServiceUnavailable
 _AT_ONCE = 2
 """Documents under way at a time: while one is embedded the next one is read."""
 _PAGE = 1_000
+_NOBODY = "Nobody is there to ask: look at the changes at a terminal, or say --yes."
+_REFUSED: Final = {
+    "document": "it is empty",
+    "server": "--server is to be an http or https URL",
+    "provider": "--provider is to be of a-z, 0-9, - and _, at most 100 of them, the first a letter or digit",
+}
+"""What is wrong with a request, by its field, where the command line is what gave it."""
 
 Events = Callable[[ImportProgress], None]
 
@@ -52,6 +60,7 @@ class Wish:
         yes: whether changes go live without a question.
         accept_changes: whether sensitive ones do, too.
         dry_run: whether nothing is to be changed.
+        auth: how calls authenticate where the documents do not say it.
     """
 
     server: str | None
@@ -59,12 +68,16 @@ class Wish:
     yes: bool
     accept_changes: bool
     dry_run: bool
+    auth: Auth | None
 
 
 def import_apis(
     sources: Annotated[list[str], typer.Argument(help="Files, folders, ZIP archives, 'patterns', URLs, or `-`.")],
     provider: Annotated[str | None, typer.Option(help="Name for the provider; default: see below.")] = None,
     server: Annotated[str | None, typer.Option(help="Base URL of the service, in place of the document's.")] = None,
+    auth: Annotated[
+        str | None, typer.Option(help=f"How calls authenticate where the document does not say it: {FORMS}.")
+    ] = None,
     tenant: Annotated[
         list[str] | None,
         typer.Option(help="Whose the APIs are, repeat for several; default: as before, at first everyone's."),
@@ -90,7 +103,14 @@ def import_apis(
     """
     found = find_sources(sources, provider)
     tenants = () if everyone else tuple(tenant) if tenant else None
-    wish = Wish(server, tenants, yes=yes or accept_changes, accept_changes=accept_changes, dry_run=dry_run)
+    wish = Wish(
+        server,
+        tenants,
+        yes=yes or accept_changes,
+        accept_changes=accept_changes,
+        dry_run=dry_run,
+        auth=parse_auth(auth),
+    )
     if len(found) == 1 and found[0].provider == provider:
         _import_one(found[0], wish)
     else:
@@ -116,7 +136,7 @@ async def imported_documents(client: GatewayClient) -> AsyncIterator[ImportedDoc
 def _import_one(source: Source, wish: Wish) -> None:
     console, errors = Console(), Console(stderr=True)
     try:
-        request = _request(source, source.read(), wish)
+        request = _request(source, with_auth(source.read(), wish.auth), wish)
     except (Unreadable, ValidationError) as error:
         raise typer.BadParameter(visible(f"{source.label}: {_reason(error)}")) from None
     report, changes = run(_import_shown(request, errors))
@@ -146,7 +166,11 @@ def _accept(console: Console, changes: list[ImportChange], report: ImportReport,
     if wish.yes:
         typer.echo("Nothing was changed: say --accept-changes, or leave --yes out and look at the changes.", err=True)
         raise typer.Exit(EXIT_PROBLEM)
-    _ask(console, changes, report.provider)
+    try:
+        _ask(console, changes, report.provider)
+    except typer.Abort:
+        typer.echo(_NOBODY, err=True)
+        raise
 
 
 def _ask(console: Console, changes: list[ImportChange], provider: str) -> None:
@@ -225,14 +249,14 @@ def _review(console: Console, tally: Tally, wish: Wish) -> None:
         show_sensitive(console, outcome.report)
         try:
             _accept(console, outcome.changes, outcome.report, wish)
-            request = _request(outcome.source, outcome.source.read(), replace(wish, yes=True, dry_run=False))
+            text = with_auth(outcome.source.read(), wish.auth)
+            request = _request(outcome.source, text, replace(wish, yes=True, dry_run=False))
             request = request.model_copy(update={"confirm": outcome.report.change_hash})
             report, _ = run(_import_shown(request, Console(stderr=True)))
             tally.accept(outcome, report)
         except (typer.Exit, Unreadable):  # it stays held
             continue
         except typer.Abort:
-            typer.echo("Nobody is there to ask: look at the changes at a terminal, or say --yes.", err=True)
             return
 
 
@@ -282,7 +306,7 @@ class _Bulk:
             progress.update(task, total=event.total)
 
         try:
-            text = await asyncio.to_thread(source.read)
+            text = await asyncio.to_thread(lambda: with_auth(source.read(), self._wish.auth))
             if self._is_there(source, text):
                 return Outcome(source)
             request = _request(source, text, self._wish)
@@ -321,7 +345,9 @@ def _request(source: Source, text: str, wish: Wish) -> ImportRequest:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        return str(error.errors()[0]["msg"])
+        first = error.errors()[0]
+        field = str(first["loc"][0]) if first["loc"] else ""
+        return _REFUSED.get(field) or f"{field}: {first['msg']}"
     return error.detail or error.title if isinstance(error, ServiceError) else str(error)
 
 

@@ -5,8 +5,9 @@ import time
 import webbrowser
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from pydantic import JsonValue
@@ -19,6 +20,8 @@ from executor_svc.secret_file import DEFAULT_FILE
 from executor_svc.secret_store import Client
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import LOGINS, NeededSecret, SecretKind
+
+_MOST_NAMED: Final = 40
 
 if TYPE_CHECKING:
     from deploy.logins import Endpoints
@@ -50,58 +53,24 @@ def login(
     Register `http://127.0.0.1:PORT/callback` with the provider if it asks for a callback address, and say the same
     `--port` here.
     """
-    # Loaded by those who log in only: the rest of the command line needs no client of HTTP but the gateway's.
-    from deploy.logins import Asked, LoginFailed, find_endpoints, log_in_elsewhere, log_in_here
-    from executor_svc.adapters.http.transport import open_transport
+    from deploy.logins import LoginFailed  # by those who log in only: the rest needs the gateway's client of HTTP alone
 
     needed = _choice(provider, scheme)
+    if not (needed.token_url or needed.openid_url):
+        why = f"the document names no token endpoint for {needed.secret}, so nobody can log in; set a token instead"
+        raise typer.BadParameter(visible(f"{why}: nestor secrets set {needed.secret}"))
     known = _known_client(needed.secret, file)
     client_id = client_id or (known.client_id if known else None) or typer.prompt("Client id of your application")
     hosts = hosts_of(needed.secret, host, file, needed)
     secret: JsonValue = known.client_secret.get_secret_value() if known and known.client_secret else None
     if confidential:
         secret = ask_value(needed.secret, hosts, "client secret")
-    entry: dict[str, JsonValue] = {"hosts": list(hosts), "client_id": client_id}
-    entry |= {"tenants": list[JsonValue](known.tenants)} if known and known.tenants else {}
-    entry |= {"client_secret": secret} if secret else {}
-    entry |= {"client_auth": known.client_auth} if known else {}
+    entry = _application(client_id, secret, hosts, known)
     client = checked(needed.secret, entry)
     assert isinstance(client, Client)
-
-    def agree(endpoints: "Endpoints") -> None:
-        where = endpoints.device if device or endpoints.authorization is None else endpoints.authorization
-        typer.echo(
-            visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
-        )
-        typer.echo(visible(f"They are sent to {', '.join(hosts)} alone."))
-        unknown = secret is not None and host_of(endpoints.token) not in hosts  # a document names it, nobody else
-        if (unknown or not yes) and not typer.confirm("Are these the right hosts?"):
-            raise typer.Exit(EXIT_PROBLEM)
-
-    def show(address: str) -> None:
-        typer.echo(visible(f"Open this address in a browser of this machine:\n\n  {address}\n"))
-        if browser:
-            with suppress(webbrowser.Error):
-                webbrowser.open(address)
-
-    def show_code(address: str, code: str) -> None:
-        typer.echo(visible(f"Open {address} on any device, and type: {code}"))
-
-    async def logged_in() -> tuple["Endpoints", tuple[str, ...], "Issued"]:
-        settings = ExecutorSettings()
-        allowed = (*settings.allowed_private_hosts, *(host or ()))
-        async with open_transport(settings.model_copy(update={"allowed_private_hosts": allowed})) as transport:
-            server = URL(f"https://{needed.hosts[0]}") if needed.hosts else URL("https://invalid.")
-            endpoints = await find_endpoints(transport, needed, server)
-            agree(endpoints)
-            scopes = _scopes(needed, endpoints, scope)
-            asked = Asked(client, scopes)
-            if device or (endpoints.authorization is None and endpoints.device is not None):
-                return endpoints, scopes, await log_in_elsewhere(transport, endpoints, asked, show_code)
-            return endpoints, scopes, await log_in_here(transport, endpoints, asked, show, port)
-
+    person = _Person(hosts, elsewhere=device, browser=browser, trusting=yes, secret=secret is not None)
     try:
-        endpoints, scopes, issued = asyncio.run(logged_in())
+        endpoints, scopes, issued = asyncio.run(_logged_in(person, needed, client, scope, host or (), port))
     except LoginFailed as error:
         typer.echo(visible(f"Nobody is logged in: {error}."), err=True)
         raise typer.Exit(EXIT_PROBLEM) from None
@@ -109,6 +78,81 @@ def login(
     if issued.refresh_token is None:
         left = "at an unknown time" if issued.lifetime_s is None else f"in {issued.lifetime_s / 60:.0f} minutes"
         typer.echo(f"It cannot be renewed: it ends {left}. Then log in again.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Person:
+    """Who logs in, and what they are shown and asked.
+
+    Attributes:
+        hosts: where the tokens are sent.
+        elsewhere: they log in on another device, with a code.
+        browser: open theirs.
+        trusting: do not ask whether the hosts are right, unless an unknown one is to get the client's secret.
+        secret: whether the client has one.
+    """
+
+    hosts: Sequence[str]
+    elsewhere: bool
+    browser: bool
+    trusting: bool
+    secret: bool
+
+    def agree(self, endpoints: "Endpoints") -> None:
+        """Go on only where the person says that the hosts are right."""
+        where = endpoints.device if self.elsewhere or endpoints.authorization is None else endpoints.authorization
+        typer.echo(
+            visible(f"You log in at {where.host if where else '?'}; tokens come from {host_of(endpoints.token)}.")
+        )
+        typer.echo(visible(f"They are sent to {', '.join(self.hosts)} alone."))
+        unknown = self.secret and host_of(endpoints.token) not in self.hosts  # a document names it, nobody else
+        if (unknown or not self.trusting) and not typer.confirm("Are these the right hosts?"):
+            raise typer.Exit(EXIT_PROBLEM)
+
+    def show(self, address: str) -> None:
+        """Where to log in, on this machine."""
+        typer.echo(visible(f"Open this address in a browser of this machine:\n\n  {address}\n"))
+        if self.browser:
+            with suppress(webbrowser.Error):
+                webbrowser.open(address)
+
+    def show_code(self, address: str, code: str) -> None:
+        """Where to log in, on any device, and with what."""
+        typer.echo(visible(f"Open {address} on any device, and type: {code}"))
+
+
+async def _logged_in(
+    person: _Person,
+    needed: NeededSecret,
+    client: Client,
+    wanted: Sequence[str] | None,
+    private: Sequence[str],
+    port: int,
+) -> tuple["Endpoints", tuple[str, ...], "Issued"]:
+    """Where it was logged in, the scopes that were asked for, and the tokens. Raises LoginFailed."""
+    from deploy.logins import Asked, find_endpoints, log_in_elsewhere, log_in_here
+    from executor_svc.adapters.http.transport import open_transport
+
+    settings = ExecutorSettings()
+    allowed = (*settings.allowed_private_hosts, *private)
+    async with open_transport(settings.model_copy(update={"allowed_private_hosts": allowed})) as transport:
+        server = URL(f"https://{needed.hosts[0]}") if needed.hosts else URL("https://invalid.")
+        endpoints = await find_endpoints(transport, needed, server)
+        person.agree(endpoints)
+        scopes = _scopes(needed, endpoints, wanted)
+        asked = Asked(client, scopes)
+        if person.elsewhere or (endpoints.authorization is None and endpoints.device is not None):
+            return endpoints, scopes, await log_in_elsewhere(transport, endpoints, asked, person.show_code)
+        return endpoints, scopes, await log_in_here(transport, endpoints, asked, person.show, port)
+
+
+def _application(client_id: str, secret: JsonValue, hosts: Sequence[str], known: Client | None) -> dict[str, JsonValue]:
+    """The entry of the application before anybody has logged in with it."""
+    entry: dict[str, JsonValue] = {"hosts": list(hosts), "client_id": client_id}
+    entry |= {"tenants": list[JsonValue](known.tenants)} if known and known.tenants else {}
+    entry |= {"client_secret": secret} if secret else {}
+    entry |= {"client_auth": known.client_auth} if known else {}
+    return entry
 
 
 def _gained(
@@ -128,11 +172,12 @@ def _gained(
 
 
 def _choice(provider: str, scheme: str | None) -> NeededSecret:
-    offered = [one for one in ask(lambda g: g.secrets(provider)).secrets if one.kind in LOGINS]
-    if scheme is not None:
-        offered = [one for one in offered if one.scheme == scheme]
+    needed = ask(lambda g: g.secrets(provider)).secrets
+    offered = [one for one in needed if one.kind in LOGINS and scheme in (None, one.scheme)]
     if not offered:
-        raise typer.BadParameter(visible(f"{provider} has no such scheme of OAuth2 or OpenID Connect"))
+        names = ", ".join(one.secret for one in needed[:_MOST_NAMED]) or "nothing"
+        asked = f"its APIs ask for {names} (nestor secrets list {provider})"
+        raise typer.BadParameter(visible(f"{provider} has no such scheme of OAuth2 or OpenID Connect; {asked}"))
     if len(offered) > 1:
         names = ", ".join(one.scheme for one in offered)
         raise typer.BadParameter(visible(f"{provider} has several schemes; say --scheme with one of: {names}"))

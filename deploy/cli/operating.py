@@ -1,4 +1,6 @@
-"""``nestor operations``: processes, their leases, and hosts in trouble."""
+"""``nestor operations``: processes, their leases, hosts in trouble, model servers, and what tenants use."""
+
+from collections.abc import Mapping
 
 import typer
 from rich.console import Console
@@ -6,29 +8,74 @@ from rich.table import Column, Table
 
 from deploy.cli.gateway import Json, ask
 from deploy.drawing import plain
-from services.contracts.operations import Worker
+from services.contracts.operations import Allowance, ExecutorStatus, PlannerStatus, QuotaUse, Worker
 
 
 def operations(json: Json = False) -> None:
-    """Show the gateway's and the executor's processes, what each owns, and hosts to which calls fail.
+    """Show the processes, what each owns, hosts to which calls fail, language models' servers, and tenants' quotas.
 
-    For the operator's administrators.
+    For the operator's administrators; those of other tenants are shown their own quotas alone.
     """
     found = ask(lambda g: g.operations())
     if json:
         typer.echo(found.model_dump_json(indent=2))
         return
     console = Console()
-    console.print(_workers("gateway", found.lease_s, found.workers))
-    if found.executor is None:
-        console.print("The executor does not answer.")
-        return
-    console.print(_workers("executor", found.executor.lease_s, found.executor.workers))
+    if found.tenant is None:
+        console.print(_workers("gateway", found.lease_s, found.workers))
+        console.print(*_executor(found.executor), sep="\n")
+        console.print(_servers(found.planner))
+    console.print(_quotas(found.quotas))
+
+
+def _executor(status: ExecutorStatus | None) -> tuple[Table | str, ...]:
+    if status is None:
+        return ("The executor does not answer.",)
     hosts = Table("host in trouble", "breaker", Column("failed in a row", justify="right"), "next probe", box=None)
-    for one in found.executor.breakers:
+    for one in status.breakers:
         probe = f"in {one.probe_in_s:.0f} s" if one.probe_in_s else ""
         hosts.add_row(plain(one.host), one.state, str(one.failures), probe)
-    console.print(hosts if found.executor.breakers else "No host's last call failed.")
+    workers = _workers("executor", status.lease_s, status.workers)
+    return workers, hosts if status.breakers else "No host's last call failed."
+
+
+def _servers(status: PlannerStatus | None) -> Table | str:
+    if status is None:
+        return "The planner does not answer."
+    if not status.servers:
+        return "No language model is configured."
+    table = Table("model", "server", "state", "completions", Column("mean", justify="right"), "tokens", box=None)
+    for one in status.servers:
+        state = f"down: {one.trouble}" if one.state == "down" else one.state
+        table.add_row(
+            plain(one.model),
+            plain(one.url),
+            plain(state),
+            _counts(one.completions),
+            f"{one.mean_s:.1f} s",
+            _counts(one.tokens),
+        )
+    return table
+
+
+def _counts(counted: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counted.items())
+
+
+def _quotas(used: QuotaUse) -> Table:
+    columns = (Column(name, justify="right") for name in ("requests at once", "runs", "waiting", "streams", "imports"))
+    table = Table("tenant", *columns, box=None)
+    for one in used.tenants:
+        requests, runs, streams, imports = map(_share, (one.requests, one.runs, one.streams, one.imports))
+        table.add_row(plain(one.tenant), requests, runs, str(one.waiting), streams, imports)
+    if used.others:
+        table.add_row(f"and {used.others} more")
+    table.add_row("all", "", _share(used.runs), _share(used.waiting))
+    return table
+
+
+def _share(one: Allowance) -> str:
+    return str(one.used) if one.most is None else f"{one.used} of {one.most}"
 
 
 def _workers(name: str, lease_s: float, workers: tuple[Worker, ...]) -> Table:

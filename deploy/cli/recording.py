@@ -10,8 +10,9 @@ from rich.progress import Progress
 from deploy.cli.gateway import gateway, run
 from services.contracts.api import Api
 from services.contracts.demo import Demo
+from services.contracts.feedback import Judged
 from services.contracts.plan import Plan
-from services.contracts.run import Judged, Run
+from services.contracts.run import Run
 
 _PAGE = 100
 _NONE_CONFIRMED = """\

@@ -12,7 +12,8 @@ from deploy.cli.solving import drawn
 from deploy.drawing import plain
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
-from services.contracts.run import RerunRequest, Run
+from services.contracts.rerun import RerunRequest
+from services.contracts.run import Run
 
 _RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
 

@@ -7,23 +7,33 @@ from rich.console import Console
 from rich.text import Text
 
 from deploy.drawing import visible
-from services.contracts.api import FieldChange, ImportChange, ImportReport
+from services.changes import SameChange, grouped
+from services.contracts.api import ImportChange, ImportReport
 
 FEW = 10
-"""APIs of a kind that are shown where nobody asked for all of them."""
+"""Changes of a kind that are shown where nobody asked for all of them."""
 
 _CONTEXT = 50
 
 
 def show_changes(console: Console, changes: Sequence[ImportChange], limit: int | None) -> None:
-    """Print what would be updated, removed and added; of each the first ``limit``."""
-    for action in ("updated", "removed", "added"):
-        chosen = [change for change in changes if change.action == action]
-        for change in chosen[:limit]:
-            for line in _lines(change):
-                console.print(line, soft_wrap=True)
-        if limit is not None and len(chosen) > limit:
-            console.print(f"... and {len(chosen) - limit:,} more {action}")
+    """Print what would change, equal changes of many operations once, then what would be removed and added.
+
+    ``limit``: how many of each; None: all.
+    """
+    found = grouped(changes)
+    for group in found.groups[:limit]:
+        for line in _lines(group, limit):
+            console.print(line, soft_wrap=True)
+    if limit is not None and len(found.groups) > limit:
+        console.print(f"... and {len(found.groups) - limit:,} more changes")
+    if found.left_out:
+        console.print(Text(f"... and {found.left_out:,} more fields differ", "bold red"))
+    for action, style in (("removed", "bold red"), ("added", "bold green")):
+        for change in found.others[action][:limit]:
+            console.print(Text(f"{action} {revealed(change.id)}", style), soft_wrap=True)
+        if limit is not None and len(found.others[action]) > limit:
+            console.print(f"... and {len(found.others[action]) - limit:,} more {action}")
 
 
 def show_sensitive(console: Console, report: ImportReport) -> None:
@@ -46,20 +56,19 @@ def show_affected(console: Console, report: ImportReport) -> None:
         console.print(f"~ ... and {more:,} more like these")
 
 
-def _lines(change: ImportChange) -> Iterator[Text]:
-    style = {"updated": "bold", "removed": "bold red", "added": "bold green"}[change.action]
-    yield Text(f"{change.action} {revealed(change.id)}", style)
-    for field in change.fields:
-        yield Text(f"  {revealed(field.field)}")
-        yield from _sides(field)
-    if change.left_out:
-        yield Text(f"  ... and {change.left_out:,} more fields differ", "bold red")
+def _lines(group: SameChange, limit: int | None) -> Iterator[Text]:
+    yield Text(revealed(group.title), "bold")
+    yield from _sides(group)
+    if group.total > 1:
+        named = ", ".join(map(revealed, group.apis[:limit]))
+        more = group.total - len(group.apis[:limit])
+        yield Text(f"    in {named}" + (f" and {more:,} more" if more else ""), "dim")
 
 
-def _sides(field: FieldChange) -> Iterator[Text]:
+def _sides(group: SameChange) -> Iterator[Text]:
     """The old text and the new one; what differs is marked, and of what agrees only its surroundings are shown."""
-    start, end = _agreement(field.before or "", field.after or "")
-    for sign, text, style in (("-", field.before, "red"), ("+", field.after, "green")):
+    start, end = _agreement(group.before or "", group.after or "")
+    for sign, text, style in (("-", group.before, "red"), ("+", group.after, "green")):
         if text is not None:
             yield _side(sign, text, start, end, style)
 

@@ -21,17 +21,10 @@ from deploy.drawing import candidate_table, draw_doubt, draw_requests, draw_run,
 from deploy.explaining import draw_explanation
 from deploy.following import event_line
 from services.clients import GatewayClient
-from services.contracts.run import (
-    DoubtfulCall,
-    FeedbackRequest,
-    Judged,
-    ResolveRequest,
-    Run,
-    RunEvent,
-    RunStatus,
-    RunSummary,
-    Verdict,
-)
+from services.contracts.doubt import DoubtfulCall, ResolveRequest
+from services.contracts.event import RunEvent
+from services.contracts.feedback import FeedbackRequest, Judged, Verdict
+from services.contracts.run import Run, RunStatus, RunSummary
 
 runs = typer.Typer(no_args_is_help=True, help="What was asked and what became of it.")
 

@@ -15,11 +15,26 @@ from deploy.following import RunDrawing
 from services.clients import GatewayClient
 from services.contracts.context import Context
 from services.contracts.planning import Decision
-from services.contracts.run import Run, RunStatus, SolveOptions, SolveRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.errors import DeadlineExceeded
 
 _GRACE_S = 10.0
 """The gateway keeps the deadline itself; what is waited for beyond it is its word about that."""
+
+IdempotencyKey = Annotated[str | None, typer.Option(help="The same key with the same request gives the same run.")]
+Backend = Annotated[str | None, typer.Option(help="This planner alone: compact, served or demonstrated.")]
+Cascade = Annotated[
+    str | None, typer.Option(help="Who plans first, where there is a language model: model_first or compact_first.")
+]
+Lookups = Annotated[
+    int, typer.Option(min=0, max=3, help="How often the planner may ask for operations that it misses.")
+]
+Evidence = Annotated[bool, typer.Option(help="Plan again with what came back, where calls that read found nothing.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Then show who planned it, the language model's prompt and its answers.")
+]
+Sentence = Annotated[bool | None, typer.Option(help="Whether a language model words the answer, where there is one.")]
 
 
 def solve(
@@ -27,37 +42,23 @@ def solve(
     json: Json = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan and prove, send nothing.")] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Print the run's id and leave.")] = False,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key with the same request gives the same run.")
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
     top_k: Annotated[int, typer.Option(min=1, max=100, help="Candidate APIs to retrieve.")] = 20,
     provider: Annotated[list[str] | None, typer.Option(help="Only APIs of this provider; may be repeated.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only APIs with this tag; may be repeated.")] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only APIs with this method; may be repeated.")] = None,
     deprecated: Annotated[bool, typer.Option(help="Deprecated APIs, too.")] = True,
     pin: Annotated[list[str] | None, typer.Option(help="An API to plan with in any case; may be repeated.")] = None,
-    backend: Annotated[
-        str | None, typer.Option(help="This planner alone: rules, compact, judged (both), served or demonstrated.")
-    ] = None,
-    cascade: Annotated[
-        str | None, typer.Option(help="Who plans first, where there is a language model: model_first or compact_first.")
-    ] = None,
-    lookups: Annotated[
-        int, typer.Option(min=0, max=3, help="How often the planner may ask for operations that it misses.")
-    ] = 1,
-    evidence: Annotated[
-        bool, typer.Option(help="Plan again with what came back, where calls that read found nothing.")
-    ] = True,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Then show who planned it, the language model's prompt and its answers.")
-    ] = False,
+    backend: Backend = None,
+    cascade: Cascade = None,
+    lookups: Lookups = 1,
+    evidence: Evidence = True,
+    explain: Explain = False,
     deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the whole request.")] = 30.0,
     mutations: Annotated[Decision, typer.Option(help="What to do with calls that may change state.")] = Decision.ASK,
     timezone: Annotated[str | None, typer.Option(help="Time zone that 'today' refers to, e.g. Europe/Lisbon.")] = None,
     locale: Annotated[str | None, typer.Option(help="Locale of the request, e.g. pt-PT.")] = None,
-    sentence: Annotated[
-        bool | None, typer.Option(help="Whether a language model words the answer, where there is one.")
-    ] = None,
+    sentence: Sentence = None,
     value: Annotated[list[str] | None, typer.Option(help="NAME=VALUE the app already knows; may be repeated.")] = None,
 ) -> None:
     """Solve a request in words.
@@ -90,15 +91,20 @@ def solve(
     if no_wait:
         accepted = run(_accepted(request, idempotency_key))
         typer.echo(accepted.model_dump_json(indent=2) if json else accepted.id)
-        return
-    solved = run(_solve(request, idempotency_key, quiet=json))
+    else:
+        raise leave(_ended(request, idempotency_key, json=json, explain=explain).status)
+
+
+def _ended(request: SolveRequest, key: str | None, *, json: bool, explain: bool) -> Run:
+    """The run at its end, shown: as JSON, or drawn and, where it waits for an approval, approved by the person."""
+    solved = run(_solve(request, key, quiet=json))
     if json:
         typer.echo(solved.model_dump_json(indent=2))
     elif explain:
         draw_explanation(Console(), solved)
     while not json and _wants_approval(solved):
         solved = run(approve(solved))
-    raise leave(solved.status)
+    return solved
 
 
 def _wants_approval(waiting: Run) -> bool:

@@ -69,7 +69,7 @@ class Source:
         except UnicodeDecodeError as error:
             raise Unreadable(f"it is not UTF-8: {error.reason} at byte {error.start}") from None
         except (OSError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Unreadable(str(error)) from None
+            raise Unreadable(str(error) or type(error).__name__) from None
 
 
 def find_sources(asked: Sequence[str], provider: str | None) -> list[Source]:
@@ -137,7 +137,7 @@ def _expand(text: str) -> Iterator[Source]:
     elif _is_many(text):
         yield from _without_parts(list(_search(text)))
     else:
-        raise typer.BadParameter(f"{text} is not a file")
+        raise typer.BadParameter(f"{text} is not a file, a folder or an http or https URL")
 
 
 def _search(text: str) -> Iterator[Source]:
@@ -220,7 +220,8 @@ def _marked(name: str, path: tuple[str, ...]) -> str:
 def _download(url: str) -> bytes:
     body = bytearray()
     with httpx2.stream("GET", url, timeout=30, follow_redirects=True) as response:
-        response.raise_for_status()
+        if not response.is_success:
+            raise Unreadable(f"the server answered {response.status_code} {response.reason_phrase}".rstrip())
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > MAX_FILE_BYTES:

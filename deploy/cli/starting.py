@@ -11,7 +11,8 @@ from deploy.cli.gateway import Json, ask, follow, gateway, is_header_text, leave
 from deploy.cli.solving import drawn
 from services.codecs.text import CodecError, read_json
 from services.contracts.planning import Decision
-from services.contracts.run import Run, StartOptions, StartRequest
+from services.contracts.run import Run
+from services.contracts.start import StartOptions, StartRequest
 
 
 def start_run(

@@ -63,7 +63,8 @@ def twin(
                 if not made.know(path, fields):
                     raise _given_up(f"no operation of the document is about an item at {path}")
         except (Unreadable, InvalidDocument, IndexError) as error:
-            raise _given_up(getattr(error, "detail", "") or str(error) or f"{document} holds no document") from None
+            why = getattr(error, "detail", "") or str(error) or "it holds no document"
+            raise _given_up(f"{document}: {why}") from None
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())

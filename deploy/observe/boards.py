@@ -115,8 +115,8 @@ BOARDS: Final = (
             ),
             Panel(
                 "How likely plans are right, as the judge sees it",
-                _quantile(0.5, "nestor_planner_judged", "backend"),
-                "{{backend}}, half",
+                _quantile(0.5, "nestor_planner_judged"),
+                "half",
                 "percentunit",
             ),
             Panel("Plans withheld as unlikely", _rate("nestor_planner_abstained_total", "backend"), "{{backend}}"),

@@ -1,6 +1,6 @@
 """Getting into the console and about in it: login, logout, the palette, and the console's own files."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Query, Request, Response
 
@@ -38,13 +38,18 @@ async def own_file(name: str) -> Response:
 
 @open_router.get(f"{PATH}/login")
 async def ask_for_token(
-    request: Request, following: Annotated[str, Query(alias="next", max_length=2_000)] = PATH
+    request: Request,
+    following: Annotated[str, Query(alias="next", max_length=2_000)] = PATH,
+    ended: Annotated[Literal["", "page", "form"], Query()] = "",
 ) -> Response:
-    """The form; whoever has a session already, or needs none, goes on."""
+    """The form; whoever has a session already, or needs none, goes on.
+
+    `ended` says that the session has, while its reader looked at a page or before a form was sent.
+    """
     try:
         await Sessions(request.app.state.principals).of(request)
     except LoginNeeded:
-        return render(request, "login.html", screen="", next=own_path(following), wrong="")
+        return render(request, "login.html", screen="", next=own_path(following), ended=ended, wrong="")
     return see(own_path(following))
 
 
@@ -60,7 +65,7 @@ async def log_in(request: Request) -> Response:
         session = await Sessions(request.app.state.principals).login(fields.get("token", "").strip(), address)
     except Unauthorized:
         wrong = "This is no token of this gateway."
-        return render(request, "login.html", status=401, screen="", next=following, wrong=wrong)
+        return render(request, "login.html", status=401, screen="", next=following, ended="", wrong=wrong)
     response = see(following)
     set_cookie(response, request, session)
     return response

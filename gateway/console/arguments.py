@@ -63,7 +63,7 @@ def argument_fields(
     ``notes`` say of some arguments why their values are not known; their fields are empty.
     """
     parameters = {one.name: one for one in api.parameters} if api is not None else {}
-    others = sorted((one for one in parameters.values() if one.name not in arguments), key=lambda one: not one.required)
+    others = sorted((one for one in parameters.values() if one.name not in arguments), key=lambda one: not one.needed)
     return [
         _field(name, arguments, parameters.get(name), api, (notes or {}).get(name, ""))
         for name in (*arguments, *(one.name for one in others))
@@ -87,12 +87,19 @@ def _field(
         text=text,
         as_text=as_text,
         type=kind_of(schema) if parameter is not None else "",
-        required=parameter is not None and parameter.required,
+        required=parameter is not None and parameter.needed,
         description=parameter.description if parameter is not None else "",
         choices=_choices(schema),
         given=name in arguments,
-        note=note,
+        note=note or ("" if name in arguments else _constant(parameter)),
     )
+
+
+def _constant(parameter: Parameter | None) -> str:
+    """What is said of an argument that a call sends although it does not give it."""
+    if parameter is None or parameter.constant is None:
+        return ""
+    return f"{_written(parameter.constant, as_text=isinstance(parameter.constant, str))} is sent unless it is entered"
 
 
 def edited(fields: list[ArgumentField], entered: Mapping[str, str], *, references: bool) -> dict[str, JsonValue]:

@@ -8,8 +8,9 @@ from pydantic import JsonValue
 from gateway.console.flow import Binding, Found, json_type
 from gateway.console.schemas import Schema, kind_of, resolved, schema_at
 from gateway.peers import Peers
-from services.contracts.api import Api, LookupRequest
+from services.contracts.api import Api
 from services.contracts.plan import Step
+from services.contracts.retrieval import LookupRequest
 from services.contracts.run import Run
 from services.errors import ServiceError
 

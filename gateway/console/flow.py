@@ -11,7 +11,10 @@ from typing import Final, Literal
 from pydantic import JsonValue
 
 from services.contracts.base import JsonPath
+from services.contracts.event import RunEvent, RunPlanned
 from services.contracts.evidence import EACH, written, written_path
+from services.contracts.execution import StepFinished, StepStarted
+from services.contracts.outcome import StepRecord, Succeeded
 from services.contracts.plan import (
     ItemReference,
     ListValue,
@@ -24,7 +27,7 @@ from services.contracts.plan import (
     dependencies,
     references,
 )
-from services.contracts.run import Run, RunEvent, RunPlanned, StepFinished, StepRecord, StepStarted, Succeeded
+from services.contracts.run import Run
 
 State = Literal["succeeded", "failed", "skipped", "in_doubt", "running", "waiting"]
 ANSWER: Final = "answer"

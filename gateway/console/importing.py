@@ -15,6 +15,7 @@ from gateway.console.session import PATH, Session
 from gateway.handlers import LARGE_DOCUMENT
 from gateway.routing import Service
 from services.app import service_router
+from services.changes import ChangeGroups, SameChange
 from services.contracts.api import ImportChange, ImportReport, ImportRequest
 from services.errors import Conflict, ServiceError, ServiceUnavailable, ValidationFailed
 
@@ -28,7 +29,9 @@ _DOCUMENT_CHARS: Final = 4_000
 """A longer document is not sent back with the page."""
 _FIELD_CHARS: Final = 600
 _LISTED: Final = 100
-_ORDER: Final = ("updated", "removed", "added")
+_NAMED: Final = 20
+"""Operations that are named under a change that they share."""
+_SUMMARY: Final = 120
 
 
 @dataclass
@@ -37,12 +40,14 @@ class Found:
 
     Attributes:
         report: the last word.
-        changes: those that a page has room for, updated ones first.
-        left_out: how many more there are.
+        groups: changes that a page has room for, those of the most operations first.
+        others: what would be removed and added, as far as there is room.
+        left_out: how many more there are of both.
     """
 
     report: ImportReport
-    changes: Sequence[ImportChange]
+    groups: Sequence[SameChange]
+    others: Sequence[ImportChange]
     left_out: int
 
 
@@ -90,46 +95,46 @@ async def show_or_import(request: Request, service: Service, who: Who, form: For
 
 async def _imported(service: Service, who: Session, wish: ImportRequest) -> Found:
     """Ask the catalogue. Raises what it refuses."""
-    changes: dict[str, list[ImportChange]] = {name: [] for name in _ORDER}
-    report, total, room = None, 0, _ROOM
+    changes = ChangeGroups(most=_LISTED, named=_NAMED)
+    report = None
     async with aclosing(service.administration.import_apis(wish, who.principal)) as events:
         async for event in events:
             if isinstance(event, ImportReport):
                 report = event
             elif isinstance(event, ImportChange):
-                total += 1
-                short = _short(event)
-                room -= _size(short)
-                if room > 0 and len(changes[event.action]) < _LISTED:
-                    changes[event.action].append(short)
+                changes.add(event)
     if report is None:
         raise ServiceUnavailable("The catalogue did not say what became of the import.", service="retriever_svc")
-    shown = [change for name in _ORDER for change in changes[name]]
-    return Found(report, shown, total - len(shown))
+    return _fitting(report, changes)
 
 
-def _short(change: ImportChange) -> ImportChange:
+def _fitting(report: ImportReport, changes: ChangeGroups) -> Found:
+    """As many changes as a page has room for."""
+    groups, others, room = list[SameChange](), list[ImportChange](), _ROOM
+    for group in map(_short, changes.groups):
+        room -= _size(group.said, group.before or "", group.after or "", *group.apis)
+        if room > 0:
+            groups.append(group)
+    for change in (one for several in changes.others.values() for one in several):
+        room -= _size(change.id, change.summary[:_SUMMARY])
+        if room > 0:
+            others.append(change)
+    hidden = len(changes.groups) - len(groups) + sum(map(len, changes.others.values())) - len(others)
+    return Found(report, groups, others, hidden + changes.left_out + changes.others_left_out)
+
+
+def _short(group: SameChange) -> SameChange:
     """The change with its texts cut, and with every hidden character written out: instructions hide in those."""
-    fields = tuple(
-        one.model_copy(update={"field": revealed(one.field), "before": _cut(one.before), "after": _cut(one.after)})
-        for one in change.fields[:40]
-    )
-    left_out = change.left_out + max(0, len(change.fields) - len(fields))
-    return change.model_copy(update={"fields": fields, "left_out": left_out, "summary": change.summary[:200]})
+    return replace(group, said=revealed(group.said), before=_cut(group.before), after=_cut(group.after))
 
 
 def _cut(text: str | None) -> str | None:
     return None if text is None else revealed(text if len(text) <= _FIELD_CHARS else f"{text[:_FIELD_CHARS]}…")
 
 
-def _size(change: ImportChange) -> int:
+def _size(*texts: str) -> int:
     """About how many characters it takes on the page."""
-    said = [
-        change.id,
-        change.summary,
-        *(text or "" for one in change.fields for text in (one.field, one.before, one.after)),
-    ]
-    return 200 + 120 * len(change.fields) + sum(len(escape(text)) for text in said)
+    return 200 + sum(20 + len(escape(text)) for text in texts)
 
 
 def revealed(text: str) -> str:

@@ -18,7 +18,6 @@ from gateway.console.status import LOOKS
 from gateway.routing import Service
 from services.app import service_router
 from services.contracts.api import CatalogueStatus
-from services.contracts.operations import Operations
 from services.contracts.run import RunStatus
 from services.errors import ServiceError
 
@@ -55,7 +54,10 @@ async def ops(
     who.require("administer")
     since, *ends = edges(_HOURS[hours], datetime.now(UTC))
     checks, counted, catalogue, operations = await asyncio.gather(
-        _checks(request), service.counts(who.principal, since, ends), _catalogue(service), _operations(service, who)
+        _checks(request),
+        service.counts(who.principal, since, ends),
+        _catalogue(service),
+        service.overview.now(who.principal),
     )
     registry: CollectorRegistry = request.app.state.registry
     settings = request.app.state.settings
@@ -94,11 +96,6 @@ async def _catalogue(service: Service) -> CatalogueStatus | None:
         return await service.peers.retriever.status()
     except ServiceError:
         return None
-
-
-async def _operations(service: Service, who: Session) -> Operations | None:
-    """Processes and hosts in trouble, for the operator."""
-    return await service.overview.now(who.principal) if who.principal.operator else None
 
 
 def _value(registry: CollectorRegistry, name: str) -> int:

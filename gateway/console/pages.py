@@ -19,9 +19,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from gateway.console.session import PATH, LoginNeeded, Role, Session, Sessions, set_cookie
+from gateway.console.session import COOKIE, PATH, LoginNeeded, Role, Session, Sessions, set_cookie
 from services.app import version
-from services.contracts.run import RequestRecord
+from services.contracts.outcome import RequestRecord
 from services.errors import InvalidRequest, NotFound, ServiceError
 from services.http import StrictRoute, validation_problem
 
@@ -98,7 +98,7 @@ class OpenRoute(ConsoleRoute):
     needs_session = False
 
 
-def get_session(request: Request) -> Session:
+async def get_session(request: Request) -> Session:
     """Who looks at the page."""
     session: Session = request.state.session
     return session
@@ -107,7 +107,7 @@ def get_session(request: Request) -> Session:
 async def get_form(request: Request) -> dict[str, str]:
     """The fields of a form of this session. Raises Forbidden where another page sent it."""
     fields = await read_form(request)
-    get_session(request).check_csrf(fields.pop("csrf", ""))
+    (await get_session(request)).check_csrf(fields.pop("csrf", ""))
     return fields
 
 
@@ -151,14 +151,18 @@ def own_path(path: str) -> str:
 
 
 def _to_login(request: Request) -> RedirectResponse:
-    """To the login, and back to what was looked at; after a form, to the page that it stood on."""
-    path = request.url.path
+    """To the login, and back to what was looked at; after a form, to the page that it stood on.
+
+    A browser forgets a cookie when its session ends. So only a form, which no page without a session has, or a cookie
+    that is not valid any more tell that there was one.
+    """
+    path, ended = request.url.path, "page" if COOKIE in request.cookies else ""
     if request.method == "GET":
         path += f"?{request.url.query}" if request.url.query else ""
     else:
-        parts = path.split("/")
-        path = "/".join(parts[:4]) if parts[2:3] == ["runs"] else "/".join(parts[:3])
-    return see(f"{PATH}/login?{urlencode({'next': path})}")
+        parts, ended = path.split("/"), "form"
+        path = "/".join(parts[:4] if parts[2:3] == ["runs"] and len(parts) > 4 else parts[:3])
+    return see(with_query(f"{PATH}/login", {"next": path, "ended": ended}))
 
 
 def static(name: str) -> Response:

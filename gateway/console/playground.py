@@ -31,10 +31,15 @@ from gateway.previewing import plan_of
 from gateway.routing import PRINTABLE, Service
 from services.app import service_router
 from services.codecs.calls import RESULT
-from services.contracts.api import Api, LookupRequest
+from services.contracts.api import Api
+from services.contracts.outcome import RequestRecord
 from services.contracts.plan import Plan
 from services.contracts.planning import CompileResponse, Diagnostic, DiagnosticCode
-from services.contracts.run import RequestRecord, RerunRequest, Run, RunStatus, SolveRequest, StartOptions, StartRequest
+from services.contracts.rerun import RerunRequest
+from services.contracts.retrieval import LookupRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
+from services.contracts.start import StartOptions, StartRequest
 from services.errors import Conflict, ServiceError, ValidationFailed
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)

@@ -17,10 +17,11 @@ from gateway.console.status import LOOKS
 from gateway.routing import PRINTABLE, Id, Service
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
-from services.contracts.api import LookupRequest
 from services.contracts.base import StepId
 from services.contracts.plan import Step, content_hash
-from services.contracts.run import RerunRequest, Run
+from services.contracts.rerun import RerunRequest
+from services.contracts.retrieval import LookupRequest
+from services.contracts.run import Run
 from services.errors import NotFound, ServiceError, ValidationFailed
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)

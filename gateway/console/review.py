@@ -16,7 +16,8 @@ from gateway.routing import PRINTABLE, Id, Service
 from gateway.storage import Filter
 from services.app import service_router
 from services.contracts.demo import Demo, SelectDemosRequest
-from services.contracts.run import FeedbackRequest, Judged, Run, RunStatus, Verdict
+from services.contracts.feedback import FeedbackRequest, Judged, Verdict
+from services.contracts.run import Run, RunStatus
 from services.errors import Conflict
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)
@@ -56,14 +57,13 @@ async def review(
     """The newest run without feedback, or the one behind the cursor; `last` is the one that was looked at before."""
     who.require(*READING_RUNS)
     which = Filter(who.principal.tenant, _REVIEWED, judged=Judged.NONE)
-    first = await service.page(which, limit=1, cursor=cursor or None)
-    ahead = await service.page(which, limit=_AHEAD, cursor=first.next) if first.next else None
-    run = await service.run(first.runs[0].id, who.principal) if first.runs else None
+    page = await service.page(which, limit=1 + _AHEAD, cursor=cursor or None)
+    run = await service.run(page.runs[0].id, who.principal) if page.runs else None
     flow = Flow(run) if run is not None and run.plan is not None else None
     return render(
         request, "review.html", screen="review", run=run, flow=flow, drawing=draw(flow) if flow else None, looks=LOOKS,
-        ahead=ahead.runs if ahead else (), more=bool(ahead and ahead.next), cursor=cursor, last=last,
-        skip=with_query(HERE, {"cursor": first.next, "last": run.id}) if first.next and run else "",
+        ahead=page.runs[1:], more=page.next is not None, cursor=cursor, last=last,
+        skip=with_query(HERE, {"cursor": run.id, "last": run.id}) if run and page.runs[1:] else "",
         confirmable=run is not None and _confirmable(run),
     )  # fmt: skip
 
@@ -77,7 +77,7 @@ async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """Confirm or reject a run, and go on with the next one."""
     who.require(*READING_RUNS)
     fields: dict[str, object] = {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")}
-    await service.judge(run_id, request_of(FeedbackRequest, fields), who.principal)
+    await service.outcomes.judge(run_id, request_of(FeedbackRequest, fields), who.principal)
     return see(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))
 
 
@@ -114,6 +114,6 @@ async def make_demo(run_id: Id, service: Service, who: Who, form: Form) -> Respo
     who.principal.audience(shared=shared)  # refused before the run is confirmed
     run = await service.run(run_id, who.principal)
     if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
-        await service.judge(run_id, FeedbackRequest(verdict=Verdict.CONFIRMED), who.principal)
-    await service.demonstrate(run_id, who.principal, shared=shared)
+        await service.outcomes.judge(run_id, FeedbackRequest(verdict=Verdict.CONFIRMED), who.principal)
+    await service.outcomes.demonstrate(run_id, who.principal, shared=shared)
     return see(with_query(HERE, {"cursor": form.get("cursor", ""), "last": run_id}))

@@ -28,18 +28,13 @@ from gateway.handlers import EventNumber
 from gateway.routing import PRINTABLE, Id, Moment, Service
 from gateway.storage import UNDER_WAY, Filter
 from services.app import service_router
+from services.contracts.approval import ApproveRequest
 from services.contracts.base import StepId
+from services.contracts.doubt import ResolveRequest
+from services.contracts.feedback import FeedbackRequest, Judged, Verdict
+from services.contracts.outcome import RequestRecord
 from services.contracts.plan import Step
-from services.contracts.run import (
-    ApproveRequest,
-    FeedbackRequest,
-    Judged,
-    RequestRecord,
-    ResolveRequest,
-    Run,
-    RunStatus,
-    Verdict,
-)
+from services.contracts.run import Run, RunStatus
 from services.errors import NotFound, ValidationFailed
 from services.http import SseResponse
 
@@ -207,7 +202,7 @@ async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response
     said = request_of(FeedbackRequest, {"verdict": Verdict.REJECTED, "reason": form.get("reason", "")})
     await service.cancel(run_id, who.principal)
     if said.reason:
-        await service.judge(run_id, said, who.principal)
+        await service.outcomes.judge(run_id, said, who.principal)
     return see(run_path(run_id))
 
 
@@ -224,7 +219,7 @@ async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
     """Confirm or reject a run's outcome."""
     who.require(*READING_RUNS)
     said = request_of(FeedbackRequest, {"verdict": form.get("verdict", ""), "reason": form.get("reason", "")})
-    await service.judge(run_id, said, who.principal)
+    await service.outcomes.judge(run_id, said, who.principal)
     return see(run_path(run_id))
 
 

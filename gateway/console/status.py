@@ -34,4 +34,7 @@ LOOKS: Final = {
     # of checks
     "ok": Look("ok", "ok", "good"),
     "down": Look("bad", "down", "bad"),
+    "up": Look("ok", "up", "good"),
+    "unknown": Look("wait", "not asked yet", "mute"),
+    "full": Look("hand", "at a limit", "warn"),
 }

@@ -1,16 +1,26 @@
 // What the console adds to its pages in a browser: live regions, keys, the palette, times in the reader's zone.
 // Every action works without it. Texts of others are only ever set as text; regions come escaped from the server.
+// The types are for `.ci/console`. A selector says of what kind its elements are.
 
 const base = document.body.dataset.base;
+/** @type {(selector: string, root?: ParentNode) => any} */
 const $ = (selector, root = document) => root.querySelector(selector);
+/** @type {(selector: string, root?: ParentNode) => any[]} */
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+/** @type {(event: Event) => HTMLElement} */
+const targetOf = (event) => /** @type {HTMLElement} */ (event.target);
+/** @type {(event: SubmitEvent) => HTMLFormElement} */
+const formOf = (event) => /** @type {HTMLFormElement} */ (event.target);
 
+let saying = 0;
+
+/** @param {string} text */
 function say(text) {
   const toast = $("#said");
   toast.textContent = text;
   toast.classList.add("on");
-  clearTimeout(say.timer);
-  say.timer = setTimeout(() => toast.classList.remove("on"), 2500);
+  clearTimeout(saying);
+  saying = setTimeout(() => toast.classList.remove("on"), 2500);
 }
 
 // ---- times
@@ -18,14 +28,16 @@ function say(text) {
 const clock = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const ago = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
 
+/** @param {Date} moment */
 function spoken(moment) {
-  const seconds = (moment - Date.now()) / 1000;
+  const seconds = (moment.valueOf() - Date.now()) / 1000;
   if (seconds > -60 && seconds < 5) return ago.format(Math.min(0, Math.round(seconds)), "second");
   if (seconds > -3600) return ago.format(Math.round(seconds / 60), "minute");
   if (seconds > -86400) return ago.format(Math.round(seconds / 3600), "hour");
   return clock.format(moment);
 }
 
+/** @param {ParentNode} root */
 function tellTimes(root = document) {
   for (const time of $$("time[datetime]", root)) {
     const moment = new Date(time.dateTime);
@@ -37,17 +49,33 @@ function tellTimes(root = document) {
 
 // ---- regions: parts of the page that are asked for anew, and put in place of what is shown
 
+/** @param {HTMLElement} region */
 function isBusy(region) {
   const active = document.activeElement;
-  const typing = region.contains(active) && active.matches("input, select, textarea");
-  return typing || $$("input[type=checkbox]:checked, textarea", region).some((one) => one.checked || one.value)
-    || String(getSelection()) !== "" && region.contains(getSelection().anchorNode);
+  const typing = region.contains(active) && active?.matches("input, select, textarea");
+  const chosen = getSelection();
+  return typing || $$("input, select, textarea", region).some(isChanged)
+    || chosen !== null && String(chosen) !== "" && region.contains(chosen.anchorNode);
 }
 
-// What puts the focus back where it was once a region has been replaced.
+/** @param {any} field */
+function isChanged(field) {
+  if (field.matches("[type=checkbox]")) return field.checked !== field.defaultChecked;
+  if (!field.matches("select")) return field.value !== field.defaultValue;
+  /** @type {HTMLOptionElement[]} */
+  const options = [...field.options];
+  return !(options.find((one) => one.defaultSelected) ?? options[0])?.selected;
+}
+
+/**
+ * What puts the focus back where it was once a region has been replaced.
+ * @param {HTMLElement} region
+ * @returns {(next: HTMLElement) => void}
+ */
 function focusIn(region) {
   const active = document.activeElement;
-  if (!region.contains(active)) return () => {};
+  if (!active || !region.contains(active)) return () => {};
+  /** @param {HTMLElement} root */
   const stops = (root) => $$("a, button, input, select, summary, [tabindex]", root);
   const at = stops(region).indexOf(active);
   const path = active.getAttribute("href");
@@ -59,12 +87,9 @@ function focusIn(region) {
 
 async function refresh(url = location.href, { force = false } = {}) {
   const response = await fetch(url, { headers: { Accept: "text/html" }, redirect: "follow" });
-  if (new URL(response.url).pathname === `${base}/login`) {
-    location.assign(response.url);
-    return false;
-  }
-  if (!response.ok) return false;
+  if (hasEnded(response) || !response.ok) return false;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  goOn(page);
   for (const region of $$("[data-region]")) {
     const next = page.getElementById(region.id);
     if (!next || (!force && isBusy(region)) || same(region, next)) continue;
@@ -82,6 +107,7 @@ async function refresh(url = location.href, { force = false } = {}) {
 }
 
 const texts = new WeakMap();
+/** @param {HTMLElement} region @param {HTMLElement} next */
 function same(region, next) {
   const html = next.outerHTML;
   const known = texts.get(region) === html;
@@ -89,9 +115,67 @@ function same(region, next) {
   return known;
 }
 
+// ---- a session that ends: nothing that was typed goes away
+
+/** @param {Response} response */
+function hasEnded(response) {
+  const login = new URL(response.url);
+  if (login.pathname !== `${base}/login`) return false;
+  login.search = String(new URLSearchParams({ next: location.pathname + location.search, ended: "page" }));
+  const notice = $("#ended");
+  if (!notice || !$$("input, select, textarea", $("main")).some(isChanged)) {
+    location.assign(login);
+    return true;
+  }
+  const link = $("a", notice);
+  link.href = login.href;
+  link.target = $("form[data-keeps]") ? "_blank" : ""; // what these hold is not kept in another page
+  notice.hidden = false;
+  return true;
+}
+
+/**
+ * There is a session: whoever has logged in elsewhere meanwhile sends the forms of this page as that one's.
+ * @param {Document} page
+ */
+function goOn(page) {
+  const csrf = $("input[name=csrf]", page)?.value;
+  if (csrf) for (const field of $$("input[name=csrf]")) field.value = csrf;
+  if ($("#ended")) $("#ended").hidden = true;
+}
+
+// Fields with a draft are kept in this tab until they are sent, and are filled again after a log-in or a refusal.
+/** @type {(field: HTMLElement) => string} */
+const draftOf = (field) => `draft ${field.dataset.draft}`;
+
+function takeDrafts() {
+  /** @type {string[]} */
+  const sent = JSON.parse(sessionStorage.getItem("sent") ?? "[]");
+  sessionStorage.removeItem("sent");
+  if (document.body.dataset.undone === undefined) sent.forEach((key) => sessionStorage.removeItem(key));
+  for (const field of $$("input[data-draft]")) field.value ||= sessionStorage.getItem(draftOf(field)) ?? "";
+}
+
+function keepDrafts() {
+  for (const field of $$("input[data-draft]")) {
+    if (field.value) sessionStorage.setItem(draftOf(field), field.value);
+    else sessionStorage.removeItem(draftOf(field));
+  }
+}
+
+document.addEventListener("submit", (event) => {
+  if (formOf(event).matches(".who")) { // logging out
+    for (const field of $$("input[data-draft]")) field.value = "";
+    sessionStorage.clear();
+  }
+  sessionStorage.setItem("sent", JSON.stringify($$("input[data-draft]", formOf(event)).map(draftOf)));
+});
+addEventListener("pagehide", keepDrafts);
+
 // ---- live: one stream of events for a run, a look every few seconds for a list, and neither while nobody looks
 
 const RETRY_MS = 3000; // a browser takes a broken stream up again by itself, but not one that was refused
+/** @type {EventSource | null} */
 let stream = null;
 let pending = 0;
 
@@ -125,6 +209,7 @@ function poll() {
 
 // ---- what is only there with a script
 
+/** @param {ParentNode} root */
 function dress(root = document) {
   for (const one of $$("button[data-copy], button[data-open], input[data-all]", root)) one.hidden = false;
   tellChosen(root);
@@ -132,6 +217,7 @@ function dress(root = document) {
 
 // ---- lines that are chosen: a box for all of them, and a button that says how many there are
 
+/** @param {ParentNode} root */
 function tellChosen(root = document) {
   for (const button of $$("button[data-chosen]", root)) {
     const boxes = $$(`input[name^="${button.dataset.chosen}"]`, button.form);
@@ -142,11 +228,13 @@ function tellChosen(root = document) {
 }
 
 document.addEventListener("change", (event) => {
-  const prefix = event.target.dataset.all;
-  if (prefix) for (const box of $$(`input[name^="${prefix}"]`, event.target.form)) box.checked = event.target.checked;
+  const all = /** @type {HTMLInputElement} */ (event.target);
+  const prefix = all.dataset.all;
+  if (prefix && all.form) for (const box of $$(`input[name^="${prefix}"]`, all.form)) box.checked = all.checked;
   tellChosen();
 });
 
+/** @param {string} text */
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -163,10 +251,11 @@ async function copy(text) {
 }
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button");
+  const button = targetOf(event).closest("button");
   if (button?.dataset.copy) copy(button.dataset.copy);
   if (button?.dataset.open === "palette") openPalette();
-  const link = event.target.closest("a[href*='#detail']");
+  /** @type {any} */ // a link of HTML or of SVG
+  const link = targetOf(event).closest("a[href*='#detail']");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   const url = new URL(link.href ?? link.getAttribute("href"), location.href);
   if (typeof link.href === "object") url.href = new URL(link.href.baseVal, location.href).href;
@@ -185,7 +274,7 @@ async function showDetail() {
 addEventListener("popstate", () => refresh(location.href, { force: true }));
 
 document.addEventListener("submit", (event) => {
-  for (const button of $$("button", event.target)) setTimeout(() => (button.disabled = true));
+  for (const button of $$("button", formOf(event))) setTimeout(() => (button.disabled = true));
 });
 addEventListener("pageshow", () => {
   $$("form button").forEach((button) => (button.disabled = false));
@@ -202,20 +291,18 @@ for (const input of $$("input[data-into]")) {
 }
 
 document.addEventListener("submit", async (event) => {
-  const form = event.target;
+  const form = formOf(event);
   if (!form.dataset.keeps) return;
   event.preventDefault();
-  const body = new URLSearchParams(new FormData(form, event.submitter));
+  const body = new URLSearchParams();
+  for (const [name, value] of new FormData(form, event.submitter)) body.append(name, String(value));
   const response = await fetch(form.action, { method: "POST", body, headers: { Accept: "text/html" } }).catch(() => null);
   for (const button of $$("button", form)) setTimeout(() => (button.disabled = false));
   if (!response) {
     say("The gateway does not answer");
     return;
   }
-  if (new URL(response.url).pathname === `${base}/login`) {
-    location.assign(response.url);
-    return;
-  }
+  if (hasEnded(response)) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const next = page.getElementById(form.dataset.keeps) ?? $("main > *", page);
   if (!next) return;
@@ -236,9 +323,11 @@ for (const field of $$("input[data-zone]")) field.value = Intl.DateTimeFormat().
 // ---- keys
 
 const rows = () => $$("[data-row]").filter((row) => row.offsetParent);
+/** @type {Record<string, string>} */
 const screens = { r: "runs", p: "playground", a: "approvals", v: "review", c: "catalogue", o: "ops" };
 let going = 0;
 
+/** @param {number} by */
 function move(by) {
   const all = rows();
   if (!all.length) return;
@@ -256,8 +345,9 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-  if (event.target.matches("input:not([type=checkbox]), select, textarea")) {
-    if (event.key === "Escape") event.target.blur();
+  const target = targetOf(event);
+  if (target.matches("input:not([type=checkbox]), select, textarea")) {
+    if (event.key === "Escape") target.blur();
     return;
   }
   if (Date.now() - going < 1000 && screens[event.key]) {
@@ -275,7 +365,7 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "?") $("#help")?.showModal();
   else if (event.key === "x") $(".cursor td:first-child input[type=checkbox]")?.click();
   else if (/^[a-z]$/.test(event.key) && $(`[data-key=${event.key}]`)) $(`[data-key=${event.key}]`).click();
-  else if (event.key === "Enter" && event.target.closest("a, button, summary, label") === null) {
+  else if (event.key === "Enter" && target.closest("a, button, summary, label") === null) {
     $(".cursor a")?.click(); // a link only: nothing is approved by one key
   }
 });
@@ -283,6 +373,7 @@ document.addEventListener("keydown", (event) => {
 // ---- palette
 
 let asked = 0;
+let filling = 0;
 
 function openPalette() {
   const palette = $("#palette");
@@ -292,9 +383,12 @@ function openPalette() {
   fill("");
 }
 
+/** @param {string} text */
 async function fill(text) {
   const number = ++asked;
   const response = await fetch(`${base}/palette?q=${encodeURIComponent(text)}`).catch(() => null);
+  if (number !== asked || (response && hasEnded(response))) return;
+  /** @type {{items: {text: string, kind: string, path: string}[]}} */
   const found = response?.ok ? await response.json() : { items: [] };
   if (number !== asked) return;
   $("#palette-items").replaceChildren(...found.items.map((item, at) => {
@@ -311,14 +405,14 @@ async function fill(text) {
   }));
 }
 
-$("#palette-text")?.addEventListener("input", (event) => {
-  clearTimeout(fill.timer);
-  fill.timer = setTimeout(() => fill(event.target.value), 120);
+$("#palette-text")?.addEventListener("input", (/** @type {any} */ event) => {
+  clearTimeout(filling);
+  filling = setTimeout(() => fill(event.target.value), 120);
 });
-$("#palette")?.addEventListener("keydown", (event) => {
+$("#palette")?.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
   const lines = $$("#palette-items li");
   const at = lines.findIndex((line) => line.getAttribute("aria-selected") === "true");
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
   if (step && lines.length) {
     event.preventDefault();
     const next = lines[(at + step + lines.length) % lines.length];
@@ -330,7 +424,7 @@ $("#palette")?.addEventListener("keydown", (event) => {
   }
 });
 for (const dialog of $$("dialog")) {
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  dialog.addEventListener("click", (/** @type {MouseEvent} */ event) => event.target === dialog && dialog.close());
 }
 
 document.addEventListener("visibilitychange", () => document.hidden || refresh().catch(() => {}).finally(follow));
@@ -340,3 +434,4 @@ tellTimes();
 setInterval(tellTimes, 20000);
 follow();
 poll();
+takeDrafts();

@@ -1,0 +1,61 @@
+"""``nestor train corpus``: requests written by hand, with their plans."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.cli.training.needs import require
+
+corpus = typer.Typer(no_args_is_help=True, help="The corpus: requests written by hand, with their plans.")
+
+_Documents = Annotated[
+    Path, typer.Option(help="Folder of the vendors' documents, which are not kept here.", file_okay=False, exists=True)
+]
+
+
+@corpus.command("check")
+def check_corpus(
+    documents: _Documents,
+    vendor: Annotated[list[str] | None, typer.Option(help="Whose requests; repeat. [all]")] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder to be measured by: nothing near its requests may be here. Repeat.", file_okay=False),
+    ] = None,
+) -> None:
+    """Check that every plan compiles and that requests are near no other; print what the corpus holds."""
+    require(())
+    from training.corpus.command import check_corpus as check
+
+    raise typer.Exit(check(documents, vendor or [], against or []))
+
+
+@corpus.command("list")
+def list_apis(documents: _Documents, vendor: Annotated[str, typer.Argument(help="A name of vendors.json.")]) -> None:
+    """Print a vendor's APIs, one a line, as a writer of requests reads them."""
+    require(())
+    from training.corpus.command import list_apis as listed
+
+    raise typer.Exit(listed(documents, vendor))
+
+
+class Part(StrEnum):
+    """What a vendor's requests are for."""
+
+    TRAIN = "train"
+    DEV = "dev"
+    TEST = "test"
+
+
+@corpus.command("export")
+def export_corpus(
+    documents: _Documents,
+    out: Annotated[Path, typer.Option(help="Folder to write tools.jsonl and instances.jsonl to.", file_okay=False)],
+    part: Annotated[Part, typer.Option(help="Whose vendors.")] = Part.TRAIN,
+) -> None:
+    """Write a part as a folder that `nestor train data` and `nestor eval plan` read."""
+    require(())
+    from training.corpus.command import export_corpus as export
+
+    raise typer.Exit(export(documents, part.value, out))

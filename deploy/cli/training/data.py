@@ -1,0 +1,63 @@
+"""``nestor train record`` and ``data``: folders to train on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from deploy.cli.recording import record
+from deploy.cli.training.needs import require
+
+
+def record_own(
+    out: Annotated[Path, typer.Option(help="Folder to write tools.jsonl and instances.jsonl to.", file_okay=False)],
+) -> None:
+    """Write the running Nestor's catalogue, its confirmed runs and its demonstrations as a folder to train on.
+
+    What a confirmed run was planned with counts as right: `nestor runs confirm RUN` confirms one.
+    """
+    require(())
+    apis, requests = record(out, Console(stderr=True))
+    typer.echo(f"{apis} APIs and {requests} solved requests in {out}")
+
+
+def write_data(
+    out: Annotated[Path, typer.Option(help="Folder to write the data set to.", file_okay=False)],
+    folder: Annotated[
+        list[Path] | None, typer.Option(help="Folder with tools.jsonl and instances.jsonl; repeat.", file_okay=False)
+    ] = None,
+    runs: Annotated[
+        bool, typer.Option("--runs", help="Take what `nestor train record` writes, to OUT/recorded.")
+    ] = False,
+    made: Annotated[
+        int | None,
+        typer.Option(min=0, help="Requests made up over each catalogue that the recipe does not name. [300]"),
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="JSON of what differs from the defaults, or `general`: docs/finetuning.md.")
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Where the folders are that the recipe names.", file_okay=False)
+    ] = None,
+    hold_out_apis: Annotated[
+        float | None, typer.Option(min=0, max=0.9, help="Share of APIs that are never shown, for measuring.")
+    ] = None,
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder to be measured by: nothing near its requests is learnt. Repeat.", file_okay=False),
+    ] = None,
+) -> None:
+    """Make the conversations that a language model is finetuned on, and print what they hold.
+
+    A fifth of the requests is held out, in OUT/held-out, for `nestor eval plan`. A request that is to be measured and
+    is found in the training set, or nearly, is an error.
+    """
+    require(())
+    from training.llm.data_command import build_data  # synthesis and evals stay out of the services' images
+
+    folders = list(folder or [])
+    if runs:
+        record(out / "recorded", Console(stderr=True))
+        folders.append(out / "recorded")
+    raise typer.Exit(build_data(folders, recipe, root, made, hold_out_apis, exclude or [], out))

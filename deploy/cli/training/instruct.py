@@ -1,0 +1,82 @@
+"""``nestor train instruct``: requests that a language model makes up."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import httpx2
+import typer
+from pydantic import SecretStr
+
+from deploy.cli.gateway import is_header_text
+from deploy.cli.training.needs import require
+
+
+def make_requests(
+    model: Annotated[
+        str, typer.Option(help="Base URL of any OpenAI-compatible server, e.g. http://localhost:8080/v1.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write to, and to go on in.", file_okay=False)],
+    name: Annotated[str, typer.Option(help="The model's name at that server.")] = "default",
+    key_env: Annotated[
+        str | None, typer.Option(help="The environment variable that holds the server's API key, if it wants one.")
+    ] = None,
+    catalogue: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with tools.jsonl and instances.jsonl, which may be empty: requests are made for these APIs.",
+            file_okay=False,
+        ),
+    ] = None,
+    fields: Annotated[int, typer.Option(min=1, max=1_000, help="Fields.")] = 20,
+    subfields: Annotated[int, typer.Option(min=1, max=100, help="Of each field.")] = 5,
+    tools: Annotated[int, typer.Option(min=1, max=100, help="Of each subfield.")] = 4,
+    single: Annotated[int, typer.Option(min=0, help="Requests that one call solves.")] = 400,
+    multiple: Annotated[int, typer.Option(min=0, help="Requests that take several tools.")] = 300,
+    nested: Annotated[int, typer.Option(min=0, help="Requests where a call takes what another one answers.")] = 300,
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Questions at a time.")] = 4,
+    max_tokens: Annotated[int, typer.Option(min=64, max=65_536, help="Longest answer.")] = 2_048,
+    max_tokens_total: Annotated[
+        int | None, typer.Option(min=1, help="Of all questions and answers, of all sittings. [no bound]")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, max=3_600, help="Seconds an answer may take.")] = 300.0,
+    temperature: Annotated[float, typer.Option(min=0, max=2, help="0: the likeliest answer, each time.")] = 0.8,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 7,
+) -> None:
+    """Let a language model make up tools, and requests with their calls (self-instruct, as Seal-Tools' section 3).
+
+    What it writes is checked, counted and written as a folder that `nestor eval plan` and `nestor train data` read.
+    The same command goes on where a killed run stopped; with larger numbers it makes more.
+    """
+    address, key = _address(model), _key(key_env)
+    require(())
+    from services.clients.chat import Patience, open_chat
+    from training.instruct.asking import Terms
+    from training.instruct.command import instruct
+    from training.instruct.making import Wanted
+
+    chat = open_chat(address, name, key=key, temperature=temperature, patience=Patience(timeout, min(timeout, 60.0)))
+    wanted = Wanted(
+        fields=fields, subfields=subfields, tools=tools, single=single, multiple=multiple, nested=nested, seed=seed
+    )
+    terms = Terms(concurrency=concurrency, max_tokens=max_tokens, timeout_s=timeout, budget=max_tokens_total)
+    raise typer.Exit(instruct(chat, out, wanted, terms, catalogue))
+
+
+def _address(url: str) -> str:
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        parsed = None
+    if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
+        raise typer.BadParameter("it is not an http or https URL", param_hint="--model")
+    return url
+
+
+def _key(variable: str | None) -> SecretStr | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "").strip()
+    if not is_header_text(key):
+        raise typer.BadParameter(f"{variable} is not set, or is not printable ASCII", param_hint="--key-env")
+    return SecretStr(key)

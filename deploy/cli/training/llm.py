@@ -1,0 +1,124 @@
+"""``nestor train llm`` and ``gate``: a language model is finetuned, measured, and promoted where it is better."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from deploy.cli.llm import told
+from deploy.cli.training.needs import beside, require
+from services.registry import Entry, RegistryError
+
+_FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
+_TO_SERVE = ("gguf", "xllamacpp")
+_REGISTRY = Path("var/models")
+
+
+class Method(StrEnum):
+    """How a language model is finetuned."""
+
+    LORA = "lora"
+    QLORA = "qlora"
+    FULL = "full"
+
+
+def train_llm(
+    base: Annotated[Path, typer.Option(help="The model to start from: a Hugging Face folder, or a GGUF file.")],
+    data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
+    method: Annotated[
+        Method, typer.Option(help="`lora`; `qlora`, over weights in 4 bits, on a GPU; `full`, all weights.")
+    ] = Method.LORA,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Of training, over all sittings. [75]")] = None,
+    epochs: Annotated[float | None, typer.Option(min=0.01, help="Passes over the data, at most. [3]")] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="JSON of what differs from the defaults: docs/finetuning.md.", exists=True)
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Adapter to go on from, such as the one that ships: services/models.", file_okay=False),
+    ] = None,
+    work: Annotated[Path | None, typer.Option(help="Folder of checkpoints. [OUT.work]", file_okay=False)] = None,
+    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
+    gguf: Annotated[
+        Path | None, typer.Option(help="BASE as a GGUF file, where it is a folder: to export and measure.")
+    ] = None,
+    registry: Annotated[
+        Path, typer.Option(help="Folder of registry.json; the model is promoted there if it is better.")
+    ] = _REGISTRY,
+    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
+    gate: Annotated[bool, typer.Option("--gate/--no-gate", help="Measure, and promote if better.")] = True,
+) -> None:
+    """Finetune a language model to plan, export it, measure it, and promote it where it is better.
+
+    The same command goes on where a killed run stopped. OUT holds the adapter as peft saves it, OUT.work the GGUF
+    files for llama.cpp. What is held out in DATA is planned by it and by the model that plans now.
+    """
+    served = gguf or (base if base.is_file() else None)
+    gate = gate and method is not Method.FULL
+    if gate and served is None:
+        raise typer.BadParameter("BASE is a folder: give --gguf FILE to measure with, or --no-gate")
+    require(_FOR_LLM + (_TO_SERVE if served is not None else ()))
+    from training.llm.command import read_tuning  # torch is loaded by those who train only
+    from training.llm.command import train_llm as train
+
+    place = work or beside(out)
+    report = train(base, data, out, place, read_tuning(recipe, method.value, minutes, epochs), device, start)
+    if report is None:
+        raise typer.Exit(1)
+    typer.echo(f"{out}: loss {report.training.losses[-1]['loss']:.3f} after {report.training.minutes:g} minutes")
+    if served is not None and method is not Method.FULL:
+        with told():
+            from deploy.llm.gate import export
+
+            export(out, served, place)
+        typer.echo(f"for llama.cpp: {place}")
+    if gate and served is not None:
+        _gate(report.entry(out.name), out, served, data, registry, place, limit)
+
+
+def gate_llm(
+    candidate: Annotated[Path, typer.Argument(help="Folder that `nestor train llm` wrote.", file_okay=False)],
+    gguf: Annotated[Path, typer.Option(help="The base it was trained on, as a GGUF file.", dir_okay=False)],
+    data: Annotated[Path, typer.Option(help="Folder that `nestor train data` wrote.", file_okay=False)],
+    registry: Annotated[Path, typer.Option(help="Folder of registry.json.")] = _REGISTRY,
+    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
+) -> None:
+    """Measure a finetuned model against the one that plans now, and promote it if it is better."""
+    require(_TO_SERVE)
+    from training.llm.card import read_report
+
+    report = read_report(candidate)
+    if report is None:
+        raise typer.BadParameter(f"{candidate} holds no report.json: `nestor train llm` writes it")
+    with told():
+        from deploy.llm.gate import export
+
+        export(candidate, gguf, beside(candidate))
+    _gate(report.entry(candidate.name), candidate, gguf, data, registry, beside(candidate), limit)
+
+
+def _gate(entry: Entry, candidate: Path, base: Path, data: Path, registry: Path, work: Path, limit: int) -> None:
+    """Measure, say what came of it; ends with status 1 where it cannot be measured."""
+    from deploy.llm.gate import judge, mean  # the engine and the encoders are loaded by those who measure only
+    from evals.data import DataError
+
+    folders = sorted(place for place in (data / "held-out").glob("*") if place.is_dir())
+    if not folders:
+        raise typer.BadParameter(f"{data / 'held-out'} holds no folder to measure by", param_hint="--data")
+    try:
+        with told():
+            verdict = judge(candidate, entry, base, folders, registry, work, limit)
+    except (RegistryError, DataError) as error:
+        Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    for name, figures in ((entry.name, verdict.candidate), (verdict.before, verdict.champion)):
+        for folder, one in figures.items():
+            typer.echo(f"{name}, {folder}: " + ", ".join(f"{what} {value:g}" for what, value in one.items()))
+    found, before = mean(verdict.candidate), mean(verdict.champion)
+    if verdict.better:
+        typer.echo(f"promoted in {registry}: parameter F1 {found:.1f}, {verdict.before} has {before:.1f}")
+    else:
+        typer.echo(f"not promoted: parameter F1 {found:.1f} is no better than {before:.1f} of {verdict.before}")

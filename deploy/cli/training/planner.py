@@ -1,0 +1,95 @@
+"""``nestor train planner``, ``confidence`` and ``judge``: the compact planner, and how far it is to be trusted."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.cli.training.needs import TO_TRAIN, beside, require
+
+
+def train_planner(
+    data: Annotated[
+        list[Path],
+        typer.Option(
+            help="Folder with tools.jsonl and instances.jsonl (recorded calls, if any); repeat.", file_okay=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to.", file_okay=False)],
+    recipe: Annotated[
+        Path | None,
+        typer.Option(help="JSON of what differs from the default recipe: docs/training.md.", exists=True),
+    ] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Folder of checkpoints, examples and vectors. [OUT.work]", file_okay=False)
+    ] = None,
+    device: Annotated[str, typer.Option(help="`cpu`, `cuda`, or `auto`: a GPU where there is one.")] = "auto",
+) -> None:
+    """Train the compact planner on own catalogues: on their recorded requests, and on requests made up over them.
+
+    The same command goes on where a killed run stopped. A fifth of the requests is held out, in WORK/held-out.
+    """
+    require(TO_TRAIN)
+    from training.planner.command import train_planner as train  # torch is loaded by those who train only
+
+    raise typer.Exit(train(data, out, work or beside(out), recipe, device))
+
+
+def train_confidence(
+    model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
+    predictions: Annotated[
+        list[Path],
+        typer.Option(help="File of `nestor eval plan --planner compact --predictions`, with this model; repeat."),
+    ],
+) -> None:
+    """Fit a planner's confidence to what became of whole requests that nothing was trained on, in place."""
+    require(("sklearn",))
+    from evals.data import DataError
+    from planner_svc.backends.compact.confidence import CalibrationError
+    from training.planner.recalibrate import recalibrate
+
+    try:
+        found = recalibrate(model, predictions)
+    except (DataError, CalibrationError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    typer.echo(
+        f"{found.plans} plans, {found.right:.0%} right; calibration error {found.before:.3f}, now {found.after:.3f} "
+        "(of plans that the fit had not seen)"
+    )
+
+
+def train_judge(
+    model: Annotated[Path, typer.Argument(help="Folder that `nestor train planner` wrote.", file_okay=False)],
+    predictions: Annotated[
+        list[Path],
+        typer.Option(help="File of `nestor eval plan --planner compact --predictions`, with this model; repeat."),
+    ],
+) -> None:
+    """Fit the judge of the planner's word to what became of whole requests that nothing was trained on, in MODEL.
+
+    Prints what it would do at several thresholds (NESTOR_PLANNER_ABSTAIN_BELOW), for vendors that it had not seen.
+    """
+    require(("sklearn",))
+    from evals.data import DataError
+    from training.planner.words import fit_judge
+
+    try:
+        found = fit_judge(model, predictions)
+    except (DataError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    typer.echo(
+        f"{found.requests} requests to {found.vendors} vendors, {found.right} right; calibration error of the planner "
+        f"{found.before:.3f}, of the judge {found.error:.3f}"
+    )
+    typer.echo("below   plans  right   of these that change something  right")
+    for kept in found.kept:
+        typer.echo(
+            f"{kept.threshold:<7g} {kept.plans:<6} {_share(kept.right, kept.plans):<7} {kept.changes:<31} "
+            f"{_share(kept.right_changes, kept.changes)}"
+        )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "-"

@@ -1,0 +1,30 @@
+"""What is wrong with the environment's settings, in a line, without any value: it may be a secret."""
+
+import os
+import re
+
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
+_FIELD = re.compile(r'field "(\w+)"')
+BadSettings = (SettingsError, ValidationError)
+
+
+def told_settings(error: SettingsError | ValidationError) -> str:
+    """Which variable cannot be read, and why."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = str(first["loc"][0]) if first["loc"] else ""
+        return f"{_variable(field, error.title.removesuffix('Settings'))}: {first['msg']}"
+    match = _FIELD.search(str(error))
+    why = 'it is to be JSON, a list as ["one", "two"], an object as {"name": "value"}'
+    return f"{_variable(match[1] if match else '')}: {why}"
+
+
+def _variable(field: str, owner: str = "") -> str:
+    """The variable of the environment that gives a field of these settings; the field itself where none is found."""
+    given = [name for name in os.environ if name.upper().startswith("NESTOR_")]
+    for ending in (f"_{owner}_{field}".upper(), f"_{field}".upper()):
+        if found := [name for name in given if name.upper().endswith(ending)]:
+            return " or ".join(sorted(found))
+    return field or "the settings"

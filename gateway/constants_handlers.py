@@ -1,0 +1,20 @@
+"""The route by which administrators set what a provider's calls always send."""
+
+from gateway.routing import ADMINISTERING, Caller, Id, ProtectedRoute, Service
+from services.app import service_router
+from services.contracts.constants import ConstantsRequest, ProviderConstants
+
+constants = service_router(route_class=ProtectedRoute, tags=["apis"])
+
+
+@constants.patch(
+    "/providers/{provider}/constants", summary="Set what a provider's calls always send", openapi_extra=ADMINISTERING
+)
+async def set_constants(provider: Id, body: ConstantsRequest, service: Service, caller: Caller) -> ProviderConstants:
+    """Sets the constants that have a value and removes those that are null, all of them or none.
+
+    A value is sent in every call whose operation takes a parameter of that name, unless the plan gives another one.
+    422 where no operation takes it or allows the value, and for credentials: constants are no secrets. 409 where
+    another tenant imported the provider. `GET /documents` lists them.
+    """
+    return await service.administration.set_constants(provider, body, caller)

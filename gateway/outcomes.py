@@ -1,0 +1,68 @@
+"""What people say of a run's outcome, and what becomes of the runs that they confirm."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from gateway.administration import Administration, demo_of
+from gateway.metrics import GatewayMetrics
+from gateway.principals import Principal
+from gateway.storage import NOT_OVER, RunStore
+from services.contracts.demo import Demo
+from services.contracts.feedback import Feedback, FeedbackRequest, Verdict
+from services.contracts.run import Run, RunStatus
+from services.errors import Conflict
+from services.telemetry import get_logger
+
+_log = get_logger(__name__)
+_CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
+
+
+class Outcomes:
+    """Keeps the word of a run's principal, and makes demonstrations of confirmed runs."""
+
+    def __init__(self, store: RunStore, administration: Administration, metrics: GatewayMetrics) -> None:
+        self._store, self._administration, self._feedback = store, administration, metrics.feedback
+
+    async def judge(self, run_id: str, request: FeedbackRequest, principal: Principal) -> Run:
+        """Keep who says what of a run's outcome, and when. The last word counts; saying the same again changes nothing.
+
+        A demonstration that was made of a run goes when the run is rejected.
+
+        Raises:
+            NotFound: no such run.
+            Conflict: it is not over; or it is to be confirmed and has neither succeeded nor ended as a dry run does,
+                or is a rerun that took values over.
+        """
+        run = await self._store.get(run_id, principal.tenant)
+        if run.status in NOT_OVER:
+            raise Conflict(f"Run {run_id} is {run.status.value}; it can be confirmed or rejected once it is over.")
+        if request.verdict is Verdict.CONFIRMED and run.status not in _CONFIRMABLE:
+            raise Conflict(f"Run {run_id} is {run.status.value}; it can only be rejected.")
+        if request.verdict is Verdict.CONFIRMED and run.reused:
+            message = (
+                "Values of another run stand in its plan, of which nothing can be learnt; it can only be rejected."
+            )
+            raise Conflict(message)
+        said = Feedback(verdict=request.verdict, reason=request.reason, principal=principal.name, at=datetime.now(UTC))
+        before = run.feedback
+        if before is not None and before == said.model_copy(update={"at": before.at}):
+            return run
+        if said.verdict is Verdict.REJECTED and before is not None and before.verdict is Verdict.CONFIRMED:
+            await self._administration.forget_demo(run, principal)
+        await self._store.judge(run_id, said)
+        self._feedback.labels(said.verdict.value).inc()
+        _log.info("judged", run_id=run_id, verdict=said.verdict.value, by=principal.name)
+        return run.model_copy(update={"feedback": said})
+
+    async def demonstrate(self, run_id: str, principal: Principal, *, shared: bool = False) -> Demo:
+        """Make a confirmed run a demonstration, which requests of its tenant, or of everyone's, are planned with.
+
+        Raises:
+            NotFound: no such run.
+            Forbidden: it is to be everyone's, and the principal is not the operator's.
+            Conflict: nobody has confirmed it, or somebody has rejected it.
+        """
+        run = await self._store.get(run_id, principal.tenant)
+        if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:
+            raise Conflict(f"Run {run_id} is not confirmed; only confirmed runs become demonstrations.")
+        return await self._administration.add_demo(demo_of(run), principal, shared=shared)
