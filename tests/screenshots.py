@@ -12,7 +12,9 @@ from typing import Final
 
 from deploy.onebox import World, world
 from services.clients import GatewayClient, open_http
-from services.contracts.run import FeedbackRequest, Run, SolveOptions, SolveRequest, Verdict
+from services.contracts.feedback import FeedbackRequest, Verdict
+from services.contracts.run import Run
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.telemetry import configure_logging
 from tests.support.browser import find_chromium, open_browser
 
@@ -26,7 +28,7 @@ FURTHER: Final = (
     "Show me the latest orders of Amara Okafor",
     "How much is 80 USD in the money of Iceland?",
     "Convert 30 celsius to fahrenheit and 4 liters to gallons",
-    "What time is it in Lima and in Kampala?",
+    "Is it a working day in Norway on 17 May 2027?",
     "What languages do they speak in Peru and in Namibia?",
 )
 STATUSES: Final = {SUCCEEDED: "succeeded", FAILED: "failed", WAITING: "needs_approval", QUESTIONS: "needs_input"}

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from services.contracts.run import ExecutionFinished, StepRecord, Succeeded
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import StepRecord, Succeeded
 from tests.chaos.plans import Case, Source, Task
 
 

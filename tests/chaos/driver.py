@@ -5,16 +5,10 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from services.contracts.run import (
-    AnswerValue,
-    DoubtfulCall,
-    ExecutionFinished,
-    ResolveRequest,
-    StepRecord,
-    StoredValue,
-    Succeeded,
-    doubts_of,
-)
+from services.contracts.answer import AnswerValue
+from services.contracts.doubt import DoubtfulCall, ResolveRequest, doubts_of
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import StepRecord, StoredValue, Succeeded
 from services.errors import Conflict, DeadlineExceeded, NotFound, NotReady, Overloaded, ServiceError, ServiceUnavailable
 from tests.chaos.bindings import Bindings
 from tests.chaos.house import House

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from services.contracts.run import ExecutionFinished, Failed, InDoubt, StepOutcome, StepRecord, Succeeded, doubts_of
+from services.contracts.doubt import doubts_of
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed, InDoubt, StepOutcome, StepRecord, Succeeded
 from tests.chaos.bindings import Bindings
 from tests.chaos.plans import Case, Operation, Task
 from tests.chaos.stores import Stored

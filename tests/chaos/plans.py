@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from services.contracts.api import Api, RequestBody
+from services.contracts.execution import ExecuteRequest
 from services.contracts.plan import ForEach, ListValue, Reference, Step, Value, When
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import ExecuteRequest
 from tests.support.executing import api, compiled, item, literal, parameter, ref, step
 
 BLOB_WIDTH = 40

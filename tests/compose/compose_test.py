@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compose.crash import check_crash, check_replicas
+from tests.compose.gateways import check_gateways
 from tests.compose.stack import (
     COMPOSE_FILE,
     ROOT,
@@ -257,6 +258,8 @@ def road(stack: Stack) -> None:
         check_crash(stack)
     with step("two executors: one takes over from the other"):
         check_replicas(stack)
+    with step("two gateways: roles, quotas, one takes over from the other"):
+        check_gateways(stack, NESTED, "2027-04-25")
     expect((stack.container("gateway"), _started(stack)) == gateway, "the gateway must not have restarted", gateway)
     with step("restart the gateway: runs are kept"):
         check_kept(stack, first)

@@ -54,22 +54,24 @@ def wait_for(what: str, check: Callable[[], object], timeout_s: float = 90) -> N
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer: status, content type and decoded JSON (or the text where it is none)."""
+    """One HTTP answer: status, content type, decoded JSON (or the text where it is none), fields by lower-case name."""
 
     status: int
     kind: str
     body: Any
+    headers: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Stack:
-    """One docker-compose project."""
+    """One docker-compose project, as who presents this token sees it; the operator's, where none is given."""
 
     command: tuple[str, ...]
     project: str
     env_file: Path
     port: int
     environ: dict[str, str]
+    token: str = ""
 
     def compose(self, *arguments: str, capture: bool = False) -> str:
         """Run docker-compose on the project; its output goes to the terminal unless captured."""
@@ -87,7 +89,8 @@ class Stack:
         finally:
             connection.close()
         kind = (response.getheader("content-type") or "").partition(";")[0]
-        return Answer(response.status, kind, json.loads(text) if kind.endswith(("/json", "+json")) else text)
+        fields = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, kind, json.loads(text) if kind.endswith(("/json", "+json")) else text, fields)
 
     def events(self, path: str, after: int = 0) -> Generator[tuple[int, Any], None, None]:
         """Server-sent events with a higher number than this, each with its number, until the stream ends."""
@@ -130,7 +133,7 @@ class Stack:
     def _headers(self) -> dict[str, str]:
         lines = self.env_file.read_text(encoding="utf-8").splitlines()
         env = {name: value for name, _, value in (line.partition("=") for line in lines)}
-        return {"authorization": f"Bearer {env['NESTOR_GATEWAY_TOKEN']}"}
+        return {"authorization": f"Bearer {self.token or env['NESTOR_GATEWAY_TOKEN']}"}
 
     def _line(self) -> tuple[str, ...]:
         # The file is named: an override of the user's own is not what is tested here.

@@ -41,9 +41,9 @@ from services.clients import (
 )
 from services.compute import ComputePool
 from services.contracts.api import Api
+from services.contracts.outcome import StepOutcome
 from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
-from services.contracts.run import StepOutcome
 from services.encoder import Encoder
 from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 

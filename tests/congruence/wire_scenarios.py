@@ -4,13 +4,15 @@ import asyncio
 from typing import Any
 
 from services.contracts.api import ImportRequest
+from services.contracts.execution import ExecuteRequest
 from services.contracts.plan import AnswerOutput, Plan, Reference
-from services.contracts.run import ExecuteRequest, RunStatus
+from services.contracts.run import RunStatus
 from services.errors import InvalidDocument
 from services.telemetry import REQUEST_ID_HEADER
 from tests.congruence.houses import SERVICES, House
-from tests.congruence.scenarios import HOLIDAYS_ASKED, Scenario, ask, compiled, document, learn, step
+from tests.congruence.scenarios import Scenario
 from tests.congruence.transcript import Transcript, answered, collected, problem, shown
+from tests.congruence.world import HOLIDAYS_ASKED, ask, compiled, document, learn, step
 from tests.support.upstream import Upstream
 
 
@@ -154,13 +156,13 @@ HANGING = Hanging()
 
 
 async def the_planner_that_ships(house: House, log: Transcript, upstream: str) -> None:
-    """Nothing scripted: retrieval, the rules backend, the compiler and the executor."""
+    """Nothing scripted: retrieval, the trained planner, the compiler and the executor."""
     await learn(house, upstream, "ships")
-    run = await house.gateway.solve(ask("Which holidays does the country Portugal have?", backend="rules"))
+    run = await house.gateway.solve(ask("Which holidays does the country Portugal have?", backend="compact"))
     log.note(run)
     assert run.plan is not None
     assert run.status is RunStatus.SUCCEEDED
-    log.note(await house.gateway.plan(ask("What is the meaning of life?", backend="rules")))
+    log.note(await house.gateway.plan(ask("What is the meaning of life?", backend="compact")))
     log.note(await house.planner.backends())
     log.note(shown(await problem(house.gateway.solve(ask(HOLIDAYS_ASKED, backend="none")))))
     await house.retriever.delete_provider("ships")

@@ -14,7 +14,8 @@ from typing import Any
 
 from deploy.onebox import world
 from services.clients import GatewayClient, open_http
-from services.contracts.run import Run, SolveRequest
+from services.contracts.run import Run
+from services.contracts.solve import SolveRequest
 from services.errors import ServiceError
 from services.telemetry import configure_logging
 from tests.e2e.matching import missing

@@ -161,14 +161,14 @@ def test_tenants_rules_and_approvals_as_the_page_on_them_says(tmp_path: Path, mo
         monkeypatch.setenv("NESTOR_TOKEN", "desk-token")
         run("solve", remind)
         order = "Order one KIT-4003 for cus_6, bill it in GBP, and afterwards cancel that order"
-        waiting = json.loads(run("solve", "--json", "--backend", "rules", order, exit_code=1))
+        waiting = json.loads(run("solve", "--json", "--backend", "compact", order, exit_code=1))
         urls = [preview["request"]["url"] for preview in waiting["previews"]]
         assert urls == [found.sandbox_url + "/orders", found.sandbox_url + "/orders/{var1.id}/cancel"]
         done = json.loads(run("runs", "approve", "--json", "--on-behalf-of", "Ada Lovelace", waiting["id"]))
         assert done["status"] == "succeeded"
         assert (done["approval"]["approver"], done["approval"]["on_behalf_of"]) == ("desk", "Ada Lovelace")
-        found_by_rules = run("solve", "--backend", "rules", 'Find the contact named "Grace".', exit_code=1)
-        assert "GET " + found.sandbox_url + "/contacts" in found_by_rules
+        asked = run("solve", "--backend", "compact", 'Search contacts for "Grace"', exit_code=1)
+        assert "GET " + found.sandbox_url + "/contacts" in asked
         monkeypatch.setenv("NESTOR_TOKEN", "kiosk-token")
         run("runs", "show", waiting["id"], exit_code=1)
         assert "the policy does not allow calls of sandbox.createReminder" in run("solve", remind, exit_code=1)

@@ -10,7 +10,7 @@ from deploy.cli import app
 from deploy.sockets import serving
 from gateway.main import create_app
 from gateway.settings import GatewaySettings
-from services.contracts.operations import Breaker
+from services.contracts.operations import Breaker, ModelServer
 from tests.support.gateways import ASK_HOLIDAYS, Fakes
 
 PRINCIPALS = [{"name": "boss", "tenant": "red", "token": "red-boss-token"}]
@@ -47,6 +47,7 @@ def test_the_operator_is_told_of_processes_and_hosts(tmp_path: Path, monkeypatch
     url = f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
     fakes = Fakes()
     fakes.executor.breakers = (Breaker(host="flights.example:443", state="open", failures=7, probe_in_s=4),)
+    fakes.planner.servers = (ModelServer(url="http://llm:8080/v1", model="small", state="down", trouble="it hung"),)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("NESTOR_TOKEN", raising=False)
     with serving(create_app(GatewaySettings(database_url=url, warm_apis=0), peers=fakes.peers)) as address:
@@ -54,7 +55,19 @@ def test_the_operator_is_told_of_processes_and_hosts(tmp_path: Path, monkeypatch
         shown = run("operations")
         assert "held" in shown
         assert "flights.example:443" in shown
-        assert json.loads(run("operations", "--json"))["workers"][0]["alive"]
+        assert "down: it hung" in shown
+        assert "0 of 100" in shown
+        told = json.loads(run("operations", "--json"))
+        assert told["workers"][0]["alive"]
+        assert told["quotas"]["tenants"][0]["tenant"] == "default"
+    settings = GatewaySettings.model_validate({"database_url": url, "principals": PRINCIPALS, "warm_apis": 0})
+    with serving(create_app(settings, peers=fakes.peers)) as address:
+        monkeypatch.setenv("NESTOR_URL", address)
+        monkeypatch.setenv("NESTOR_TOKEN", "red-boss-token")
+        shown = run("operations")
+        assert "red" in shown
+        assert "llm" not in shown
+        assert "held" not in shown
 
 
 def test_keys_are_made_rotated_and_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from deploy.cli import app
 from deploy.onebox import OneboxSettings, create_onebox
 from deploy.sockets import serving
-
-runner = CliRunner()
+from tests.support.commands import run
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +28,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def nestor(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NESTOR_URL", url)
     monkeypatch.setenv("COLUMNS", "200")
-
-
-def run(*arguments: str, exit_code: int = 0, answers: str | None = None) -> str:
-    result = runner.invoke(app, arguments, input=answers)
-    assert result.exit_code == exit_code, result.output
-    return result.output
 
 
 def operations(shown: str) -> dict[str, int]:
@@ -234,3 +225,19 @@ def test_calls_are_not_sent_elsewhere_by_yes(tmp_path: Path) -> None:
     assert "0 added, 1 updated" in run(*moved, "--accept-changes")
     assert "evil.example" in run("apis", "show", "moving.moved")
     assert "0 added, 1 updated" in run("import", path, "--provider", "moving", answers="y\n")
+
+
+def test_what_cannot_be_imported_says_why(url: str, tmp_path: Path) -> None:
+    good = write(tmp_path, document(one="One"))
+    for text, why in (("", "is empty"), ("<!DOCTYPE html><title>API: reference</title>", "HTML or XML")):
+        (tmp_path / "other.json").write_text(text)
+        shown = run("import", str(tmp_path / "other.json"), exit_code=2 if not text else 1)
+        assert why in " ".join(shown.split())
+    for arguments, why in (
+        ((f"{url}/nothing.json",), "the server answered 404"),
+        (("htps://zoo.example/openapi.json",), "not a file, a folder or an http or https URL"),
+        ((good, "--server", "localhost:8095"), "--server is to be an http or https URL"),
+        ((good, "--server", "htps://zoo.example"), "--server is to be an http or https URL"),
+        ((good, "--provider", "My Zoo"), "--provider is to be of a-z"),
+    ):
+        assert why in " ".join(run("import", *arguments, exit_code=2).replace("│", " ").split())

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from deploy.cli import app
 from tests.e2e.test_evidence import world as directory_world
+from tests.support.commands import run
 from tests.support.directory import Directory
 
 world = directory_world
@@ -40,15 +41,10 @@ def plan(tmp_path: Path) -> str:
     return str(file)
 
 
-def run(*arguments: str, exit_code: int = 0) -> str:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == exit_code, result.output
-    return result.output
-
-
 def asked(*arguments: str, exit_code: int = 0) -> Any:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == exit_code, result.output
+    assert result.stdout, result.output
     return json.loads(result.stdout)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import test_cli_plans
-from tests.e2e.test_cli_plans import CALLS, asked, run
+from tests.e2e.test_cli_plans import CALLS, asked
+from tests.support.commands import run
 from tests.support.directory import Directory
 
 world, directory, plan = test_cli_plans.world, test_cli_plans.directory, test_cli_plans.plan

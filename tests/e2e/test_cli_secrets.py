@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from deploy.onebox import OneboxSettings, create_onebox
 from deploy.sockets import serving
-from tests.support.authorization import CLIENT, AuthorizationServer, serve_authorization
+from tests.support.authorization import CLIENT, SECRET, AuthorizationServer, serve_authorization
 
 runner = CliRunner()
 KEY = "api-key-canary"
@@ -210,3 +210,85 @@ def test_a_later_document_does_not_move_a_secret(imported: str, bank: Authorizat
     run("import", str(file), "--provider", "bank", "--accept-changes")
     run("secrets", "remove", "bank.apiKey")
     assert "unavailable" in run("secrets", "test", "bank.apiKey", exit_code=1)
+
+
+def described(bank: AuthorizationServer, schemes: dict[str, Any], tmp_path: Path, provider: str) -> str:
+    """What importing a document prints that has an operation for each scheme."""
+    ok = {"responses": {"200": {"description": "ok"}}}
+    read = {name: {"operationId": f"read{name}", "security": [{name: []}], **ok} for name in schemes}
+    root = {
+        "openapi": "3.0.3",
+        "info": {"title": provider, "version": "1"},
+        "servers": [{"url": bank.origin}],
+        "components": {"securitySchemes": schemes},
+        "paths": {"/api": {"get": read.popitem()[1]}, **{f"/{name}": {"get": one} for name, one in read.items()}},
+    }
+    file = tmp_path / f"{provider}.json"
+    file.write_text(json.dumps(root))
+    return run("import", str(file), "--provider", provider)
+
+
+def test_a_client_where_the_document_names_no_token_endpoint(
+    bank: AuthorizationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bank, "public", False)  # clients prove who they are
+    flow = {"authorizationUrl": f"{bank.origin}/authorize", "scopes": {}}
+    shown = described(bank, {"sso": {"type": "oauth2", "flows": {"implicit": flow}}}, tmp_path, "office")
+    assert "nestor secrets set office.sso" in shown
+    assert ("--token-url" in shown, "nestor login" in shown) == (True, False)
+    assert "nestor secrets set office.sso" in run("login", "office", exit_code=2)
+    client = ("secrets", "set", "office.sso", "--client-id", CLIENT)
+    assert "say --token-url" in run(*client, exit_code=2, answers=SECRET)
+    assert "no http or https URL" in run(*client, "--token-url", "bank/token", exit_code=2, answers=SECRET)
+    run(*client, "--token-url", f"{bank.origin}/token", answers=SECRET)
+    assert "accepted" in run("secrets", "test", "office.sso")
+    run(*client, answers=SECRET)  # the secret alone is new
+    assert "accepted" in run("secrets", "test", "office.sso")
+
+
+def test_a_key_that_is_the_whole_authorization_header(bank: AuthorizationServer, tmp_path: Path) -> None:
+    said = {"type": "apiKey", "in": "header", "name": "Authorization"}
+    shown = described(bank, {"own": said | {"description": "Your key"}}, tmp_path, "garden")
+    assert "the whole value" in shown
+    token = bank.issue("access")
+    run("secrets", "set", "garden.own", answers=f"Bearer {token}\n")
+    assert "accepted" in run("secrets", "test", "garden.own")
+    described(bank, {"own": said | {"description": "Write Bearer and your token"}}, tmp_path, "garage")
+    for pasted in (f"Bearer {token}\n", f"{token}\n"):
+        run("secrets", "set", "garage.own", answers=pasted)
+        assert "accepted" in run("secrets", "test", "garage.own")
+
+
+def test_a_password_alone_is_not_taken_for_the_user_name(bank: AuthorizationServer, tmp_path: Path) -> None:
+    described(bank, {"door": {"type": "http", "scheme": "basic"}}, tmp_path, "gate")
+    assert "say --username" in run("secrets", "set", "gate.door", exit_code=2, answers="pass-w0rd\n")
+    assert "is set in" in run("secrets", "set", "gate.door", "--username", "ada", answers="pass-w0rd\n")
+    assert "is set in" in run("secrets", "set", "gate.door", answers="ada\npass-w0rd\n")
+
+
+def test_a_name_that_nobody_asks_for_is_told_those_that_are_asked_for(imported: str) -> None:
+    assert "bank.apiKey, bank.api_key, bank.login" in run("secrets", "set", "bank.apikey", exit_code=2, answers=KEY)
+    assert "bank.apiKey, bank.api_key, bank.login" in run("secrets", "test", "bank.apikey", exit_code=1)
+
+
+def test_a_credential_that_the_document_does_not_declare(bank: AuthorizationServer, tmp_path: Path) -> None:
+    rooms = {
+        "operationId": "listRooms",
+        "summary": "List the rooms of the inn",
+        "responses": {"200": {"description": "-"}},
+    }
+    root = {"openapi": "3.0.3", "info": {"title": "Inn", "version": "1"}, "servers": [{"url": bank.origin}]}
+    file = tmp_path / "inn.json"
+    file.write_text(json.dumps(root | {"paths": {"/api": {"get": rooms}}}))
+    command = ("import", str(file), "--provider", "inn")
+    run(*command)
+    ask = ("solve", "List the rooms of the inn", "--provider", "inn")
+    assert "with --auth" in run(*ask, exit_code=1)
+    assert "with --auth" in run("secrets", "set", "inn.bearer", exit_code=2, answers=KEY)
+    assert "with --auth" in run("apis", "doctor", "inn")
+    assert "say one of" in run(*command, "--auth", "token", exit_code=2)
+    assert "nestor secrets set inn.bearer" in run(*command, "--auth", "bearer", "--accept-changes")
+    run("secrets", "set", "inn.bearer", answers=bank.issue("access"))
+    assert "accepted" in run("secrets", "test", "inn.bearer")
+    run(*ask)
+    assert "! inn.listRooms" in run(*command, "--yes", exit_code=1)  # without it the credential would be gone

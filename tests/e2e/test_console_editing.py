@@ -7,8 +7,10 @@ import pytest
 
 from services.contracts.api import ApiResponse
 from services.contracts.operations import Breaker
+from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import LiteralValue
-from services.contracts.run import Failed, RerunRequest, RunStatus, Succeeded
+from services.contracts.rerun import RerunRequest
+from services.contracts.run import RunStatus
 from tests.api.gateway.test_rerun import CHAIN
 from tests.support.browser import Page
 from tests.support.consoles import CHROMIUM, looking

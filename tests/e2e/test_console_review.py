@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from services.contracts.run import RunStatus, Verdict
+from services.contracts.feedback import Verdict
+from services.contracts.run import RunStatus
 from tests.support.browser import Page
 from tests.support.consoles import CHROMIUM, looking
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, Gateway, ask

@@ -6,7 +6,8 @@ from pathlib import Path
 from deploy.onebox import shipped_demos, world
 from services.clients import GatewayClient, open_http
 from services.contracts.plan import LiteralValue, Plan
-from services.contracts.run import Run, SolveRequest
+from services.contracts.run import Run
+from services.contracts.solve import SolveRequest
 
 MILES = "Turn 45 miles into kilometres"
 REMINDER = 'Set a reminder "pay the rent" for 2028-05-01T07:00:00Z'
@@ -28,7 +29,7 @@ def test_a_demonstrated_request_is_solved_as_demonstrated(tmp_path: Path) -> Non
         ("turn 3 feet into inches", {}),
         (REMINDER.replace("pay the rent", "call mum"), {}),
         (f"{MILES} and 3 feet into inches", {"dry_run": True}),
-        (MILES, {"backend": "rules", "dry_run": True}),
+        (MILES, {"backend": "compact", "dry_run": True}),
     ]
     with world(tmp_path) as found:
         same, other, change, another, alone = asyncio.run(_solved(found.gateway_url, *asked))
@@ -38,8 +39,8 @@ def test_a_demonstrated_request_is_solved_as_demonstrated(tmp_path: Path) -> Non
     assert [(one.backend, one.stood) for one in other.planners] == [("demonstrated", True)]
     assert (change.status.value, change.backend) == ("needs_approval", "demonstrated")
     assert _literals(change)["text"] == "call mum"
-    assert [one.backend for one in another.planners] == ["demonstrated", "rules", "compact"]
-    assert [one.backend for one in alone.planners] == ["rules"]
+    assert [one.backend for one in another.planners] == ["demonstrated", "compact"]
+    assert [one.backend for one in alone.planners] == ["compact"]
 
 
 def _literals(run: Run) -> dict[str, object]:

@@ -56,7 +56,7 @@ async def test_a_killed_run_goes_on_and_what_it_writes_is_read(tmp_path: Path) -
     splits = {one.split for one in read_all(tmp_path / "out").instances}
     assert "train" in splits
     status, told, err = await run(
-        "eval", "plan", "--data", out, "--planner", "rules", "--split", "train", "--candidates", "gold", "--json"
+        "eval", "plan", "--data", out, "--planner", "compact", "--split", "train", "--candidates", "gold", "--json"
     )
     assert status == 0, err
     assert json.loads(told)["unknown_gold"] == 0

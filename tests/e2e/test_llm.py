@@ -14,7 +14,8 @@ from deploy.llm.keeper import planning_model
 from deploy.llm.settings import MERGED_NAME
 from deploy.onebox import World, world
 from services.clients import GatewayClient, open_http
-from services.contracts.run import Run, RunStatus, SolveRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
 
 MODEL = Path(__file__).parents[2] / "var" / "llm" / MERGED_NAME
 QUESTION = "Convert 26.2 miles to kilometers."

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from services.contracts.run import SolveRequest
+from services.contracts.solve import SolveRequest
 from tests.e2e.matching import missing
 from tests.e2e.questions import read_questions, read_solutions
 from tests.support.sandbox_server import SandboxServer, serve_sandbox

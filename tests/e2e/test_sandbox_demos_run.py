@@ -16,8 +16,8 @@ from sandbox.main import create_app as create_sandbox
 from services.clients.base import open_http
 from services.clients.executor import ExecutorClient
 from services.clients.transport import InProcessTransport
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.planning import Decision, Policy
-from services.contracts.run import ExecuteRequest, ExecutionFinished
 
 
 async def test_every_demo_runs(subtests: pytest.Subtests, tmp_path: Path) -> None:

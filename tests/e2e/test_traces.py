@@ -20,7 +20,8 @@ from deploy.sockets import address, free_port, listen, serving
 from deploy.traces import sending_traces
 from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportRequest
-from services.contracts.run import Run, RunStatus, SolveOptions, SolveRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.errors import ServiceError
 from tests.support.otlp import Collector, SeenSpan, collecting
 
@@ -41,7 +42,7 @@ TREE = {
     ("demo_svc", "POST /select"): "POST demo_svc",
     ("gateway", "POST planner_svc"): "run",
     ("planner_svc", "POST /plan"): "POST planner_svc",
-    ("planner_svc", "draft rules"): "POST /plan",
+    ("planner_svc", "draft compact"): "POST /plan",
     ("gateway", "POST executor_svc"): "run",
     ("executor_svc", "POST /execute"): "POST executor_svc",
     ("executor_svc", "execution"): "POST /execute",
@@ -93,7 +94,7 @@ async def solved(url: str, estate: Estate) -> Run:
         _ = [one async for one in gateway.import_apis(ImportRequest(document=estate.document, provider="estate"))]
         http.headers["traceparent"] = f"00-{TRACE}-{CALLER}-01"
         http.headers["tracestate"] = http.headers["baggage"] = "vendor=of-the-caller"
-        options = SolveOptions(backend="rules", deadline_ms=120_000)
+        options = SolveOptions(backend="compact", deadline_ms=120_000)
         run = await gateway.solve(SolveRequest(query=QUERY, options=options))
     finally:
         await gateway.aclose()

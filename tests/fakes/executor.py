@@ -7,33 +7,22 @@ from collections.abc import AsyncGenerator
 from pydantic import JsonValue
 
 from services.clients.executor import CREDENTIALS_TIMEOUT_S
-from services.contracts.operations import Breaker, ExecutorStatus, Worker
-from services.contracts.plan import LiteralValue, Step, content_hash, dependencies
-from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    AnswerValue,
-    Credentials,
+from services.contracts.answer import AnswerValue
+from services.contracts.doubt import ResolveRequest, doubts_of
+from services.contracts.execution import (
     ExecuteRequest,
     ExecutionEvent,
     ExecutionFinished,
     ExecutionState,
-    Failed,
-    InDoubt,
-    PreviewRequest,
-    PreviewResponse,
-    RequestPreview,
-    RequestRecord,
-    ResolveRequest,
-    SecretTest,
-    SecretTestRequest,
-    Skipped,
     StepFinished,
-    StepOutcome,
-    StepRecord,
     StepStarted,
-    Succeeded,
-    doubts_of,
 )
+from services.contracts.operations import Breaker, ExecutorStatus, Worker
+from services.contracts.outcome import Failed, InDoubt, RequestRecord, Skipped, StepOutcome, StepRecord, Succeeded
+from services.contracts.plan import LiteralValue, Step, content_hash, dependencies
+from services.contracts.planning import CompiledPlan
+from services.contracts.preview import PreviewRequest, PreviewResponse, RequestPreview
+from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
 from services.errors import Conflict, NotFound, ServiceUnavailable
 from tests.fakes.base import Fake
 

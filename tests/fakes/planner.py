@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from services.clients.base import DEFAULT_TIMEOUT_S
 from services.contracts.api import Api
+from services.contracts.operations import ModelServer, PlannerStatus
 from services.contracts.plan import Plan, Step, dependencies
 from services.contracts.planning import (
     CompiledPlan,
@@ -52,6 +53,7 @@ class FakePlanner(Fake):
         self.sentences: dict[str, Sentence | Exception] = {}
         self.wording: list[SentenceRequest] = []
         self.words_gate: asyncio.Event | None = None
+        self.servers: tuple[ModelServer, ...] = ()
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
         """Their ids go to ``known``."""
@@ -116,6 +118,11 @@ class FakePlanner(Fake):
         """The one backend there is."""
         await self._arrive("backends")
         return PlannerBackends(default=_BACKEND, available=(_BACKEND,))
+
+    async def status(self) -> PlannerStatus:
+        """The servers in ``servers``."""
+        await self._arrive("status")
+        return PlannerStatus(servers=self.servers)
 
 
 def prove(

@@ -10,14 +10,9 @@ from services.clients.base import DEFAULT_TIMEOUT_S
 from services.contracts.api import (
     OUTSIDE_CONTENT,
     Api,
-    ApiSearchHit,
-    ApiSearchPage,
-    Candidate,
     CatalogueStatus,
-    Clause,
     DocumentPage,
     FieldChange,
-    FoundBy,
     ImportChange,
     ImportedDocument,
     ImportEvent,
@@ -25,18 +20,26 @@ from services.contracts.api import (
     ImportReport,
     ImportRequest,
     Location,
-    LookupRequest,
-    LookupResponse,
     NeededSecret,
     NeededSecrets,
     Parameter,
-    RetrieveRequest,
-    RetrieveResponse,
     Style,
 )
+from services.contracts.constants import Constant, ConstantsRequest, ProviderConstants
 from services.contracts.plan import content_hash
+from services.contracts.retrieval import (
+    ApiSearchHit,
+    ApiSearchPage,
+    Candidate,
+    Clause,
+    FoundBy,
+    LookupRequest,
+    LookupResponse,
+    RetrieveRequest,
+    RetrieveResponse,
+)
 from services.contracts.review import SensitiveChange
-from services.errors import Conflict, Forbidden, InvalidDocument, NotFound
+from services.errors import Conflict, Forbidden, InvalidDocument, NotFound, ValidationFailed
 from tests.fakes.base import Fake, overlap
 
 _METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
@@ -158,6 +161,32 @@ class FakeRetriever(Fake):
         self.owners.pop(provider, None)
         self.version += 1
 
+    async def set_constants(
+        self, provider: str, request: ConstantsRequest, *, tenant: str | None = None
+    ) -> ProviderConstants:
+        """Set what a provider's calls always send, as texts. Raises NotFound, Conflict and ValidationFailed."""
+        await self._arrive("set_constants")
+        pin = self.pins.get(provider)
+        if pin is None or not _is_seen(pin.tenants, tenant):
+            raise NotFound(f"No document was imported for a provider {provider!r}.")
+        self._refuse_others(provider, tenant)
+        constants = dict(pin.constants)
+        for name, text in request.constants.items():
+            if text is None and constants.pop(name, None) is None:
+                raise ValidationFailed(f"The provider {provider!r} has no constant {name!r}.")
+            if text is not None and not _taking(self._of(provider), name):
+                raise ValidationFailed(f"No operation of {provider!r} takes a parameter {name!r}.")
+            constants |= {} if text is None else {name: text}
+        self.pins[provider] = pin.model_copy(update={"constants": constants, "current": False})
+        for api in self._of(provider):
+            settled = tuple(p.model_copy(update={"constant": constants.get(p.wire_name)}) for p in api.parameters)
+            self.apis[api.id] = _sealed(api.model_copy(update={"parameters": settled}))
+        self.version += 1
+        told = (
+            Constant(name=n, value=constants[n], operations=_taking(self._of(provider), n)) for n in sorted(constants)
+        )
+        return ProviderConstants(provider=provider, constants=tuple(told), catalogue_version=self.version)
+
     async def import_document(
         self, request: ImportRequest, *, tenant: str | None = None
     ) -> AsyncGenerator[ImportEvent, None]:
@@ -242,6 +271,10 @@ class FakeRetriever(Fake):
         self.apis[api.id] = _sealed(api)
         self.version += 1
         return self.apis[api.id]
+
+
+def _taking(apis: list[Api], name: str) -> int:
+    return sum(any(one.wire_name == name for one in api.parameters) for api in apis)
 
 
 def _report(pin: ImportedDocument, before: dict[str, Api], after: dict[str, Api]) -> ImportReport:

@@ -14,7 +14,8 @@ from typing import Any
 
 from retriever_svc.importers import import_document
 from services.errors import InvalidDocument
-from tests.hostile.documents import DOCUMENTS, Hostile
+from tests.hostile.documents import DOCUMENTS
+from tests.hostile.making import Hostile
 
 CPU_S = 300
 MEMORY_BYTES = 3 * 1024**3

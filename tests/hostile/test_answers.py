@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 from executor_svc.main import open_executor
 from executor_svc.service import ExecutorService
 from executor_svc.settings import ExecutorSettings
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Failed, Succeeded
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.executing import api, compiled, ref, step
 from tests.support.upstream import serve_raw
 

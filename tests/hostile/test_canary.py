@@ -15,12 +15,13 @@ import pytest
 import pytest_asyncio
 
 from services.contracts.api import ImportRequest
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Skipped, Succeeded
 from services.contracts.plan import AnswerOutput, Plan, Reference, Step
-from services.contracts.run import ExecuteRequest, ExecutionFinished, Skipped, Succeeded
 from services.encoder import load_encoder
 from services.telemetry import configure_logging
 from tests.congruence.houses import SERVICES, House, Script, open_onebox
-from tests.congruence.scenarios import compiled
+from tests.congruence.world import compiled
 from tests.hostile.echoes import SCHEMES, SHAPES, Echo, document
 from tests.support.upstream import serve_upstream
 
@@ -125,7 +126,7 @@ async def _executed(house: House, told: Told, verb: str) -> None:
     previews = await http.post("/preview", json={"compiled": plan.model_dump(mode="json")})
     told.out[f"executor: preview of {verb}"] = previews.content
     stored = {r.outcome.stored.id for r in finished.records if isinstance(r.outcome, Succeeded) and r.outcome.stored}
-    assert stored
+    assert stored, [(r.outcome, r.attempts) for r in finished.records if "_large_" in r.api]
     for value in stored:
         told.out[f"executor: value {value}"] = (await http.get(f"/values/{value}")).content
 

@@ -18,7 +18,9 @@ from retriever_svc.settings import RetrieverSettings
 from services.clients.base import open_http
 from services.clients.transport import InProcessTransport
 from services.encoder import load_encoder
-from tests.hostile.documents import DOCUMENTS, FAMILIES, INJECTIONS, MIB, Hostile, one
+from tests.hostile.documents import DOCUMENTS, FAMILIES
+from tests.hostile.making import MIB, Hostile, one
+from tests.hostile.openapi_documents import INJECTIONS
 from tests.unit.retriever_svc.documents import document, operation
 
 GROWTH = 800 * MIB
@@ -59,7 +61,7 @@ def test_a_document_is_refused_or_read(name: str) -> None:
 
 PEEKING = """
 import sys, tests.hostile.document_probe as probe
-from tests.hostile.documents import Hostile
+from tests.hostile.making import Hostile
 sys.addaudithook(probe.watch)
 probe.import_document = lambda text: {action}
 print(probe.outcome(Hostile(lambda: "x"))["opened"])

@@ -16,7 +16,7 @@ from executor_svc.models import Call
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api, SecretKind, SecurityRequirement
-from services.contracts.run import Failed
+from services.contracts.outcome import Failed
 from tests.support.executing import api
 from tests.support.upstream import serve_raw
 

@@ -20,7 +20,7 @@ from services.contracts.api import ImportRequest
 from services.encoder import load_encoder
 from tests.chaos.proxy import Fault, FaultProxy, open_proxy
 from tests.congruence.houses import PEERS, TOKENS, Script, _gateway_settings, _peers
-from tests.congruence.scenarios import HOLIDAYS_ASKED, ROOM_ASKED, booking, document, nested
+from tests.congruence.world import HOLIDAYS_ASKED, ROOM_ASKED, booking, document, nested
 from tests.support.upstream import serve_upstream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -27,10 +27,12 @@ from planner_svc.settings import PlannerSettings
 from retriever_svc.main import create_app as create_retriever_svc
 from retriever_svc.settings import RetrieverSettings
 from services.clients import ExecutorClient, PlannerClient, open_http
-from services.contracts.api import Api, Candidate, SecurityRequirement
+from services.contracts.api import Api, SecurityRequirement
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, CompileRequest, Decision, PlanRequest, Policy
-from services.contracts.run import ExecuteRequest, ExecutionFinished, SecretTestRequest
+from services.contracts.retrieval import Candidate
+from services.contracts.secret import SecretTestRequest
 from services.errors import Conflict, ServiceUnavailable
 from services.signing import PlanSigner, kept_key
 from tests.support.executing import api, compiled, ref, step
@@ -123,7 +125,7 @@ async def test_a_forged_plan_is_not_run_for_whoever_has_the_token(
 class Scripted:
     """A planner's backend that drafts what it is given."""
 
-    name = "rules"
+    name = "scripted"
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -156,13 +158,13 @@ async def signed_by_a_planner(bank: Upstream, tenant: str) -> CompiledPlan:
     """The same plan proved by a planner on a socket, both ways that it can be asked."""
     plan = compiled([pay(bank)], step("var1", pay(bank)), answer={"answer": ref("var1")}).plan
     policy = Policy(mutating=Decision.ASK, tenant=tenant)
-    settings = PlannerSettings(service_token=PLANNER_TOKEN, proof_key=KEY, default_backend="rules")
-    app = create_planner_svc(settings, backends={"rules": Scripted(plan)})
+    settings = PlannerSettings(service_token=PLANNER_TOKEN, proof_key=KEY, default_backend="scripted")
+    app = create_planner_svc(settings, backends={"scripted": Scripted(plan)})
     with serving(app) as url:
         client = PlannerClient(open_http(url), PLANNER_TOKEN)
         proved = (await client.compile(CompileRequest(plan=plan, apis=(pay(bank),), policy=policy))).compiled
         candidates = (Candidate(api=pay(bank), score=1.0),)
-        asked = PlanRequest(query="Pay", candidates=candidates, policy=policy, backend="rules")
+        asked = PlanRequest(query="Pay", candidates=candidates, policy=policy, backend="scripted")
         planned = (await client.plan(asked)).compiled
         await client.aclose()
     assert proved is not None

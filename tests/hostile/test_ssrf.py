@@ -21,7 +21,7 @@ from executor_svc.models import Call
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import SecretKind, SecurityRequirement
-from services.contracts.run import Failed
+from services.contracts.outcome import Failed
 from tests.support.connects import connects
 from tests.support.executing import api, parameter
 from tests.support.upstream import Seen, Upstream

@@ -14,7 +14,7 @@ from executor_svc.models import Call
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from services.contracts.api import Api
-from services.contracts.run import Failed, StepOutcome, Succeeded
+from services.contracts.outcome import Failed, StepOutcome, Succeeded
 from tests.support.executing import api
 from tests.support.upstream import serve_raw
 

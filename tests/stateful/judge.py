@@ -6,18 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from executor_svc.steps import CANCELLED, CONDITION
-from services.contracts.run import (
-    DoubtfulCall,
-    ExecuteRequest,
-    ExecutionFinished,
-    Failed,
-    InDoubt,
-    ResolveRequest,
-    Skipped,
-    StepOutcome,
-    StepRecord,
-    Succeeded,
-)
+from services.contracts.doubt import DoubtfulCall, ResolveRequest
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
+from services.contracts.outcome import Failed, InDoubt, Skipped, StepOutcome, StepRecord, Succeeded
 from tests.stateful.plans import HARMLESS, Case, Kind, site
 from tests.stateful.upstream import Spot, Upstream
 

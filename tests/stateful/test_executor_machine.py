@@ -9,7 +9,8 @@ from hypothesis.stateful import Bundle, initialize, invariant, precondition, rul
 
 from executor_svc.models import Execution
 from executor_svc.storage import LedgerStore
-from services.contracts.run import ExecuteRequest, ExecutionFinished, doubts_of
+from services.contracts.doubt import doubts_of
+from services.contracts.execution import ExecuteRequest, ExecutionFinished
 from services.errors import Conflict, ServiceError
 from tests.stateful.judge import Tracked, check_effects, check_ending, truth
 from tests.stateful.machine import LEASE_S, House, Machine, explore

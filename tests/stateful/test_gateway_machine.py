@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, initialize, invariant, precondition, rule
 
+from services.contracts.doubt import doubts_of
+from services.contracts.event import RunEvent, RunFinished
 from services.contracts.planning import Decision
-from services.contracts.run import Run, RunEvent, RunFinished, RunStatus, SolveOptions, SolveRequest, doubts_of
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.errors import Conflict, ServiceError
 from tests.stateful.judge import Tracked, check_effects, check_ending, truth
 from tests.stateful.machine import LEASE_S, House, Machine, explore

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.browser import Page, find_chromium, open_browser
 from tests.support.gateways import (
     ASK_HOLIDAYS,

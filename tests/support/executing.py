@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.contracts.api import Api, ApiResponse, Location, Parameter, RequestBody, SecurityRequirement, Style
+from services.contracts.execution import ExecuteRequest
 from services.contracts.plan import (
     AnswerOutput,
     ItemReference,
@@ -15,7 +16,6 @@ from services.contracts.plan import (
     content_hash,
 )
 from services.contracts.planning import CompiledPlan, Proof
-from services.contracts.run import ExecuteRequest
 
 
 def parameter(name: str, location: str = "query", style: str | None = None, explode: bool | None = None) -> Parameter:

@@ -1,5 +1,6 @@
 """Requests made from a service's own OpenAPI document; none may be answered with a 5xx or against its schema."""
 
+from collections import Counter
 from typing import Any
 
 import httpx2
@@ -13,6 +14,8 @@ from starlette.testclient import TestClient
 from tests.support.examples import examples
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
+SENT: Counter[str] = Counter()
+"""Requests that were sent, by method."""
 BOUNDED = settings(examples(0.25), suppress_health_check=list(HealthCheck), derandomize=True)
 
 
@@ -37,6 +40,7 @@ def check(case: Any, client: TestClient) -> None:
         response = client.request(**request)
     except httpx2.InvalidURL:  # longer than the client sends
         reject()
+    SENT[case.method] += 1
     case.validate_response(response, checks=CHECKS)
 
 
@@ -44,7 +48,7 @@ def _unhurried(body: Any) -> Any:
     if isinstance(body, dict):
         return {
             name: 30_000
-            if name == "deadline_ms" and isinstance(value, int) and 0 < value < 30_000
+            if name == "deadline_ms" and isinstance(value, int | float) and 0 < value < 30_000
             else _unhurried(value)
             for name, value in body.items()
         }

@@ -15,8 +15,10 @@ from gateway.peers import Peers
 from gateway.settings import GatewaySettings
 from services.clients import GatewayClient, InProcessTransport, open_http
 from services.contracts.api import Api, Location, Parameter
+from services.contracts.outcome import Succeeded
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step, Value
-from services.contracts.run import Run, RunStatus, SolveOptions, SolveRequest, Succeeded
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveOptions, SolveRequest
 from tests.fakes import FakeDemos, FakeExecutor, FakePlanner, FakeRetriever
 
 

@@ -1,5 +1,6 @@
 """Migrations run once for each service and kind of database in a process; later databases replay their statements."""
 
+import importlib.resources
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, event, inspect
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 Statement = tuple[str, Any]
 _QUERIES = ("SELECT", "PRAGMA")
@@ -41,6 +43,19 @@ def _record(connection: Connection, config: Config) -> list[Statement]:
     finally:
         event.remove(connection, "before_cursor_execute", note)
     return statements
+
+
+async def migrate_to(engine: AsyncEngine, service: str, revision: str) -> None:
+    """Upgrade a database of a service's package or, with a leading "-", downgrade it."""
+
+    def run(connection: Connection) -> None:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(importlib.resources.files(service) / "migrations"))
+        step = command.downgrade if revision.startswith("-") else command.upgrade
+        step(config, revision.removeprefix("-"))
+
+    async with engine.begin() as connection:
+        await connection.run_sync(run)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,8 +15,10 @@ from evals.planning.scoring import score
 from retriever_svc.importers import Imported, import_document
 from services.clients import GatewayClient, open_http
 from services.contracts.api import ImportRequest, Location
+from services.contracts.outcome import Failed
 from services.contracts.planning import Decision
-from services.contracts.run import Failed, Run, SolveOptions, SolveRequest
+from services.contracts.run import Run
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.errors import ServiceError
 from tests.vendors.requests import Asked, Vendor
 from twin.main import create_app

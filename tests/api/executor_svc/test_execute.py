@@ -11,17 +11,10 @@ from aiohttp import web
 
 from services.clients import ExecutorClient
 from services.contracts.api import Location, RequestBody, SecretKind, SecurityRequirement
+from services.contracts.execution import ExecuteRequest, ExecutionEvent, ExecutionFinished, StepFinished, StepStarted
+from services.contracts.outcome import Failed, Succeeded
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import (
-    ExecuteRequest,
-    ExecutionEvent,
-    ExecutionFinished,
-    Failed,
-    SecretTestRequest,
-    StepFinished,
-    StepStarted,
-    Succeeded,
-)
+from services.contracts.secret import SecretTestRequest
 from services.errors import Conflict, Overloaded, PayloadTooLarge, ValidationFailed
 from tests.api.executor_svc.conftest import Starter
 from tests.support.executing import api, compiled, item, literal, parameter, ref, request, step

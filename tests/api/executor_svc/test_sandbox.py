@@ -15,8 +15,9 @@ from sandbox.main import create_app
 from sandbox.settings import SandboxSettings
 from services.clients import ExecutorClient
 from services.contracts.api import Api
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed, InDoubt
 from services.contracts.plan import ForEach, Value
-from services.contracts.run import ExecutionFinished, Failed, InDoubt
 from tests.api.executor_svc.conftest import Starter
 from tests.support.executing import compiled, item, literal, ref, request, step
 

@@ -13,7 +13,7 @@ from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
 from retriever_svc.importers import import_document
 from services.contracts.api import Api
-from services.contracts.run import Failed, Succeeded
+from services.contracts.outcome import Failed, Succeeded
 from tests.support.upstream import Seen, Upstream
 
 COLOURS = ["blue", "black", "brown"]

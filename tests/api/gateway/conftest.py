@@ -5,12 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.console_pages import PRINCIPALS
 from tests.support.gateways import Gateway, open_gateway
 
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
     async with open_gateway(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway that two tenants have tokens of."""
+    async with open_gateway(tmp_path, principals=PRINCIPALS) as running:
         yield running
 
 

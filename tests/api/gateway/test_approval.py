@@ -6,15 +6,10 @@ from pathlib import Path
 import pytest
 
 from services.contracts.api import NeededSecret, NeededSecrets, SecretKind, SecurityRequirement
-from services.contracts.run import (
-    ExecutionFinished,
-    Failed,
-    Run,
-    RunStatus,
-    SecretTest,
-    SecretTestRequest,
-    StepRecord,
-)
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import Failed, StepRecord
+from services.contracts.run import Run, RunStatus
+from services.contracts.secret import SecretTest, SecretTestRequest
 from services.errors import Conflict, NotFound, ServiceUnavailable, ValidationFailed
 from tests.support.gateways import (
     ASK_HOLIDAYS,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
 from services.contracts.planning import PlanResponse, Question
-from services.contracts.run import Failed, InDoubt, Run, RunStatus, Skipped, Succeeded
+from services.contracts.run import Run, RunStatus
 from services.errors import Conflict, InternalError, NotFound, ServiceUnavailable
 from tests.support.gateways import (
     ASK_BUG,

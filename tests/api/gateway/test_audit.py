@@ -1,7 +1,6 @@
 """The audit log: who did what, in order, without a way to change it."""
 
 import hashlib
-import importlib.resources
 import json
 from collections.abc import AsyncIterator
 from datetime import date
@@ -10,17 +9,17 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from gateway.tables import METADATA, RUNS
 from services.clients import GatewayClient
 from services.contracts.access import Action, AuditEntry
 from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.doubt import ResolveRequest
+from services.contracts.feedback import FeedbackRequest, Verdict
+from services.contracts.outcome import InDoubt, Succeeded
 from services.contracts.planning import Decision
-from services.contracts.run import FeedbackRequest, InDoubt, ResolveRequest, Succeeded, Verdict
 from services.errors import Forbidden, NotFound, ServiceUnavailable
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
@@ -36,6 +35,7 @@ from tests.support.gateways import (
     ask,
     open_gateway,
 )
+from tests.support.migrations import migrate_to
 
 PRINCIPALS: tuple[dict[str, Any], ...] = (
     {"name": "operator", "tenant": "default", "token": "operator-token"},
@@ -205,16 +205,11 @@ async def test_what_is_in_force_is_told_when_it_changes(database: str) -> None:
 async def test_a_database_of_the_version_before_is_upgraded(database: str) -> None:
     engine = create_engine(database)
 
-    def before(connection: sa.Connection) -> None:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(importlib.resources.files("gateway") / "migrations"))
-        command.upgrade(config, "0003")
+    await migrate_to(engine, "gateway", "0003")
+    async with engine.begin() as connection:
         columns = "id, status, query, created_at, total_ms, document, tenant, owner, epoch, takeovers, cancel_requested"
         values = "'run_1', 'failed', 'q', '2026-01-01 00:00:00', 1, '{}', 'red', '', 0, 0, false"
-        connection.exec_driver_sql(f"INSERT INTO runs ({columns}) VALUES ({values})")
-
-    async with engine.begin() as connection:
-        await connection.run_sync(before)
+        await connection.exec_driver_sql(f"INSERT INTO runs ({columns}) VALUES ({values})")
     await migrate(engine, "gateway")
     async with engine.begin() as connection:
         assert (await connection.scalars(sa.select(RUNS.c.id))).all() == ["run_1"]

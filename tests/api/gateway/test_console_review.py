@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
-from gateway.console.session import COOKIE
 from services.codecs import nestful
 from services.contracts.demo import Demo
+from services.contracts.feedback import Verdict
+from services.contracts.outcome import Failed
 from services.contracts.plan import AnswerOutput, Plan, Reference
-from services.contracts.run import Failed, RunStatus, StartRequest, Verdict
+from services.contracts.run import RunStatus
+from services.contracts.start import StartRequest
+from tests.support.console_pages import visit
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, FIND, HOLIDAYS, NESTED, Gateway, ask, call, open_gateway
 
 ASK_SPAIN = "Which holidays does the country Spain have?"
@@ -15,14 +18,9 @@ ASK_SPAIN = "Which holidays does the country Spain have?"
 
 async def _visit(gateway: Gateway) -> tuple[dict[str, str], str]:
     """The headers and the form token of somebody who needs no login."""
+    cookie, csrf = await visit(gateway)
     gateway.http.cookies.clear()
-    page = await gateway.http.get("/console/playground")
-    cookie = re.search(rf"{COOKIE}=[^;]+", page.headers["set-cookie"])
-    csrf = re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)
-    assert cookie is not None
-    assert csrf is not None
-    gateway.http.cookies.clear()
-    return {"Cookie": cookie[0]}, csrf[1]
+    return {"Cookie": cookie}, csrf
 
 
 async def test_runs_without_feedback_are_shown_one_after_the_other(gateway: Gateway) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from services.contracts.run import RunEvent, RunFinished, RunStatus
+from services.contracts.event import RunEvent, RunFinished
+from services.contracts.run import RunStatus
 from services.errors import NotFound, Overloaded, ServiceUnavailable
 from tests.support.gateways import (
     ASK_HOLIDAYS,

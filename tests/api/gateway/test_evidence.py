@@ -5,19 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from services.contracts.doubt import ResolveRequest
+from services.contracts.event import RunPlanned
+from services.contracts.outcome import Failed, InDoubt, Skipped, StepOutcome, StoredValue, Succeeded
 from services.contracts.plan import AnswerOutput, Plan, Reference
-from services.contracts.run import (
-    Failed,
-    InDoubt,
-    ResolveRequest,
-    Run,
-    RunPlanned,
-    RunStatus,
-    Skipped,
-    StepOutcome,
-    StoredValue,
-    Succeeded,
-)
+from services.contracts.run import Run, RunStatus
 from services.errors import ServiceUnavailable
 from tests.support.gateways import (
     BOOK,

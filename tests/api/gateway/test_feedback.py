@@ -9,16 +9,10 @@ from typing import Any
 import pytest
 
 from services.contracts.demo import Demo
+from services.contracts.feedback import FeedbackRequest, Judged, Verdict
+from services.contracts.outcome import Failed, InDoubt
 from services.contracts.planning import PlanResponse, Question
-from services.contracts.run import (
-    Failed,
-    FeedbackRequest,
-    InDoubt,
-    Judged,
-    Run,
-    RunStatus,
-    Verdict,
-)
+from services.contracts.run import Run, RunStatus
 from services.errors import Conflict, NotFound, ServiceUnavailable
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOK, FIND, NESTED, Gateway, ask, open_gateway
 

@@ -12,8 +12,8 @@ from starlette.testclient import TestClient
 
 from gateway.main import create_app
 from gateway.settings import GatewaySettings, Limits
-from services.contracts.api import Candidate
 from services.contracts.planning import PlanRequest, PlanResponse
+from services.contracts.retrieval import Candidate
 from tests.fakes import FakePlanner
 from tests.support.fuzz import BOUNDED, check, schema_of
 from tests.support.gateways import BOOKING, NESTED, Fakes

@@ -1,15 +1,12 @@
 """The trace of a run goes on whoever works on it: another gateway after a crash, or this one after an approval."""
 
 import asyncio
-import importlib.resources
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from gateway.tables import METADATA, RUNS
@@ -17,6 +14,7 @@ from services.contracts.run import RunStatus
 from services.storage.engine import create_engine
 from services.storage.migrate import migrate
 from tests.support.gateways import ASK_BUG, ASK_HOLIDAYS, ASK_ROOM, BOOKING, ask, ended, open_gateway, until
+from tests.support.migrations import migrate_to
 from tests.support.spans import GIVEN, Made, making_spans
 
 
@@ -79,16 +77,11 @@ async def test_runs_of_before_belong_to_no_trace(kind: str, request: pytest.Fixt
     sqlite = f"sqlite+aiosqlite:///{tmp_path}/gateway.db"
     engine = create_engine(sqlite if kind == "sqlite" else request.getfixturevalue("postgres_url"))
 
-    def before(connection: sa.Connection) -> None:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(importlib.resources.files("gateway") / "migrations"))
-        command.upgrade(config, "0004")
+    await migrate_to(engine, "gateway", "0004")
+    async with engine.begin() as connection:
         columns = "id, status, query, created_at, total_ms, document, tenant, owner, epoch, takeovers, cancel_requested"
         values = "'run_1', 'failed', 'q', '2026-01-01 00:00:00', 1, '{}', 'red', '', 0, 0, false"
-        connection.exec_driver_sql(f"INSERT INTO runs ({columns}) VALUES ({values})")
-
-    async with engine.begin() as connection:
-        await connection.run_sync(before)
+        await connection.exec_driver_sql(f"INSERT INTO runs ({columns}) VALUES ({values})")
     await migrate(engine, "gateway")
     async with engine.begin() as connection:
         assert (await connection.execute(sa.select(RUNS.c.id, RUNS.c.traceparent))).all() == [("run_1", None)]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from services.codecs import nestful
-from services.contracts.run import RunStatus, StartRequest
+from services.contracts.run import RunStatus
+from services.contracts.start import StartRequest
 from services.errors import Conflict
 from tests.support.gateways import ASK_ROOM, BOOK, BOOKING, NESTED, Fakes, Gateway, ask, ended, open_gateway, until
 
@@ -97,6 +98,20 @@ async def test_a_plan_of_too_many_values_is_refused(gateway: Gateway) -> None:
     response = await gateway.http.post("/runs", json={"calls": calls})
     assert (response.status_code, "5000 values" in response.json()["detail"]) == (422, True)
     assert (await gateway.client.runs()).runs == ()
+
+
+async def test_a_plan_that_chooses_too_many_items_by_words_is_refused(gateway: Gateway) -> None:
+    """For each all words of a list are looked through; the same one is chosen once."""
+    chosen = {f"$v[0].a{number}$": {"said": ["blue"]} for number in range(51)}
+    calls = [
+        {"name": "world.x", "arguments": {}, "label": "v"},
+        {"name": "world.x", "arguments": {"a": [*chosen]}, "matches": chosen},
+    ]
+    response = await gateway.http.post("/runs", json={"calls": calls})
+    assert (response.status_code, "more than 50 items by words" in response.json()["detail"]) == (422, True)
+    assert (await gateway.client.runs()).runs == ()
+    calls[1]["arguments"] = {"a": [*chosen][:50] * 20}
+    assert (await gateway.http.post("/runs", json={"calls": calls})).status_code == 200
 
 
 def _json(value: object) -> bytes:

@@ -22,9 +22,12 @@ from retriever_svc.settings import RetrieverSettings
 from services.clients import GatewayClient, InProcessTransport, RetrieverClient, open_http
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.demo import Demo, ImportDemosRequest
+from services.contracts.feedback import FeedbackRequest, Verdict
+from services.contracts.outcome import Succeeded
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import Decision, DiagnosticCode
-from services.contracts.run import FeedbackRequest, Run, RunStatus, SolveOptions, SolveRequest, Succeeded, Verdict
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.encoder import load_encoder
 from services.errors import Conflict, Forbidden, NotFound
 from tests.support.gateways import Fakes

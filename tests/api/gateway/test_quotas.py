@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from services.contracts.api import ImportRequest
+from services.contracts.constants import ConstantsRequest
 from services.contracts.run import RunStatus
-from services.errors import Overloaded, QuotaExceeded
+from services.errors import Overloaded, QuotaExceeded, ValidationFailed
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOKING, Gateway, ask, ended, open_gateway, until
 
 PRINCIPALS = (
@@ -91,6 +92,23 @@ async def test_imports_are_bounded(tmp_path: Path) -> None:
             await _imported(kiosk, "zoo")
         await asyncio.gather(first, _imported(desk, "park"))
         await _imported(kiosk, "zoo")
+
+
+async def test_setting_constants_counts_as_an_import(tmp_path: Path) -> None:
+    """All APIs of the provider are read and written anew."""
+    async with two_tenants(tmp_path, limits={"imports": 1}) as gateway:
+        kiosk = gateway.as_principal("kiosk-token")
+        await _imported(kiosk, "zoo")
+        gateway.fakes.retriever.delay_s = 0.2
+        wanted = ConstantsRequest(constants={"keeper": "7"})
+        first = asyncio.create_task(kiosk.set_constants("zoo", wanted))
+        await until(lambda: "set_constants" in gateway.fakes.retriever.calls)
+        with pytest.raises(QuotaExceeded, match="1 imports"):
+            await kiosk.set_constants("zoo", wanted)
+        with pytest.raises(ValidationFailed):
+            await first
+        with pytest.raises(ValidationFailed):
+            await kiosk.set_constants("zoo", wanted)
 
 
 async def _imported(client: Any, provider: str) -> None:

@@ -5,18 +5,11 @@ from typing import Any
 import pytest
 
 from gateway.storage import RunStore
+from services.contracts.feedback import FeedbackRequest, Verdict
+from services.contracts.outcome import Failed, InDoubt, StoredValue, Succeeded
 from services.contracts.plan import AnswerOutput, ForEach, LiteralValue, Plan, Reference, When
-from services.contracts.run import (
-    Failed,
-    FeedbackRequest,
-    InDoubt,
-    RerunRequest,
-    Run,
-    RunStatus,
-    StoredValue,
-    Succeeded,
-    Verdict,
-)
+from services.contracts.rerun import RerunRequest
+from services.contracts.run import Run, RunStatus
 from services.errors import Conflict, NotFound, ValidationFailed
 from tests.api.gateway.test_given_plans import start
 from tests.support.gateways import ASK_HOLIDAYS, BOOK, FIND, HOLIDAYS, NESTED, Gateway, ask, call, open_gateway
@@ -118,6 +111,29 @@ async def test_a_value_that_is_too_large_for_a_plan_is_refused(tmp_path: Any) ->
         with pytest.raises(ValidationFailed, match="too large"):
             await gateway.client.rerun(first.id, again("var2"))
         assert (await gateway.client.rerun(first.id, again())).status is RunStatus.SUCCEEDED
+
+
+async def test_values_that_are_too_many_are_refused_before_they_are_put_in(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reference brings a copy: of an answer within its limit some thousand are more than there is memory."""
+    async with open_gateway(tmp_path, max_body_bytes=100_000) as gateway:
+        gateway.fakes.executor.outcomes[FIND.id] = Succeeded(value={"code": "P" * 1_000}, status=200)
+        gateway.fakes.executor.outcomes[HOLIDAYS.id] = BROKEN
+        many = (call(f"var{number}", HOLIDAYS, country=CODE) for number in range(2, 202))
+        answer = AnswerOutput(name="code", value=CODE)
+        first = await gateway.client.start(start(Plan(steps=(CHAIN.steps[0], *many), answer=(answer,))))
+        assert first.status is RunStatus.FAILED
+        monkeypatch.setattr("gateway.rerunning._bound", lambda *_: pytest.fail("they were put in"))
+        with pytest.raises(ValidationFailed, match="too large"):
+            await gateway.client.rerun(first.id, again("var2"))
+
+
+async def test_inputs_hold_no_more_values_than_a_plan_that_is_given(gateway: Gateway) -> None:
+    first = await ran(gateway)
+    for many in ([1] * 5_001, {str(number): 1 for number in range(5_001)}, [[[]] * 2_000, [{}] * 3_001]):
+        with pytest.raises(ValidationFailed, match="more than 5000 values"):
+            await gateway.client.rerun(first.id, again("var3", inputs={"var3": {"country": many}}))
 
 
 async def test_a_loop_and_a_condition_over_values_that_stand(gateway: Gateway) -> None:
@@ -240,7 +256,7 @@ async def test_whose_run_it_is_and_whether_it_is_over(tmp_path: Any) -> None:
         {"inputs": {"var1": {"": 1}}},
         {"from_step": ["var1"]},
         {"surprise": 1},
-        {"options": {"backend": "rules"}},
+        {"options": {"backend": "compact"}},
         [],
         None,
     ],

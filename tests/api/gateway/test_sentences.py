@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from services.contracts.event import RunFinished
+from services.contracts.outcome import Failed, Succeeded
 from services.contracts.plan import AnswerOutput, Plan, Reference
-from services.contracts.run import Failed, RunFinished, RunStatus, Succeeded
+from services.contracts.run import RunStatus
 from services.contracts.sentence import Sentence
 from services.errors import Overloaded
 from tests.support.gateways import (

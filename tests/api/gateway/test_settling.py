@@ -7,20 +7,19 @@ from pathlib import Path
 import pytest
 
 from gateway.service import stored_values
-from services.contracts.plan import Plan
-from services.contracts.run import (
+from services.contracts.doubt import ResolveRequest
+from services.contracts.outcome import (
     Failed,
     InDoubt,
     ItemRecord,
-    ResolveRequest,
-    Run,
-    RunStatus,
     Skipped,
     StepOutcome,
     StepRecord,
     StoredValue,
     Succeeded,
 )
+from services.contracts.plan import Plan
+from services.contracts.run import Run, RunStatus
 from services.errors import Conflict, NotFound, ServiceUnavailable
 from tests.fakes import FakeExecutor
 from tests.support.gateways import (

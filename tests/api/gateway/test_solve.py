@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 
-from services.contracts.api import Candidate, ImportReport, ImportRequest
+from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.demo import Demo
+from services.contracts.outcome import Failed, InDoubt, Skipped, Succeeded
 from services.contracts.planning import PlanRequest, PlanResponse, Question
-from services.contracts.run import Failed, InDoubt, Run, RunStatus, Skipped, Succeeded
+from services.contracts.retrieval import Candidate
+from services.contracts.run import Run, RunStatus
 from services.errors import (
     DeadlineExceeded,
     InternalError,

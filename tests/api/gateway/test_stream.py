@@ -5,16 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from services.contracts.run import (
-    Failed,
-    Run,
-    RunFinished,
-    RunPlanned,
-    RunStatus,
-    SolveEvent,
-    StepFinished,
-    StepStarted,
-)
+from services.contracts.event import RunFinished, RunPlanned, SolveEvent
+from services.contracts.execution import StepFinished, StepStarted
+from services.contracts.outcome import Failed
+from services.contracts.run import Run, RunStatus
 from tests.support.gateways import (
     ASK_BUG,
     ASK_HOLIDAYS,

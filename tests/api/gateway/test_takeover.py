@@ -8,7 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from gateway.tables import MEMBERS, RUNS
-from services.contracts.run import Run, RunStatus, SolveRequest
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
 from services.errors import ServiceUnavailable
 from services.storage.engine import create_engine, write
 from tests.support.gateways import (

@@ -15,8 +15,11 @@ from gateway.settings import GatewaySettings, PrincipalSettings
 from retriever_svc.main import create_app as create_retriever
 from retriever_svc.settings import RetrieverSettings
 from services.clients import GatewayClient, InProcessTransport, Retriever, RetrieverClient, open_http
+from services.contracts.access import Action
 from services.contracts.api import ImportChange, ImportReport, ImportRequest
-from services.contracts.run import Run, SolveOptions, SolveRequest
+from services.contracts.constants import ConstantsRequest
+from services.contracts.run import Run
+from services.contracts.solve import SolveOptions, SolveRequest
 from services.encoder import load_encoder
 from services.errors import Conflict, Forbidden, InvalidRequest, NotFound, ServiceError, ValidationFailed
 from tests.fakes import FakeRetriever
@@ -272,3 +275,28 @@ async def test_a_tenant_that_cannot_be_is_refused(town: Town) -> None:
     if isinstance(town.retriever, RetrieverClient):
         with pytest.raises((ValidationFailed, InvalidRequest, ServiceError)):
             await town.retriever.get(SECRET, tenant="a b")
+
+
+async def test_constants_are_set_by_whoever_imported_the_provider(town: Town) -> None:
+    red, operator = town.of("red"), town.of("default")
+    wanted = ConstantsRequest(constants={"room": "r-7"})
+    with pytest.raises(NotFound):
+        await town.of("blue").set_constants("world", wanted)
+    for client, provider in ((operator, "world"), (red, "city")):
+        with pytest.raises(Conflict):
+            await client.set_constants(provider, wanted)
+    found = await red.set_constants("world", wanted)
+    assert [(one.name, one.value, one.operations) for one in found.constants] == [("room", "r-7", 1)]
+    (room,) = (await red.api(SECRET)).parameters
+    assert (room.constant, room.needed) == ("r-7", False)
+    assert [one.constants for one in (await red.documents()).documents] == [{}, {"room": "r-7"}]
+    for name, value in (("nothing", "1"), ("nothing", None)):
+        with pytest.raises(ValidationFailed):
+            await red.set_constants("world", ConstantsRequest(constants={name: value}))
+    told = [(one.action, one.target, one.outcome) for one in (await red.audit()).entries if one.target == "world"]
+    assert told.count((Action.SET_CONSTANTS, "world", "done")) == 1
+    assert told.count((Action.SET_CONSTANTS, "world", "refused")) == 2
+    exported = [line.data async for line in operator.export_tenant("red") if line.kind == "document"]
+    assert [one["constants"] for one in exported if isinstance(one, dict)] == [{"room": "r-7"}]
+    assert (await red.set_constants("world", ConstantsRequest(constants={"room": None}))).constants == ()
+    assert (await red.api(SECRET)).parameters[0].needed

@@ -9,7 +9,9 @@ from starlette.requests import Request
 
 from gateway.principals import Principal, Principals
 from gateway.settings import GatewaySettings
-from services.contracts.run import FeedbackRequest, ResolveRequest, RunStatus, Verdict
+from services.contracts.doubt import ResolveRequest
+from services.contracts.feedback import FeedbackRequest, Verdict
+from services.contracts.run import RunStatus
 from services.errors import InvalidRequest, NotFound, TooManyAttempts, Unauthorized
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOKING, Gateway, ask, open_gateway
 

@@ -13,7 +13,9 @@ from gateway.tenants import Tenants
 from services.contracts.access import Action, KeyRequest, Role
 from services.contracts.api import ImportRequest
 from services.contracts.demo import Demo
-from services.contracts.run import FeedbackRequest, InDoubt, RunStatus, Verdict
+from services.contracts.feedback import FeedbackRequest, Verdict
+from services.contracts.outcome import InDoubt
+from services.contracts.run import RunStatus
 from services.contracts.tenant import ExportLine, TenantDeletion
 from services.errors import Conflict, Forbidden, NotFound, ServiceUnavailable, Unauthorized
 from tests.support.gateways import ASK_HOLIDAYS, ASK_ROOM, BOOK, BOOKING, Gateway, ask, open_gateway, until

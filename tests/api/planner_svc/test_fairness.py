@@ -14,13 +14,12 @@ from sandbox.settings import SandboxSettings
 from services.clients.base import open_http
 from services.clients.planner import PlannerClient
 from services.clients.transport import InProcessTransport
-from services.contracts.api import Candidate, Clause
 from services.contracts.planning import PlanRequest, Policy
+from services.contracts.retrieval import Candidate, Clause
 
 PART = "convert 5 miles to km and "
 LONG = (PART * 20).strip()
 CLAUSES = tuple(Clause(text=PART, start=n * len(PART), end=(n + 1) * len(PART)) for n in range(20))
-PLANNER = {"default_backend": "rules", "backend_timeout_s": 600}
 WANTED = ("convertUnits", "computeDateDifference", "getCountry", "listHolidays", "convertCurrency")
 
 
@@ -35,7 +34,7 @@ def candidates() -> tuple[Candidate, ...]:
 
 @pytest.fixture
 async def planner() -> AsyncIterator[PlannerClient]:
-    app = create_app(PlannerSettings.model_validate(PLANNER))
+    app = create_app(PlannerSettings(backend_timeout_s=600))
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
         yield PlannerClient(http)
 
@@ -51,22 +50,12 @@ async def test_long_sentences_give_way_to_another_tenants(
 ) -> None:
     short = request("Convert 26.2 miles to kilometers.", "office", candidates[:4])
     await planner.plan(short)  # reads the APIs
-    attack = [
-        asyncio.create_task(planner.plan(request(LONG, "guests", candidates, CLAUSES), timeout_s=600)) for _ in range(6)
-    ]
+    long = request(LONG, "guests", candidates, CLAUSES)
+    attack = [asyncio.create_task(planner.plan(long, timeout_s=600)) for _ in range(16)]
     await asyncio.sleep(0.5)  # let them begin
     response = await planner.plan(short, timeout_s=600)
     assert response.status == "planned"
-    assert not any(task.done() for task in attack)
+    assert sum(task.done() for task in attack) < len(attack) / 2
     for task in attack:
         task.cancel()
     await asyncio.gather(*attack, return_exceptions=True)
-
-
-async def test_the_rules_give_up_where_a_sentence_takes_too_long(candidates: tuple[Candidate, ...]) -> None:
-    app = create_app(PlannerSettings.model_validate(PLANNER | {"default_backend": "judged", "draft_cpu_s": 0.2}))
-    async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
-        response = await PlannerClient(http).plan(request(LONG, "guests", candidates, CLAUSES), timeout_s=600)
-    outcomes = {one.backend: one.outcome for one in response.asked}
-    assert outcomes["rules"] == "late"
-    assert outcomes["compact"] != "late"

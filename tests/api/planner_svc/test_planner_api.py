@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from planner_svc.judging.judge import JUDGE
 from planner_svc.main import create_app
 from planner_svc.models import PlanDraft
 from planner_svc.sentences.writer import SentenceWriter
@@ -16,12 +18,15 @@ from services.clients.chat import Completion, Message
 from services.clients.planner import PlannerClient
 from services.clients.transport import InProcessTransport
 from services.compute import ComputePool
-from services.contracts.api import Api, Candidate
+from services.contracts.api import Api
 from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference, Step
 from services.contracts.planning import CompileRequest, DiagnosticCode, PlanRequest
+from services.contracts.retrieval import Candidate
 from services.contracts.sentence import Sentence, SentenceRequest
+from services.encoder import PLANNER_MODEL, model_directory
 from services.errors import ValidationFailed
 from tests.unit.planner_svc.building import api, param, plan, record, step
+from tests.unit.planner_svc.judging.test_judge import KEPT
 
 FIND = api("find", param("name", required=True), returns=record(code={"type": "string"}))
 GOOD = plan(step("a", "find", name="Portugal"), answer="$a.code$")
@@ -31,7 +36,7 @@ WRONG = plan(step("a", "find", name=3), answer="$a.cod$")
 class First:
     """A backend without a model: the first candidate, called with the whole request as its name."""
 
-    name = "rules"
+    name = "first"
 
     async def read(self, apis: Sequence[Api]) -> int:
         """There is nothing to get ready."""
@@ -59,7 +64,7 @@ async def http(request: pytest.FixtureRequest) -> AsyncIterator[httpx2.AsyncClie
     pool = ComputePool(1, 8)
     writer = SentenceWriter(Wordy(), pool, name="served", on=True, timeout_s=5) if hasattr(request, "param") else None
     app = create_app(
-        PlannerSettings(default_backend="rules", max_body_bytes=500_000), backends={"rules": First()}, writer=writer
+        PlannerSettings(default_backend="first", max_body_bytes=500_000), backends={"first": First()}, writer=writer
     )
     async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as client:
         yield client
@@ -75,7 +80,7 @@ async def test_plan(client: PlannerClient) -> None:
     await client.ready()
     request = PlanRequest(query="Portugal", candidates=(Candidate(api=FIND, score=1),))
     response = await client.plan(request)
-    assert (response.status, response.backend, response.confidence) == ("planned", "rules", 0.5)
+    assert (response.status, response.backend, response.confidence) == ("planned", "first", 0.5)
     assert response.compiled is not None
     assert response.compiled.apis == {"t.find": FIND}
     nothing = await client.plan(PlanRequest(query="Portugal"))
@@ -99,7 +104,7 @@ ASK_CODE = "What is the code of Portugal?"
 async def test_sentences(client: PlannerClient) -> None:
     request = PlanRequest(query=ASK_CODE, candidates=(Candidate(api=FIND, score=1),))
     assert (await client.plan(request)).sentences
-    assert not (await client.plan(request.model_copy(update={"backend": "rules"}))).sentences
+    assert not (await client.plan(request.model_copy(update={"backend": "first"}))).sentences
     compiled = (await client.compile(CompileRequest(plan=GOOD, apis=(FIND,)))).compiled
     assert compiled is not None
     sentence = await client.sentence(SentenceRequest(query=ASK_CODE, compiled=compiled))
@@ -119,10 +124,10 @@ async def test_without_a_model_there_are_no_sentences(client: PlannerClient) -> 
 
 async def test_backends_and_metrics(client: PlannerClient, http: httpx2.AsyncClient) -> None:
     backends = await client.backends()
-    assert (backends.default, backends.available) == ("rules", ("rules",))
+    assert (backends.default, backends.available) == ("first", ("first",))
     await client.plan(PlanRequest(query="x"))
     metrics = (await http.get("/metrics")).text
-    assert 'nestor_plans_total{backend="rules",status="no_plan"} 1.0' in metrics
+    assert 'nestor_plans_total{backend="first",status="no_plan"} 1.0' in metrics
 
 
 async def test_an_unknown_backend_is_a_422(client: PlannerClient) -> None:
@@ -183,3 +188,19 @@ async def test_a_hostile_schema_neither_hangs_nor_breaks_the_service(client: Pla
     response = await client.compile(CompileRequest(plan=GOOD, apis=(bomb,)))
     assert response.compiled is not None
     assert response.compiled.proof.assumed > 0
+
+
+async def test_a_judge_beside_the_model_says_how_likely_its_word_is_right(tmp_path: Path) -> None:
+    for file in model_directory(PLANNER_MODEL).iterdir():
+        if file.name != JUDGE:
+            (tmp_path / file.name).symlink_to(file)
+    request = PlanRequest(query="Find Portugal", candidates=(Candidate(api=FIND, score=0.9),), backend="compact")
+    judged = []
+    for _ in range(2):
+        app = create_app(PlannerSettings(model=str(tmp_path)))
+        async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
+            response = await PlannerClient(http).plan(request)
+        assert response.confidence == pytest.approx(response.asked[0].judged or response.asked[0].confidence, abs=1e-3)
+        judged.append(response.asked[0].judged)
+        KEPT.save(tmp_path)
+    assert judged == [None, pytest.approx(0.881, abs=1e-3)]

@@ -14,7 +14,7 @@ from tests.support.fuzz import BOUNDED, check, schema_of
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    app = create_app(PlannerSettings(default_backend="rules"), backends={"rules": First()})
+    app = create_app(PlannerSettings(default_backend="first"), backends={"first": First()})
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 

@@ -16,7 +16,8 @@ from retriever_svc.settings import RetrieverSettings
 from services.clients.base import open_http
 from services.clients.retriever import RetrieverClient
 from services.clients.transport import InProcessTransport
-from services.contracts.api import ImportReport, ImportRequest, RetrieveRequest
+from services.contracts.api import ImportReport, ImportRequest
+from services.contracts.retrieval import RetrieveRequest
 from services.encoder import load_encoder
 from services.errors import Conflict, InvalidDocument, NotFound
 from tests.unit.retriever_svc.catalogue import api

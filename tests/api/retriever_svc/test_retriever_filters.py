@@ -13,7 +13,8 @@ from retriever_svc.engine.filters import Filters
 from retriever_svc.main import create_app
 from retriever_svc.settings import RetrieverSettings
 from services.clients import InProcessTransport, RetrieverClient, open_http
-from services.contracts.api import Api, RetrieveRequest
+from services.contracts.api import Api
+from services.contracts.retrieval import RetrieveRequest
 from services.encoder import Encoder, load_encoder
 from services.errors import NotFound
 from services.storage.engine import create_engine

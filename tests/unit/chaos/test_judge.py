@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.contracts.run import (
-    AnswerValue,
-    ExecutionFinished,
+from services.contracts.answer import AnswerValue
+from services.contracts.execution import ExecutionFinished
+from services.contracts.outcome import (
     Failed,
     InDoubt,
     ItemRecord,

@@ -3,17 +3,14 @@
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, insert
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import insert
 
-import demo_svc
 from demo_svc.storage import DEMO_APIS, DEMOS, METADATA, DemoStorage
 from services.contracts.demo import demo_id
 from services.storage.engine import create_engine
+from tests.support.migrations import migrate_to
 from tests.unit.demo_svc.support import demo
 
 
@@ -26,30 +23,18 @@ async def test_what_is_there_stays_everyones(kind: str, request: pytest.FixtureR
     old = demo("how was it before?", "p.a")
     old = old.model_copy(update={"id": demo_id(old)})
     row = {"id": old.id, "level": "task", "text_hash": "0" * 64, "document": old.model_dump_json()}
-    await at(engine, "0001")
+    await migrate_to(engine, "demo_svc", "0001")
     async with engine.begin() as connection:
         await connection.execute(insert(DEMOS).values(row))
         await connection.execute(insert(DEMO_APIS).values(demo=old.id, api="p.a"))
-    await at(engine, "head")
+    await migrate_to(engine, "demo_svc", "head")
     own = demo("how is it now?", "p.a")
     own = own.model_copy(update={"id": demo_id(own)})
     await storage.add([own], "red")
     assert [(await storage.page(10, 0, None, tenant)).demos for tenant in (None, "red")] == [(old,), (old, own)]
     async with engine.begin() as connection:
         assert await connection.run_sync(lambda it: compare_metadata(MigrationContext.configure(it), METADATA)) == []
-    await at(engine, "-0001")
-    await at(engine, "head")
+    await migrate_to(engine, "demo_svc", "-0001")
+    await migrate_to(engine, "demo_svc", "head")
     assert (await storage.page(10, 0, None, "red")).demos == (old,)
     await engine.dispose()
-
-
-async def at(engine: AsyncEngine, revision: str) -> None:
-    """Upgrade or, with a leading "-", downgrade."""
-
-    def run(connection: Connection) -> None:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(Path(demo_svc.__file__).parent / "migrations"))
-        (command.downgrade if revision.startswith("-") else command.upgrade)(config, revision.removeprefix("-"))
-
-    async with engine.begin() as connection:
-        await connection.run_sync(run)

@@ -9,29 +9,25 @@ from rich.console import Console
 
 from deploy.drawing import draw_doubt, draw_previews, draw_run, outcome_line, visible
 from deploy.following import RunDrawing, event_line
-from services.contracts.plan import AnswerOutput, ForEach, LiteralValue, Plan, Reference, Step
-from services.contracts.planning import Diagnostic, DiagnosticCode, Proof, Question
-from services.contracts.run import (
-    Answer,
-    AnswerValue,
-    DoubtfulCall,
+from services.contracts.answer import Answer, AnswerValue
+from services.contracts.doubt import DoubtfulCall
+from services.contracts.event import RunFinished, RunPlanned
+from services.contracts.execution import StepFinished, StepStarted
+from services.contracts.outcome import (
     Failed,
     InDoubt,
     ItemRecord,
-    RequestPreview,
     RequestRecord,
-    Run,
-    RunFinished,
-    RunPlanned,
-    RunStatus,
     Skipped,
-    StepFinished,
     StepOutcome,
     StepRecord,
-    StepStarted,
     StoredValue,
     Succeeded,
 )
+from services.contracts.plan import AnswerOutput, ForEach, LiteralValue, Plan, Reference, Step
+from services.contracts.planning import Diagnostic, DiagnosticCode, Proof, Question
+from services.contracts.preview import RequestPreview
+from services.contracts.run import Run, RunStatus
 
 REQUEST = RequestRecord(method="POST", url="http://h/{item.id}", headers={"X-Key": "***"}, body={"note": "hi"})
 STORED = StoredValue(id="ab" * 32, bytes=1_234_567)
@@ -119,8 +115,11 @@ def test_items_that_did_not_succeed_are_listed() -> None:
 
 def test_a_credential_that_is_refused_is_named_by_its_provider() -> None:
     refused = Failed(reason="upstream_error", message="it answered 401", status=401)
-    shown = drawn(a_run(RunStatus.FAILED, steps=(record("var1", refused),)))
-    assert "nestor secrets list t" in shown
+    presented = record("var1", refused).model_copy(update={"secrets": ("t.key",)})
+    assert "t did not take t.key; set the right value with nestor secrets set" in drawn(
+        a_run(RunStatus.FAILED, steps=(presented,))
+    )
+    assert "with --auth" in drawn(a_run(RunStatus.FAILED, steps=(record("var1", refused),)))
     assert "secrets" not in drawn(
         a_run(RunStatus.FAILED, steps=(record("var1", Failed(reason="timeout", message="")),))
     )

@@ -32,7 +32,7 @@ def test_everything_that_led_to_the_plan_is_shown() -> None:
         update={
             "planners": (
                 PlannerAsked(backend="served", outcome="garbage", stood=False, detail="It cannot be read.", ms=12.3),
-                PlannerAsked(backend="rules", outcome="planned", stood=True, confidence=0.61, judged=0.4, ms=3),
+                PlannerAsked(backend="compact", outcome="planned", stood=True, confidence=0.61, judged=0.4, ms=3),
             ),
             "lookups": (LookUp(asked=("list rooms",), added=("a.rooms",)), LookUp(asked=("fly",))),
             "traces": (trace, trace),
@@ -41,7 +41,7 @@ def test_everything_that_led_to_the_plan_is_shown() -> None:
     text = drawn(run)
     for said in (
         "served: garbage, 12 ms. It cannot be read.",
-        "rules: planned, 3 ms, confidence 0.61, judged 0.40",
+        "compact: planned, 3 ms, confidence 0.61, judged 0.40",
         "looked up: list rooms -> a.rooms",
         "looked up: fly -> nothing new",
         "some-model, prompt version 7, asked for the 2. time",

@@ -32,7 +32,7 @@ def test_of_a_long_text_the_part_that_differs_is_shown() -> None:
 
 def test_lines_of_a_text_cannot_pass_for_lines_of_the_list() -> None:
     drawn = shown(change("", "fine\n  server\n    - https://good.example"))
-    assert all(line.startswith(("updated", "  description", "    + ", "    - ")) for line in drawn.splitlines())
+    assert all(line.startswith(("zoo.op: `description` changed", "    + ", "    - ")) for line in drawn.splitlines())
     assert "    +   server\n    +     - https://good.example" in drawn
 
 
@@ -55,3 +55,28 @@ def test_few_are_shown_and_the_rest_is_counted() -> None:
     assert "op10" not in drawn
     assert "and 2 more removed" in drawn
     assert "op11" in shown(*many)
+
+
+def test_equal_changes_of_many_operations_are_said_once() -> None:
+    limit = FieldChange(field="parameters.limit", after='{"name": "limit"}')
+    many = [ImportChange(action="updated", id=f"zoo.op{n}", fields=(limit,)) for n in range(12)]
+    own = FieldChange(field="summary", before="Feed", after="Feed all")
+    many[3] = many[3].model_copy(update={"fields": (own, limit)})
+    assert shown(*many, limit=10).splitlines() == [
+        "12 operations: parameter `limit` added",
+        '    + {"name": "limit"}',
+        "    in " + ", ".join(f"zoo.op{n}" for n in range(10)) + " and 2 more",
+        "zoo.op3: `summary` changed",
+        "    - Feed",
+        "    + Feed all",
+    ]
+    assert "zoo.op11" in shown(*many)
+
+
+def test_different_changes_are_shown_up_to_the_limit_and_counted() -> None:
+    fields = tuple(FieldChange(field=f"definitions.D{n}", before="a", after="b") for n in range(12))
+    drawn = shown(ImportChange(action="updated", id="zoo.op", fields=fields, left_out=7), limit=10)
+    assert "`definitions.D9` changed" in drawn
+    assert "D10" not in drawn
+    assert "... and 2 more changes" in drawn
+    assert "... and 7 more fields differ" in drawn

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from deploy.cli import app, training
+from deploy.cli import app
+from deploy.cli.training import retriever
 from tests.unit.evals.folders import folder
 
 
@@ -17,7 +18,7 @@ def run(*options: str) -> tuple[int, str]:
 def test_without_the_train_requirements_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "_NEEDED", ("json", "no_such_library"))
+    monkeypatch.setattr(retriever, "TO_TRAIN", ("json", "no_such_library"))
     status, said = run("--data", str(folder(tmp_path / "own")), "--out", str(tmp_path / "model"))
     assert status == 1
     assert "(no_such_library)" in said

@@ -1,5 +1,6 @@
 """``nestor twin`` as a process: what it prints, what it serves, and how it ends."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -41,6 +42,17 @@ def test_the_shown_document_sends_clients_to_the_twin_for_tokens() -> None:
         told = [process.stdout.readline() for _ in range(6)]
         server = told[-1].split("--server ")[1].strip()
         assert f"{server}/.twin/token" in httpx2.get(f"{server}/.twin/document").text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+def test_a_twin_is_called_as_the_service_would_be(tmp_path: Path) -> None:
+    root = {"openapi": "3.0.3", "info": {"title": "Orders API", "version": "1"}, "paths": {"/orders": {"get": {}}}}
+    document = tmp_path / "orders.json"
+    document.write_text(json.dumps(root | {"servers": [{"url": "https://api.acme.com/v1"}]}), encoding="utf-8")
+    with subprocess.Popen([*LINE, str(document), "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "A twin of acme-orders-api answers" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
 

@@ -6,18 +6,10 @@ from typing import Any
 import pytest
 
 from gateway.comparing import compare
+from services.contracts.outcome import Failed, RequestRecord, StepOutcome, StepRecord, StoredValue, Succeeded
 from services.contracts.plan import Plan
-from services.contracts.run import (
-    Failed,
-    RequestRecord,
-    ReusedStep,
-    Run,
-    RunStatus,
-    StepOutcome,
-    StepRecord,
-    StoredValue,
-    Succeeded,
-)
+from services.contracts.rerun import ReusedStep
+from services.contracts.run import Run, RunStatus
 from tests.support.executing import literal, ref, step
 
 PLAN = Plan(steps=(step("var1", "t.find", {"name": literal("Ada")}), step("var2", "t.get", {"id": ref("var1", "id")})))

@@ -4,21 +4,11 @@ from datetime import UTC, datetime
 
 from gateway.console.flow import Flow
 from gateway.console.graph import MOST_BOXES, draw
+from services.contracts.event import RunEvent, RunPlanned
+from services.contracts.execution import StepFinished, StepStarted
+from services.contracts.outcome import Failed, Skipped, StepOutcome, StepRecord, StoredValue, Succeeded
 from services.contracts.plan import AnswerOutput, ListValue, LiteralValue, Match, Plan, Reference, Step
-from services.contracts.run import (
-    Failed,
-    Run,
-    RunEvent,
-    RunPlanned,
-    RunStatus,
-    Skipped,
-    StepFinished,
-    StepOutcome,
-    StepRecord,
-    StepStarted,
-    StoredValue,
-    Succeeded,
-)
+from services.contracts.run import Run, RunStatus
 
 
 def _record(step: str, outcome: StepOutcome, started: float = 0, took: float = 10) -> StepRecord:

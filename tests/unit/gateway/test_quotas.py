@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from gateway.metrics import GatewayMetrics
 from gateway.quotas import Quotas
 from gateway.settings import GatewaySettings
+from services.contracts.operations import Allowance
 from services.errors import QuotaExceeded
 
 
@@ -67,3 +68,29 @@ def test_metrics_name_only_tenants_that_settings_name() -> None:
 def test_limits_are_checked(limits: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         GatewaySettings.model_validate({"tenant_limits": {"red": limits}})
+
+
+def test_those_nearest_to_a_limit_are_told_first_and_a_hundred_at_most() -> None:
+    now = [0.0]
+    own = {"free": {"requests_per_s": None, "runs": None, "streams": None, "imports": None}}
+    quotas, _ = counting(now, limits={"requests_per_s": 1, "imports": 2}, tenant_limits=own)
+    for number in range(150):
+        assert sent(quotas, f"t{number:03}", 1 + (number == 7)) == 1 + (number == 7)
+    quotas.take_run("busy")
+    with quotas.holding("imports", "busy"):
+        used = quotas.used()
+        assert [one.tenant for one in used.tenants[:3]] == ["busy", "t007", "t000"]
+        assert (len(used.tenants), used.others) == (100, 53)
+        busy, second = used.tenants[:2]
+        assert (busy.imports, busy.runs, busy.requests.used) == (
+            Allowance(used=1, most=2),
+            Allowance(used=1, most=100),
+            0,
+        )
+        assert (second.requests, second.requests_per_s) == (Allowance(used=2, most=10), 1)
+        (free,) = quotas.used("free").tenants
+        assert (free.requests, free.is_full) == (Allowance(used=0), False)
+    now[0] += 5
+    assert quotas.used("t007").tenants[0].requests.used == 0
+    sent(quotas, "t007", 10)
+    assert quotas.used().tenants[0].is_full

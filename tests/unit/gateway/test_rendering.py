@@ -4,7 +4,8 @@ from hypothesis import given
 from pydantic import JsonValue
 
 from gateway.rendering import MAX_CHARS, MAX_ITEMS, MAX_SENTENCE_CHARS, render, told
-from services.contracts.run import AnswerValue, StoredValue
+from services.contracts.answer import AnswerValue
+from services.contracts.outcome import StoredValue
 from tests.unit.codecs.strategies import JSON
 
 

@@ -1,7 +1,6 @@
 """The store of runs: one writer wins, former owners are refused, ids sort by time."""
 
 import asyncio
-import importlib.resources
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -13,13 +12,17 @@ import sqlalchemy as sa
 from gateway.live import closing_event
 from gateway.storage import MEMBERS, Fenced, Filter, Identity, RunStore, Ticket, new_run_id
 from gateway.tables import RUNS
+from services.contracts.event import RunEvent, RunFinished, RunPlanned
+from services.contracts.feedback import Feedback, Verdict
 from services.contracts.planning import CompiledPlan
-from services.contracts.run import Feedback, Run, RunEvent, RunFinished, RunPlanned, RunStatus, SolveRequest, Verdict
+from services.contracts.run import Run, RunStatus
+from services.contracts.solve import SolveRequest
 from services.storage.engine import create_engine, write
 from services.storage.members import Membership
 from services.storage.migrate import migrate
 from tests.fakes import prove
 from tests.support.gateways import BOOK, BOOKING
+from tests.support.migrations import migrate_to
 
 REQUEST = SolveRequest(query="Book a room")
 
@@ -204,21 +207,12 @@ async def test_what_this_version_cannot_read_of_a_verdict_is_left_out(stores: li
 
 
 async def test_a_run_of_the_version_before_can_be_read(tmp_path: Path, postgres_url: str) -> None:
-    from alembic import command
-    from alembic.config import Config
-
     for url in (f"sqlite+aiosqlite:///{tmp_path}/old.db", postgres_url):
         engine = create_engine(url)
 
-        def first(connection: sa.Connection) -> None:
-            config = Config()
-            config.set_main_option("script_location", str(importlib.resources.files("gateway") / "migrations"))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "0001")
-
+        await migrate_to(engine, "gateway", "0001")
         old = a_run(RunStatus.SUCCEEDED)
         async with engine.begin() as connection:
-            await connection.run_sync(first)
             columns = "id, status, query, created_at, total_ms, document"
             await connection.execute(
                 sa.text(f"INSERT INTO runs ({columns}) VALUES (:id, 'succeeded', 'q', :at, 1, :document)").bindparams(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from retriever_svc.importers import import_document
 from services.contracts.api import Api
 from tests.unit.twin.conftest import Apis
 from tests.vendors.operations import TOKEN, send
@@ -102,6 +103,23 @@ def test_ids_have_the_form_that_is_declared_and_forms_change_items_by_post(apis_
     assert "next_page_url" not in page["meta"]
     clinic("DeletePatient", 204, Sid=made["sid"])
     clinic("FetchPatient", 404, Sid=made["sid"])
+
+
+def test_what_is_sent_in_another_spelling_is_shown_as_the_item_has_it() -> None:
+    text = {"type": "string"}
+    shown = {"type": "object", "properties": {"sid": text, "friendly_name": text, "sink_type": text}}
+    sent = {"type": "object", "properties": {"FriendlyName": text, "SinkType": text}}
+    answer = {"content": {"application/json": {"schema": shown}}, "description": "ok"}
+    form = {"content": {"application/x-www-form-urlencoded": {"schema": sent}}}
+    paths = {
+        "/sinks": {"post": {"operationId": "make", "requestBody": form, "responses": {"201": answer}}},
+        "/sinks/{sid}": {"get": {"operationId": "read", "responses": {"200": answer}}},
+    }
+    root = {"openapi": "3.0.3", "info": {"title": "Sinks", "version": "1"}, "paths": paths}
+    sinks = Caller({api.name: api for api in import_document(json.dumps(root), "sinks", "http://127.0.0.1:1").apis})
+    made = sinks("make", 201, FriendlyName="Orders", SinkType="webhook")
+    assert made | {"sid": ""} == {"sid": "", "friendly_name": "Orders", "sink_type": "webhook"}
+    assert sinks("read", sid=made["sid"]) == made
 
 
 def test_verbs_in_paths_and_wrapped_bodies(apis_of: Apis) -> None:

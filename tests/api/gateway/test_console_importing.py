@@ -1,0 +1,214 @@
+"""Imports as pages: what is shown before, what would break, and who is told."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.affected import affected_by
+from gateway.principals import Principal
+from gateway.roles import Role as ApiRole
+from services.contracts.api import FieldChange, ImportChange, ImportRequest, Location, Parameter
+from services.contracts.demo import Demo
+from tests.support.console_pages import ESCAPED, HOSTILE, PRINCIPALS, get, hidden, log_in, post, visit
+from tests.support.gateways import (
+    ASK_HOLIDAYS,
+    ASK_ROOM,
+    BOOK,
+    HOLIDAYS,
+    NESTED,
+    Gateway,
+    ask,
+    open_gateway,
+)
+
+
+def _document(**summaries: str) -> str:
+    """A description of operations without parameters, by name, on a host of its own."""
+    paths = {f"/{name}": {"get": {"operationId": name, "summary": text}} for name, text in summaries.items()}
+    return json.dumps(
+        {"openapi": "3.1.0", "info": {}, "servers": [{"url": "https://elsewhere.example"}], "paths": paths}
+    )
+
+
+async def test_an_import_is_shown_with_what_it_would_break_and_then_is_that_very_one(gateway: Gateway) -> None:
+    waiting = await gateway.client.solve(ask(ASK_ROOM))
+    await gateway.client.add_demo(Demo(query=f"{ASK_HOLIDAYS} {HOSTILE}", plan=NESTED))
+    cookie, csrf = await visit(gateway)
+    document = _document(listHolidays=f"{HOSTILE} \u200b\u202e", listPorts=HOSTILE)
+    fields = {"csrf": csrf, "document": document, "provider": "world"}
+    before = dict(gateway.fakes.retriever.apis)
+    shown = await post(gateway, "catalogue/import", cookie, **fields, do="show")
+    assert shown.status_code == 200
+    assert gateway.fakes.retriever.apis == before
+    assert ESCAPED in shown.text
+    assert "<script>alert" not in shown.text
+    assert "\\u{200b}" in shown.text
+    affected = shown.text.partition('id="affected"')[2].partition("</div>\n")[0]
+    assert affected.count("breaks") == 2  # the room that waits, and the demonstration's other call
+    assert f"/console/runs/{waiting.id}" in affected
+    assert "to be proved again" in affected
+    change = hidden(shown.text, "change")
+    for missing in ({"change": change}, {"change": "0" * 64, "accept": "yes"}, {"change": "x", "accept": "yes"}):
+        refused = await post(gateway, "catalogue/import", cookie, **fields, **missing, do="import")
+        assert refused.status_code in (409, 422)
+        assert gateway.fakes.retriever.apis == before
+    other = fields | {"document": _document(listHolidays="other")}
+    assert (
+        await post(gateway, "catalogue/import", cookie, **other, change=change, accept="yes", do="import")
+    ).status_code == 409
+    done = await post(gateway, "catalogue/import", cookie, **fields, change=change, accept="yes", do="import")
+    assert "Imported" in done.text
+    assert set(gateway.fakes.retriever.apis) == {"world.listHolidays", "world.listPorts"}
+    assert gateway.fakes.retriever.apis["world.listHolidays"].server == "https://elsewhere.example"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, 422),
+        ({"document": "{"}, 422),
+        ({"document": "<b>" * 100}, 422),
+        ({"document": "{}", "provider": "../x"}, 422),
+        ({"document": "{}", "server": "file:///etc/passwd"}, 422),
+        ({"document": "{}", "do": "import", "change": ""}, 422),
+        ({"document": "x" * 2_000}, 413),
+    ],
+)
+async def test_a_document_that_is_none_is_refused_above_the_form(
+    tmp_path: Path, fields: dict[str, str], status: int
+) -> None:
+    async with open_gateway(tmp_path, max_document_bytes=1_500) as gateway:
+        cookie, csrf = await visit(gateway)
+        answer = await post(gateway, "catalogue/import", cookie, csrf=csrf, **fields)
+        assert answer.status_code == status
+        assert "<b><b>" not in answer.text
+        assert gateway.fakes.retriever.pins == {}
+
+
+async def test_a_large_document_is_taken_and_its_page_is_small(gateway: Gateway) -> None:
+    cookie, csrf = await visit(gateway)
+    document = _document(**{f"list{n}": "Lists " * 40 for n in range(2_000)})
+    fields = {"csrf": csrf, "document": document, "provider": "big"}
+    shown = await post(gateway, "catalogue/import", cookie, **fields)
+    assert re.search(r"and 19\d\d more", shown.text)
+    assert "choose it again" in shown.text
+    assert len(shown.content) < 100_000
+    done = await post(gateway, "catalogue/import", cookie, **fields, change=hidden(shown.text, "change"), do="import")
+    assert "Imported" in done.text
+    assert len(gateway.fakes.retriever.apis) == 2_003
+
+
+async def test_equal_changes_of_many_operations_are_said_once(gateway: Gateway) -> None:
+    cookie, csrf = await visit(gateway)
+    names = [f"list{n}" for n in range(25)]
+    fields = {"csrf": csrf, "provider": "many"}
+    old = _document(**dict.fromkeys(names, "Lists"), other="Other")
+    shown = await post(gateway, "catalogue/import", cookie, **fields, document=old)
+    change = hidden(shown.text, "change")
+    await post(gateway, "catalogue/import", cookie, **fields, document=old, change=change, do="import")
+    new = _document(**dict.fromkeys(names, f"Lists {HOSTILE}"), other="Another")
+    page = (await post(gateway, "catalogue/import", cookie, **fields, document=new)).text
+    assert page.count("25 operations: `summary` changed") == 1
+    assert page.count("many.other: `summary` changed") == 1
+    assert "and 5 more" in page
+    assert ESCAPED in page
+
+
+async def test_a_whole_parameter_breaks_what_does_without_or_with_it(gateway: Gateway) -> None:
+    await gateway.client.add_demo(Demo(query="holidays", plan=NESTED))
+    (given,) = {name for step in NESTED.steps if step.api == HOLIDAYS.id for name in step.arguments}
+    for name, required, constant, came, breaks in (
+        ("key", True, None, True, True),
+        ("key", True, "42", True, False),
+        ("key", False, None, True, False),
+        (given, True, None, True, False),
+        (given, False, None, False, True),
+        ("key", True, None, False, False),
+    ):
+        whole = Parameter(name=name, wire_name=name, location=Location.QUERY, required=required, constant=constant)
+        text = whole.model_dump_json(exclude_defaults=True)
+        before, after = (None, text) if came else (text, None)
+        field = FieldChange(field=f"parameters.{name}", before=before, after=after)
+        change = ImportChange(action="updated", id=HOLIDAYS.id, fields=(field,))
+        found, _ = await affected_by([change], Principal(), gateway.fakes.peers, gateway.app.state.service._store)
+        assert [one.breaks for one in found] == [breaks]
+
+
+async def test_who_may_not_read_runs_is_told_no_words_of_them(gateway: Gateway) -> None:
+    await gateway.client.solve(ask(ASK_ROOM))
+    change = ImportChange(action="removed", id=BOOK.id)
+    store = gateway.app.state.service._store
+    for roles, query in (({ApiRole.ADMINISTER}, ""), ({ApiRole.ADMINISTER, ApiRole.APPROVE}, ASK_ROOM)):
+        who = Principal(roles=frozenset(roles))
+        found, _ = await affected_by([change], who, gateway.fakes.peers, store)
+        assert [(one.kind, one.query, one.breaks) for one in found] == [("run", query, True)]
+
+
+async def test_what_is_certain_to_break_is_told_from_what_may_hold(gateway: Gateway) -> None:
+    await gateway.client.add_demo(Demo(query="holidays", plan=NESTED))
+
+    async def told(*fields: FieldChange) -> list[tuple[bool, str]]:
+        change = ImportChange(action="updated", id=HOLIDAYS.id, fields=fields)
+        found, total = await affected_by([change], Principal(), gateway.fakes.peers, gateway.app.state.service._store)
+        assert total == len(found) == 1
+        return [(one.breaks, one.reason) for one in found]
+
+    def required(name: str, after: str | None) -> FieldChange:
+        return FieldChange(field=f"parameters.{name}.required", before=None, after=after)
+
+    assert await told(required("year", "true")) == [(True, "`year` becomes required")]
+    for harmless in (
+        required("country", "true"),
+        required("year", "false"),
+        required("year.json_schema", "true"),
+        FieldChange(field="parameters.year.wire_name", before="y"),
+        FieldChange(field="summary", before="a", after="b"),
+    ):
+        assert [breaks for breaks, _ in await told(harmless)] == [False], harmless
+    assert await told(FieldChange(field="parameters.country.wire_name", before="country")) == [(True, "`country` goes")]
+
+
+async def test_what_every_call_sends_is_set_and_removed_on_the_page_of_the_providers(gateway: Gateway) -> None:
+    taking = [{"name": "Wiki-Version", "in": "header", "required": True, "schema": {"type": "string"}}]
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "wiki"},
+        "servers": [{"url": "https://wiki.example"}],
+        "paths": {"/pages": {"get": {"operationId": "listPages", "summary": "Pages", "parameters": taking}}},
+    }
+    async for _ in gateway.client.import_apis(ImportRequest(document=json.dumps(document), provider="wiki")):
+        pass
+    cookie, csrf = await visit(gateway)
+    here = "catalogue/providers/wiki/constants"
+    shown = await get(gateway, "catalogue/providers", cookie)
+    assert "nothing yet" in shown.text
+    done = await post(gateway, here, cookie, csrf=csrf, name="Wiki-Version", value=HOSTILE)
+    assert (done.status_code, done.headers["location"]) == (303, "/console/catalogue/providers#wiki")
+    shown = await get(gateway, "catalogue/providers", cookie)
+    assert ESCAPED in shown.text
+    assert "<script>alert" not in shown.text
+    assert gateway.fakes.retriever.pins["wiki"].constants == {"Wiki-Version": HOSTILE}
+    for fields, status in (
+        ({"name": "nothing", "value": "1"}, 422),
+        ({"name": "Wiki-Version"}, 422),
+        ({"value": "1"}, 422),
+        ({"name": "Wiki-Version", "value": "x" * 1_001}, 422),
+    ):
+        assert (await post(gateway, here, cookie, csrf=csrf, **fields)).status_code == status
+    assert (await post(gateway, here, cookie, csrf="0" * 64, name="Wiki-Version", value="1")).status_code == 403
+    other = here.replace("wiki", "nobody")
+    assert (await post(gateway, other, cookie, csrf=csrf, name="Wiki-Version", value="1")).status_code == 404
+    assert gateway.fakes.retriever.pins["wiki"].constants == {"Wiki-Version": HOSTILE}
+    await post(gateway, here, cookie, csrf=csrf, name="Wiki-Version", do="remove")
+    assert gateway.fakes.retriever.pins["wiki"].constants == {}
+
+
+async def test_only_administrators_set_what_every_call_sends(tmp_path: Path) -> None:
+    principals = tuple(one | {"roles": ("ask",)} for one in PRINCIPALS)
+    async with open_gateway(tmp_path, principals=principals) as gateway:
+        cookie, csrf = await log_in(gateway, "red-token-1", "playground")
+        fields = {"csrf": csrf, "name": "room", "value": "1"}
+        assert (await post(gateway, "catalogue/providers/world/constants", cookie, **fields)).status_code == 403
+        assert 'name="value"' not in (await get(gateway, "catalogue/providers", cookie)).text

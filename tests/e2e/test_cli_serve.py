@@ -1,0 +1,60 @@
+"""``nestor serve`` that cannot start: a line that says why, and no traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy.onebox import OneboxSettings, create_onebox
+from deploy.sockets import address, listen
+
+CANARY = "s3cret-canary"
+
+
+def refused(tmp_path: Path, *arguments: str) -> str:
+    line = [sys.executable, "-m", "deploy.cli", "serve", "--port", "0", "--data", str(tmp_path / "data"), *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert CANARY not in done.stderr
+    assert done.stderr.startswith("Not started: ")
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS", CANARY, "NESTOR_EXECUTOR_ALLOWED_PRIVATE_HOSTS: it is to be JSON"),
+        ("NESTOR_EXECUTOR_KEEP_DAYS", CANARY, "NESTOR_EXECUTOR_KEEP_DAYS: Input should be a valid number"),
+        ("NESTOR_GATEWAY_TOKEN", "short", "NESTOR_GATEWAY_TOKEN: "),
+        ("NESTOR_EXECUTOR_SECRETS", CANARY, "the secrets setting is not a JSON object"),
+    ],
+)
+def test_a_setting_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert words in refused(tmp_path)
+
+
+def test_a_secrets_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "executor.json"
+    monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(file))
+    file.write_text(CANARY)
+    assert "the secrets file is not a JSON object" in refused(tmp_path)
+    file.write_text('{"crm.key": {"hosts": ["crm.example"]}}')
+    assert "crm.key" in refused(tmp_path)
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as bound:
+        bound.listen()
+        assert "ddress already in use" in refused(tmp_path, "--port", address(bound).partition(":")[2])
+
+
+def test_a_secrets_file_that_is_not_there_yet_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "elsewhere" / "keys.json"
+    monkeypatch.setenv("NESTOR_EXECUTOR_SECRETS_FILE", str(file))
+    create_onebox(OneboxSettings(tmp_path / "data"))
+    assert (file.read_text().strip(), file.stat().st_mode & 0o777) == ("{}", 0o600)

@@ -1,0 +1,47 @@
+"""Upstreams that answer in pages, and what is read from them."""
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from executor_svc.models import CallResult
+from services.contracts.api import Parameter
+from services.contracts.outcome import Succeeded
+from tests.support.executing import parameter
+from tests.support.upstream import Seen, Upstream
+
+Page = Any
+"""A JSON value, or a whole response."""
+PATH = "/list"
+
+
+def number(name: str, **schema: Any) -> Parameter:
+    return parameter(name).model_copy(update={"json_schema": {"type": "integer"} | schema})
+
+
+def token(name: str) -> Parameter:
+    return parameter(name).model_copy(update={"json_schema": {"type": "string"}})
+
+
+def paged(upstream: Upstream, answer: Callable[[dict[str, str]], Page]) -> None:
+    """Answer by the query's arguments."""
+
+    @upstream.on(PATH)
+    async def reply(seen: Seen) -> web.StreamResponse:
+        page = answer({name: values[0] for name, values in parse_qs(seen.query, keep_blank_values=True).items()})
+        return page if isinstance(page, web.Response) else web.json_response(page)
+
+
+def value(result: CallResult) -> Any:
+    assert isinstance(result.outcome, Succeeded), result.outcome
+    return result.outcome.value
+
+
+def read(result: CallResult) -> tuple[Any, int, bool]:
+    return value(result), result.pages, result.more
+
+
+def linked(items: list[Any], link: str) -> web.Response:
+    return web.json_response(items, headers={"Link": link})
