@@ -21,7 +21,8 @@ from services.contracts.demo import (
 router = service_router(tags=["demos"])
 
 
-def _service(request: Request) -> DemoService:
+# A coroutine, though it waits for nothing: FastAPI sends plain functions to another thread and back.
+async def _service(request: Request) -> DemoService:
     service: DemoService = request.app.state.service
     return service
 

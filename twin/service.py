@@ -257,9 +257,16 @@ def _fields(deed: Deed, arguments: Mapping[str, JsonValue]) -> Item:
     noun = deed.family.noun if deed.family is not None else ""
     wrappers = {noun, "data", *(str(step) for step in (deed.spot.path if deed.spot is not None else ()))}
     inner = [value for name, value in found.items() if singular(plain(name)) in wrappers or name in wrappers]
-    if len(inner) == 1 and isinstance(inner[0], dict):
-        return dict(inner[0])
-    return found
+    return _as_shown(dict(inner[0]) if len(inner) == 1 and isinstance(inner[0], dict) else found, deed)
+
+
+def _as_shown(found: Item, deed: Deed) -> Item:
+    """The fields as the item has them: what is sent as `FriendlyName` is shown as `friendly_name`."""
+    if deed.family is None:
+        return found
+    known = members(resolved(deed.family.schema, deed.family.definitions).get("properties"))
+    shown = {plain(name): name for name in known}
+    return {name if name in known else shown.get(plain(name), name): value for name, value in found.items()}
 
 
 def _answer(api: Api, value: JsonValue) -> Answer:
