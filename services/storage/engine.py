@@ -8,10 +8,12 @@ import zlib
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+import aiosqlite
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -62,6 +64,26 @@ class _Connection(sqlite3.Connection):
 _CONNECT: Final = MappingProxyType({"timeout": BUSY_TIMEOUT_MS / 1000, "factory": _Connection})
 
 
+class _Driver(aiosqlite.Connection):
+    """A driver's connection that is closed by one message to its thread, however often that is asked for.
+
+    A request that goes away is cancelled again and again. The library's ``close`` sends two messages, and where it was
+    cancelled between them it waits for ever for a thread that has ended.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(partial(sqlite3.connect, *arguments, **options), iter_chunk_size=64)
+        self._thread.daemon = True  # one that nobody closed does not keep the process
+
+    def stop(self) -> asyncio.Future[Any] | None:
+        return super().stop() if self._running else None
+
+    async def close(self) -> None:
+        stopped = self.stop()
+        if stopped is not None:
+            await stopped
+
+
 def create_engine(url: str) -> AsyncEngine:
     """An engine for ``sqlite+aiosqlite:///FILE`` or ``postgresql+asyncpg://...``.
 
@@ -76,7 +98,7 @@ def create_engine(url: str) -> AsyncEngine:
         return server
     if parsed.database and parsed.database != ":memory:":
         _keep_private(Path(parsed.database))
-    engine = create_async_engine(url, connect_args=dict(_CONNECT), hide_parameters=True)
+    engine = create_async_engine(url, connect_args={**_CONNECT, "async_creator_fn": _Driver}, hide_parameters=True)
     _prepare(engine.sync_engine)
     return engine
 

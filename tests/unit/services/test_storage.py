@@ -109,6 +109,33 @@ async def test_a_transaction_that_is_cancelled_while_it_reads_holds_nobody_up(tm
     await other.dispose()
 
 
+@pytest.mark.parametrize("turns", range(2, 40, 3))
+async def test_a_transaction_that_is_cancelled_again_and_again_leaves_nothing_behind(tmp_path: Path, turns: int) -> None:
+    engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
+    async with write(engine) as connection:
+        await connection.execute(CREATE)
+
+    async def stuck() -> None:
+        async with write(engine) as connection:
+            while True:
+                await connection.execute(sa.insert(THINGS).values(name="b"))
+
+    before, task = asyncio.all_tasks(), asyncio.create_task(stuck())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait_for(add(engine, "c"), 10)
+    assert await names(engine) == ["c"]
+    for _ in range(1_000):
+        if asyncio.all_tasks() == before:
+            break
+        await asyncio.sleep(0.01)
+    assert asyncio.all_tasks() == before
+    await engine.dispose()
+
+
 async def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
