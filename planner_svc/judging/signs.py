@@ -6,15 +6,16 @@ wrong ones.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from planner_svc.cascade import Word
 from planner_svc.reading.actions import asks_for_action
-from planner_svc.reading.profile import read_profile, words_of_api
+from planner_svc.reading.leaves import flat, has
+from planner_svc.reading.profile import Slot, read_profile, words_of_api
 from planner_svc.reading.text import MAX_CHARS, stems
 from services.contracts.api import Api
-from services.contracts.plan import Plan, scalars, step_references
+from services.contracts.plan import Plan, Step, scalars, step_references
 from services.contracts.planning import PlanRequest
 
 SIGNS: Final = (
@@ -36,9 +37,13 @@ SIGNS: Final = (
     "clauses",
     "words",
     "asks for a change",
+    "arguments left out that are named",
+    "arguments left out an option of which is named",
+    "words unaccounted for but by arguments left out",
 )
 """Of a planner's word, and of the request."""
 _MAX_WORDS: Final = 400
+_MAX_CHOICES: Final = 200
 _SURE: Final = 1e-4
 
 
@@ -52,6 +57,7 @@ def signs_of(request: PlanRequest, word: Word) -> tuple[float, ...]:
     sure = _odds(word.sure)
     steps = plan.steps if plan is not None else ()
     called = [known[step.api] for step in steps if step.api in known]
+    left_out = [one for step in steps if step.api in known for one in _left_out(step, known[step.api])]
     literals = _literals(plan) if plan is not None else []
     folded = request.query.casefold()
     return (
@@ -69,18 +75,45 @@ def signs_of(request: PlanRequest, word: Word) -> tuple[float, ...]:
         math.log1p(len(request.clauses)),
         math.log1p(len(said)),
         float(asks_for_action(request.query[:MAX_CHARS])),
+        math.log1p(sum(said.issuperset(slot.words) for slot in left_out)),
+        math.log1p(sum(_is_named(slot, said) for slot in left_out)),
+        _unaccounted(said, literals, called, left_out),
     )
 
 
-def _unaccounted(said: frozenset[str], literals: Sequence[str], apis: Sequence[Api]) -> float:
+def _left_out(step: Step, api: Api) -> Iterator[Slot]:
+    """The arguments that a call could have and does not: who asks for open tickets and gets all is not served."""
+    for slot in flat(read_profile(api)).slots:
+        if slot.words and not slot.paging and not has(step.arguments, slot.path or (slot.name,)):
+            yield slot
+
+
+def _is_named(slot: Slot, said: frozenset[str]) -> bool:
+    """Whether the request has the words of one of its options."""
+    options = (stems(str(choice)[:MAX_CHARS]) for choice in slot.choices[:_MAX_CHOICES])
+    return any(words and said.issuperset(words) for words in options)
+
+
+def _unaccounted(
+    said: frozenset[str], literals: Sequence[str], apis: Sequence[Api], left_out: Sequence[Slot] = ()
+) -> float:
     """Share of the request's words that neither values nor what is called account for.
 
-    What a call answers with counts: who asks for allergies asks for a field of an answer, at whatever depth.
+    What a call answers with counts: who asks for allergies asks for a field of an answer, at whatever depth. Arguments
+    that are left out do not, unless the same word is a value, in the call's name, or a field of its answer.
     """
     if not said:
         return 0.0
+    profiles = [read_profile(api) for api in apis]
     known = {stem for text in literals for stem in stems(text[:MAX_CHARS])}
-    return len(said.difference(known, *(words_of_api(read_profile(api)) for api in apis))) / len(said)
+    unused = {word for slot in left_out for word in (*slot.words, *_words_of_options(slot))}
+    unused -= known.union(*(one.title for one in profiles), *(field.words for one in profiles for field in one.fields))
+    return len(said.difference(known, *map(words_of_api, profiles)) | (said & unused)) / len(said)
+
+
+def _words_of_options(slot: Slot) -> Iterator[str]:
+    for choice in slot.choices[:_MAX_CHOICES]:
+        yield from stems(str(choice)[:MAX_CHARS])
 
 
 def _literals(plan: Plan) -> list[str]:

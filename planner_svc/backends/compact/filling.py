@@ -8,9 +8,10 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
+from planner_svc.backends.compact.calls import most_unsaid
 from planner_svc.backends.compact.drafted import Fed, Said
 from planner_svc.backends.compact.forms import OF_TIME, Form, number_written, written
-from planner_svc.backends.compact.inputs import Floats, Origin
+from planner_svc.backends.compact.inputs import Floats, Origin, softmax
 from planner_svc.backends.compact.items import MAX_OPTIONS, Kind
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence, nearness
@@ -75,12 +76,13 @@ class Filler:
         self._task, self._called, self._judges = task, called, judges
         self._calling = np.flatnonzero(called >= WANTING).tolist()
         logits = task.reading.logits
-        self._sources: Floats = _softmax(logits["source"])
+        self._sources: Floats = softmax(logits["source"])
+        self._unsaid = most_unsaid(task.reading.inputs, self._sources)
         self.spans = Spans(
             task.query,
             task.reading.offsets,
-            _softmax(logits["start"]),
-            _softmax(logits["end"]),
+            softmax(logits["start"]),
+            softmax(logits["end"]),
             self._sources,
             [wish for number in self._calling for wish in self.wishes(number)],
         )
@@ -388,7 +390,8 @@ class Filler:
             if wrong is None or not wrong.certain:
                 called = float(self._called[other])
                 near = nearness(consumer.api, self._task.apis[other].profile.api)
-                offers.append(Offer(other, output, strength, called, other in chosen, wrong is None, near))
+                unsaid = float(self._unsaid[other])
+                offers.append(Offer(other, output, strength, called, other in chosen, wrong is None, near, unsaid))
         return offers[:MAX_LINKS]
 
 
@@ -407,9 +410,3 @@ def _as_shown(wish: Wish, value: JsonValue) -> JsonValue:
 
 def _overlaps(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
     return any(first <= span[1] and span[0] <= last for first, last in others)
-
-
-def _softmax(logits: Floats) -> Floats:
-    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    result: Floats = raised / raised.sum(axis=-1, keepdims=True)
-    return result

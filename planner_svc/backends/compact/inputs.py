@@ -144,3 +144,10 @@ def _parents(items: Sequence[Item]) -> Ints:
             parent = place
         places.append(parent if item.kind is Kind.OPTION else place)
     return np.asarray(places, np.int64)
+
+
+def softmax(logits: Floats) -> Floats:
+    """Probabilities along the last axis."""
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    result: Floats = raised / raised.sum(axis=-1, keepdims=True)
+    return result

@@ -19,7 +19,7 @@ LINK_SIGNS: Final = (
     "namesake", "shared_words", "names_it", "fits", "same_kinds",
     "called", "chosen", "listed", "nested", "first", "paging",
     "required", "takes_text", "takes_number", "takes_list", "an_id",
-    "same_provider", "same_path",
+    "same_provider", "same_path", "unsaid",
 )  # fmt: skip
 """What the trees weigh of a parameter and an output."""
 MAX_LINKS: Final = 6
@@ -38,6 +38,7 @@ class Offer:
         chosen: whether it is called in any case.
         fits: whether its type is the parameter's for certain; that it may be is.
         near: whether both operations are of one provider, and how much of their paths is the same.
+        unsaid: how likely something that the candidate requires comes from nowhere, 0 to 1.
     """
 
     api: int
@@ -47,6 +48,7 @@ class Offer:
     chosen: bool
     fits: bool
     near: tuple[bool, float] = (False, 0.0)
+    unsaid: float = 0.0
 
 
 def nearness(one: Api, other: Api) -> tuple[bool, float]:
@@ -104,6 +106,7 @@ def link_evidence(slot: Slot, origins: Floats, said_here: float, offers: Sequenc
             one.output.paging,
             *kinds,
             *one.near,
+            one.unsaid,
         )
         for rank, one in enumerate(offers)
     ]

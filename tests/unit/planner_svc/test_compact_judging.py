@@ -192,6 +192,48 @@ def test_what_speaks_for_a_call_is_told_beside_the_others() -> None:
     ).all()
 
 
+def called_signs(of: Task) -> list[dict[str, float]]:
+    """What speaks for calling each candidate."""
+    rows = call_evidence(of.query, [one.profile for one in of.apis], of.reading.inputs, of.reading.logits)
+    return [dict(zip(CALL_SIGNS, row, strict=True)) for row in rows.tolist()]
+
+
+def test_a_chain_speaks_for_both_of_its_calls() -> None:
+    of = task("Create a health policy for Ada, and file a claim.", (POLICY, CLAIM), {})
+    (wish,) = Decoder(of).filler.wishes(1)
+    policy, claim = called_signs(of)
+    assert policy["feeds"] == pytest.approx(claim["fed"])
+    assert policy["feeds"] < 0.1
+    of.reading.logits["source"][wish.place, Origin.REFERENCE] = 9.0
+    policy, claim = called_signs(of)
+    assert policy["feeds"] > 0.95 < claim["fed"]
+    assert claim["feeds"] < 0.1 > policy["fed"]
+    of.reading.logits["call"][of.reading.inputs.first[1]] = -5.0
+    policy, claim = called_signs(of)
+    assert policy["feeds"] < 0.05 < claim["fed"]
+
+
+def test_what_is_required_and_not_said_speaks_against_a_call() -> None:
+    of = task("Create a health policy for Ada.", (POLICY, CLAIM), {})
+    of.reading.logits["source"][Decoder(of).filler.wishes(1)[0].place, Origin.ABSENT] = 9.0
+    policy, claim = called_signs(of)
+    assert (policy["required"], claim["required"]) == (2, 1)
+    assert policy["most_unsaid"] < policy["unsaid"] < 0.1
+    assert claim["most_unsaid"] == claim["unsaid"] > 0.9
+    assert policy["said"] > 1.5 > policy["most_said"] > 0.9 > claim["said"]
+
+
+def test_who_answers_what_is_asked_for_is_told_from_the_others() -> None:
+    of = task("Which id has the new policy for Ada?", (POLICY, CLAIM), {})
+    of.reading.logits["answer"][:] = -9.0
+    [(place, _)] = of.items(0, Kind.OUTPUT)
+    of.reading.logits["answer"][place] = 4.0
+    policy, claim = called_signs(of)
+    assert policy["asked"] == policy["most_asked"] > 0.95
+    assert policy["asked_behind"] == 0
+    assert claim["asked_behind"] > 0.95 > 0.05 > claim["most_asked"]
+
+
 def test_an_api_is_called_for_what_surely_comes_from_another_call() -> None:
     of = task("File a claim.", (POLICY, CLAIM), {}, Origin.ABSENT)
     of.reading.logits["call"][of.reading.inputs.first[0]] = -3.0

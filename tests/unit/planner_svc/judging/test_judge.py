@@ -231,6 +231,19 @@ def test_answers_account_for_words(query: str, share: float) -> None:
     assert signs["words unaccounted for"] == share
 
 
+def test_what_is_said_and_left_out_speaks_against_a_plan() -> None:
+    status = param("state", {"type": "string", "enum": ["open", "closed"]})
+    tickets = api("list_tickets", status, param("assignee"), path="/tickets")
+    candidates = (Candidate(api=tickets, score=1),)
+    request = REQUEST.model_copy(update={"query": "open tickets, assignee Ada", "candidates": candidates})
+    named, option, unaccounted = SIGNS[-3:]
+    whole = told(_word(plan(step("t", "list_tickets", state="open", assignee="Ada"))), request)
+    assert (whole[named], whole[option], whole[unaccounted]) == (0, 0, 0)
+    every = told(_word(plan(step("t", "list_tickets"))), request)
+    assert every[named] == every[option] == pytest.approx(math.log(2))
+    assert (every["words unaccounted for"], every[unaccounted]) == (0.5, 0.75)
+
+
 @pytest.mark.parametrize("query", ["?", "x" * 20_000, "\ud800 \x00 ' \" \\", "9" * 5_000, "\u202e" * 50])
 def test_signs_of_any_text_are_numbers(query: str) -> None:
     request = REQUEST.model_copy(update={"query": query})
