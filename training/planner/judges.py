@@ -28,8 +28,8 @@ from training.shared.boosting import Growth, boosted
 
 FOLDS: Final = 4
 _GROWTH: Final = Growth(trees=100, leaves=12, depth=None, rate=0.08, least=20)
-_GROWTH_OF_CALLS: Final = Growth(trees=100, leaves=5, depth=None, rate=0.06, least=40)
-"""Smaller: a request has few candidates, and which are called differs from one data set to another."""
+_GROWTH_OF_CALLS: Final = Growth(trees=200, leaves=12, depth=None, rate=0.05, least=40)
+"""More rows a leaf: which candidates are called differs from one data set to another."""
 _FEWEST: Final = 200
 """Rows, from which anything is learnt."""
 
