@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 from typing import Final
@@ -28,6 +29,11 @@ def choose_device(wanted: str) -> str:
     if wanted == "cuda" and not torch.cuda.is_available():
         raise DeviceError("torch finds no GPU here")
     return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def use_all_processors() -> None:
+    """Have this thread's products computed on all of them: FAISS, asked for candidates before, leaves it one."""
+    torch.set_num_threads(os.cpu_count() or 1)
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 
 from training.shared.checkpoints import Checkpoint, Course
+from training.shared.devices import use_all_processors
 
 BatchT = TypeVar("BatchT")
 LossT = TypeVar("LossT")
@@ -63,6 +64,7 @@ class Resumable:
         Returns:
             Whether the run is over.
         """
+        use_all_processors()
         while self.progress < 1:
             if stop(self.done):
                 self.save()

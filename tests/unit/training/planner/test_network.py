@@ -1,5 +1,6 @@
 """Training for real on a handful of requests. Needs the train requirements: pip install -r requirements/train.txt."""
 
+import os
 import random
 from pathlib import Path
 
@@ -77,6 +78,14 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     (tmp_path / "two" / "checkpoint.pt").write_bytes(b"half a fi")
     with pytest.raises(CheckpointError, match="cannot be read"):
         trainer(examples, shelf, tmp_path / "two")
+
+
+def test_a_thread_that_asked_faiss_trains_on_all_processors(
+    examples: list[Example], shelf: Shelf, tmp_path: Path
+) -> None:
+    torch.set_num_threads(1)
+    assert trainer(examples, shelf, tmp_path).train(lambda step: None)
+    assert torch.get_num_threads() == os.cpu_count()
 
 
 def test_it_learns_a_few_requests_by_heart(examples: list[Example], shelf: Shelf, tmp_path: Path) -> None:
