@@ -12,7 +12,7 @@ from training.planner.recipe import Recipe
 from training.shared.cards import file_row, table
 
 _LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
-_FILES = ("planner.onnx", "tokenizer.json", "calls.npz", "spans.npz", "links.npz", "calibration.json")
+_FILES = ("planner.onnx", "tokenizer.json", "calls.npz", "sets.npz", "spans.npz", "links.npz", "calibration.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,8 @@ def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Shares
         f"`calls`: the set of APIs is just the right one.\n\n{heads}",
         "## The second stage\n\nHow often just the right candidates are called, and the first choice is right of the "
         "words and other calls' outputs that were looked at: by the network, and by judges that had not seen the "
-        f"request; percent.\n\n{_figures(judged)}",
+        "request; percent. `calls, together`: the set that is likeliest right as a whole, which is what is called.\n\n"
+        f"{_figures(judged)}",
     ]
     (out / "MODEL_CARD.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return heads

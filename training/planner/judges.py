@@ -20,6 +20,7 @@ from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.inputs import Floats
 from planner_svc.backends.compact.judging import Judge, Judges
 from planner_svc.backends.compact.links import LINK_SIGNS
+from planner_svc.backends.compact.sets import SET_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS, Wish
 from planner_svc.backends.compact.task import Task
 from services.contracts.base import JsonPath
@@ -106,30 +107,51 @@ def fit_judges(
     new = [(name, *one) for name, read in tasks.items() for one in read]
     calls = [_calls(*one) for one in new]
     folds = [Judges(_fit(calls, CALL_SIGNS, fold, _GROWTH_OF_CALLS)) for fold in range(FOLDS)]
+    sets = [_sets(*one, folds[fold_of(one[1])]) for one in progress.track(new, description="weighing sets")]
+    folds = [replace(one, sets=_fit(sets, SET_SIGNS, fold)) for fold, one in enumerate(folds)]
     spoken = [one for one in new if one[0] not in unspoken]
     spans = [_spans(*one, folds[fold_of(one[1])]) for one in progress.track(spoken, description="weighing spans")]
     folds = [replace(one, spans=_fit(spans, SPAN_SIGNS, fold)) for fold, one in enumerate(folds)]
     seen = [*new, *((name, *one) for name, read in known.items() for one in read)]
     links = [_links(*one, folds[fold_of(one[1])]) for one in progress.track(seen, description="weighing links")]
     without = tuple(replace(one, links=_fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
-    whole = Judges(_fit(calls, CALL_SIGNS, None, _GROWTH_OF_CALLS), _fit(spans, SPAN_SIGNS), _fit(links, LINK_SIGNS))
-    of_calls = _exact(calls, [one.calls for one in without])
+    whole = Judges(
+        _fit(calls, CALL_SIGNS, None, _GROWTH_OF_CALLS),
+        _fit(spans, SPAN_SIGNS),
+        _fit(links, LINK_SIGNS),
+        _fit(sets, SET_SIGNS),
+    )
+    of_calls = _exact(calls, sets, without)
     of_spans = _shares("words", spans, [one.spans for one in without])
     of_links = _shares("links", links, [one.links for one in without])
     shares = {name: of_calls[name] | of_spans.get(name, {}) | of_links.get(name, {}) for name in tasks if tasks[name]}
     return Fitted(whole, without, shares)
 
 
-def _exact(seen: Sequence[Evidence], unseen: Sequence[Judge | None]) -> dict[str, dict[str, float]]:
-    """For how many percent of a data set's requests just the right candidates are likelier called than not."""
-    found: dict[str, list[tuple[bool, bool]]] = {}
-    for one in seen:
-        judge, network = unseen[one.fold], one.rows[:, 0] >= 0
+def _exact(
+    calls: Sequence[Evidence], sets: Sequence[Evidence], unseen: Sequence[Judges]
+) -> dict[str, dict[str, float]]:
+    """For how many percent of a data set's requests just the right candidates are called.
+
+    That is: are likelier called than not, by the network; likewise by the judge; are the set that is likeliest right.
+    """
+    found: dict[str, list[tuple[bool, bool, bool]]] = {}
+    for one, several in zip(calls, sets, strict=True):
+        judge, judge_of_sets = unseen[one.fold].calls, unseen[one.fold].sets
+        network = one.rows[:, 0] >= 0
         judged = network if judge is None else judge(one.rows) >= 0.5
         right = (bool((network == one.right).all()), bool((judged == one.right).all()))
-        found.setdefault(one.source, []).append(right)
-    shares = {name: 100 * np.mean(right, axis=0) for name, right in found.items()}
-    return {name: {"calls, network": float(a), "calls, judged": float(b)} for name, (a, b) in shares.items()}
+        together = right[1]
+        if judge_of_sets is not None:
+            together = bool(several.right[int(judge_of_sets(several.rows).argmax())])
+        found.setdefault(one.source, []).append((*right, together))
+    stages = ("network", "judged", "together")
+    return {
+        name: {
+            f"calls, {stage}": 100 * float(share) for stage, share in zip(stages, np.mean(right, axis=0), strict=True)
+        }
+        for name, right in found.items()
+    }
 
 
 def _shares(what: str, seen: Sequence[Evidence], unseen: Sequence[Judge | None]) -> dict[str, dict[str, float]]:
@@ -171,6 +193,14 @@ def _calls(source: str, example: Example, task: Task) -> Evidence:
     called = {call.api for call in example.calls}
     right = np.asarray([api.profile.api.id in called for api in task.apis], bool)
     return Evidence(source, fold_of(example), rows, right, (len(rows),))
+
+
+def _sets(source: str, example: Example, task: Task, judges: Judges) -> Evidence:
+    order, rows = Decoder(task, judges).sets()
+    ids = [api.profile.api.id for api in task.apis]
+    called = {call.api for call in example.calls}
+    right = [{ids[number] for number in order[:size]} == called for size in range(len(rows))]
+    return Evidence(source, fold_of(example), rows, np.asarray(right, bool), (len(rows),))
 
 
 def _spans(source: str, example: Example, task: Task, judges: Judges) -> Evidence:

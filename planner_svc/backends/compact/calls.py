@@ -52,7 +52,7 @@ def call_evidence(query: str, profiles: Sequence[Profile], inputs: Inputs, logit
     first = np.asarray(inputs.first)
     odds = logits["call"][first]
     called: Floats = 1 / (1 + np.exp(-odds))
-    likeness = _likeness(inputs.vectors[first])
+    likeness = likeness_of(inputs)
     likelier = np.where(odds[None, :] > odds[:, None], likeness, -1.0)
     columns = (
         _standing(inputs, logits, odds, called)
@@ -177,8 +177,9 @@ def _most(inputs: Inputs, values: Floats, which: NDArray[np.bool_]) -> Floats:
     return result
 
 
-def _likeness(vectors: Floats) -> Floats:
-    """(n, n) cosines of the candidates' encodings, of each to itself -1."""
-    cosines = vectors @ vectors.T
+def likeness_of(inputs: Inputs) -> Floats:
+    """(candidates, candidates) cosines of their encodings, of each to itself -1."""
+    vectors = inputs.vectors[np.asarray(inputs.first)]
+    cosines: Floats = vectors @ vectors.T
     np.fill_diagonal(cosines, -1.0)
     return cosines

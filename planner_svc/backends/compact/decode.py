@@ -9,12 +9,13 @@ from typing import Final
 import numpy as np
 from pydantic import JsonValue
 
-from planner_svc.backends.compact.calls import call_evidence
+from planner_svc.backends.compact.calls import call_evidence, likeness_of
 from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
 from planner_svc.backends.compact.inputs import RELEVANCE, Floats
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.judging import Judges
+from planner_svc.backends.compact.sets import set_evidence
 from planner_svc.backends.compact.spans import Wish
 from planner_svc.backends.compact.task import Gap, Task
 from planner_svc.reading.actions import may_be_meant
@@ -48,20 +49,19 @@ class Decoder:
 
     def __init__(self, task: Task, judges: Judges | None = None) -> None:
         self._task = task
-        judges = judges or Judges()
-        self.called: Floats = _sigmoid(self._odds(judges) + self._bonus())
+        self._judges = judges = judges or Judges()
+        profiles = [one.profile for one in task.apis]
+        self._evidence = call_evidence(task.query, profiles, task.reading.inputs, task.reading.logits)
+        self.called: Floats = _sigmoid(self._odds() + self._bonus())
         self.filler = Filler(task, self.called, judges)
         self._answers: Floats = _sigmoid(task.reading.logits["answer"])
 
-    def _odds(self, judges: Judges) -> Floats:
+    def _odds(self) -> Floats:
         """Log-odds that each candidate is called."""
-        reading = self._task.reading
-        if judges.calls is None:
-            odds: Floats = reading.logits["call"][np.asarray(reading.inputs.first)]
+        if self._judges.calls is None:
+            odds: Floats = self._task.reading.logits["call"][np.asarray(self._task.reading.inputs.first)]
             return odds
-        profiles = [one.profile for one in self._task.apis]
-        evidence = call_evidence(self._task.query, profiles, reading.inputs, reading.logits)
-        likely = np.clip(judges.calls(evidence), _NEVER, 1 - _NEVER)
+        likely = np.clip(self._judges.calls(self._evidence), _NEVER, 1 - _NEVER)
         judged: Floats = np.log(likely / (1 - likely))
         return judged
 
@@ -71,11 +71,21 @@ class Decoder:
         return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
-        """The candidates that are called: what changes something only where it is likelier meant than not."""
-        allowed = [number for number in range(len(self.called)) if self._allowed(number)]
-        best = max(allowed, key=lambda number: float(self.called[number]), default=None)
-        least = [CALLED if self.changes(number) or number != best else ALONE for number in allowed]
-        return [number for number, enough in zip(allowed, least, strict=True) if self.called[number] >= enough]
+        """The candidates that are called.
+
+        Where nothing weighs sets, each by itself: what changes something only where it is likelier meant than not.
+        """
+        order, evidence = self.sets()
+        if self._judges.sets is not None:
+            return sorted(order[: int(self._judges.sets(evidence).argmax())])
+        least = [CALLED if self.changes(number) or place else ALONE for place, number in enumerate(order)]
+        return sorted(number for number, enough in zip(order, least, strict=True) if self.called[number] >= enough)
+
+    def sets(self) -> tuple[list[int], Floats]:
+        """The candidates that may be called, likeliest first; what speaks for calling none, one, two ... of them."""
+        order = [number for number in np.argsort(-self.called, kind="stable").tolist() if self._allowed(number)]
+        likeness = likeness_of(self._task.reading.inputs)
+        return order, set_evidence(self._evidence, self.called, likeness, order)
 
     def _allowed(self, number: int) -> bool:
         """Whether the request's words leave room for what the call would change."""

@@ -10,10 +10,12 @@ import numpy as np
 
 from planner_svc.backends.compact.calls import CALL_SIGNS
 from planner_svc.backends.compact.links import LINK_SIGNS
+from planner_svc.backends.compact.sets import SET_SIGNS
 from planner_svc.backends.compact.spans import SPAN_SIGNS
 from services.trees import Floats, Trees, TreesError, read_arrays
 
 _CALLS: Final = "calls.npz"
+_SETS: Final = "sets.npz"
 _SPANS: Final = "spans.npz"
 _LINKS: Final = "links.npz"
 
@@ -59,11 +61,15 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """Of calls: which candidates are called. Of spans: which words a value is. Of links: which other call's output."""
+    """Of calls: how likely each candidate is called. Of spans: which words a value is.
+
+    Of links: which other call's output it is. Of sets: which candidates are called together.
+    """
 
     calls: Judge | None = None
     spans: Judge | None = None
     links: Judge | None = None
+    sets: Judge | None = None
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -76,10 +82,12 @@ class Judges:
             Judge.load(directory / _CALLS, CALL_SIGNS),
             Judge.load(directory / _SPANS, SPAN_SIGNS),
             Judge.load(directory / _LINKS, LINK_SIGNS),
+            Judge.load(directory / _SETS, SET_SIGNS),
         )
 
     def save(self, directory: Path) -> None:
         """Write them beside the network."""
-        for name, judge in ((_CALLS, self.calls), (_SPANS, self.spans), (_LINKS, self.links)):
+        stages = ((_CALLS, self.calls), (_SPANS, self.spans), (_LINKS, self.links), (_SETS, self.sets))
+        for name, judge in stages:
             if judge is not None:
                 judge.save(directory / name)

@@ -23,6 +23,7 @@ from planner_svc.backends.compact.items import Encoded, Kind, items_of
 from planner_svc.backends.compact.judging import Judge, JudgeError, Judges
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.sets import SET_SIGNS, set_evidence
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.backends.compact.spans import SPAN_SIGNS, Spans, Wish
 from planner_svc.backends.compact.task import Task
@@ -234,6 +235,36 @@ def test_who_answers_what_is_asked_for_is_told_from_the_others() -> None:
     assert claim["asked_behind"] > 0.95 > 0.05 > claim["most_asked"]
 
 
+def test_the_judge_of_sets_decides_how_many_are_called() -> None:
+    of = task("Create a health policy for Ada, and file a claim.", (POLICY, CLAIM), {})
+    of.reading.logits["call"][list(of.reading.inputs.first)] = [0.5, 0.2]
+    assert Decoder(of).chosen() == [0, 1]
+
+    assert Decoder(of, Judges(sets=judge(SET_SIGNS, "last", split=0.7))).chosen() == []  # none is surest to be needed
+    assert Decoder(of, Judges(sets=judge(SET_SIGNS, "size", low=-4, high=4))).chosen() == [0]
+    assert Decoder(of, Judges(sets=judge(SET_SIGNS, "next", low=4, high=-4))).chosen() == [0, 1]
+
+
+def test_what_speaks_for_a_set_is_told_of_its_edges() -> None:
+    of = task("Create a health policy for Ada, and file a claim.", (POLICY, CLAIM), {})
+    of.reading.logits["call"][list(of.reading.inputs.first)] = [-1.0, 2.0]
+    order, evidence = Decoder(of).sets()
+    nobody, one, both = (dict(zip(SET_SIGNS, row, strict=True)) for row in evidence.tolist())
+    assert order == [1, 0]
+    assert [said["size"] for said in (nobody, one, both)] == [0, 1, 2]
+    assert (nobody["last"], both["next"]) == (1, 0)
+    assert one["last"] == nobody["next"] == pytest.approx(1 / (1 + np.exp(-2)))
+    assert one["next"] == both["last"] == pytest.approx(1 / (1 + np.exp(1)))
+    assert (one["last_odds"], one["next_odds"]) == (2, -1)
+    assert one["inside"] + one["outside"] > nobody["inside"] + nobody["outside"]
+    assert both["most_most_unsaid"] >= one["most_most_unsaid"]
+
+
+def test_no_candidate_is_a_set_too() -> None:
+    rows, nobody = np.zeros((0, len(CALL_SIGNS)), np.float32), np.zeros((0, 0), np.float32)
+    assert set_evidence(rows, rows[:, 0], nobody, []).shape == (1, len(SET_SIGNS))
+
+
 def test_an_api_is_called_for_what_surely_comes_from_another_call() -> None:
     of = task("File a claim.", (POLICY, CLAIM), {}, Origin.ABSENT)
     of.reading.logits["call"][of.reading.inputs.first[0]] = -3.0
@@ -288,7 +319,13 @@ def test_evidence_is_finite_whatever_is_asked(query: str, seed: int) -> None:
 
 def test_judges_are_kept_beside_the_network(tmp_path: Path) -> None:
     assert Judges.load(tmp_path) == Judges()
-    Judges(judge(CALL_SIGNS, "odds"), judge(SPAN_SIGNS, "example"), judge(LINK_SIGNS, "share")).save(tmp_path)
+    stages = (
+        judge(CALL_SIGNS, "odds"),
+        judge(SPAN_SIGNS, "example"),
+        judge(LINK_SIGNS, "share"),
+        judge(SET_SIGNS, "size"),
+    )
+    Judges(*stages).save(tmp_path)
     read = Judges.load(tmp_path)
     rows = np.zeros((2, len(SPAN_SIGNS)), np.float32)
     rows[1, SPAN_SIGNS.index("example")] = 1

@@ -110,7 +110,9 @@ async def test_a_transaction_that_is_cancelled_while_it_reads_holds_nobody_up(tm
 
 
 @pytest.mark.parametrize("turns", range(2, 40, 3))
-async def test_a_transaction_that_is_cancelled_again_and_again_leaves_nothing_behind(tmp_path: Path, turns: int) -> None:
+async def test_a_transaction_that_is_cancelled_again_and_again_leaves_nothing_behind(
+    tmp_path: Path, turns: int
+) -> None:
     engine = create_engine(f"sqlite+aiosqlite:///{tmp_path}/test.db")
     async with write(engine) as connection:
         await connection.execute(CREATE)

@@ -75,7 +75,8 @@ def test_what_is_called_is_learnt_and_only_links_of_what_the_network_knows() -> 
         both.reading.inputs.features[both.reading.inputs.first[1], 0] = -1  # the retriever knows better
         rows.append((replace(example, candidates=(POLICY, CLAIM)), both))
     fitted = fit_judges({"policies": rows}, (), {}, Progress(disable=True))
-    assert (fitted.shares["policies"]["calls, network"], fitted.shares["policies"]["calls, judged"]) == (0, 100)
+    shares = fitted.shares["policies"]
+    assert [shares[f"calls, {stage}"] for stage in ("network", "judged", "together")] == [0, 100, 100]
     assert Decoder(rows[0][1], fitted.unseen(rows[0][0])).chosen() == [0]
     known = fit_judges({"policies": []}, (), {"policies": rows}, Progress(disable=True))
     assert (known.whole.calls, known.whole.spans) == (None, None)

@@ -1,0 +1,87 @@
+"""How many calls: of the likeliest candidate, the two likeliest, and so on, the set that is likeliest right as a whole.
+
+How likely each candidate is called does not tell it. Of two operations that nearly do the same, each may be unlikely
+and one of them sure; and a call that another needs is called with it or not at all. Trees weigh each set: its last
+member, the first one outside, what its members require and have not, and how like they are to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from planner_svc.backends.compact.calls import CALL_SIGNS
+from planner_svc.backends.compact.inputs import Floats, Ints
+
+_OF_ONE: Final = (
+    "odds", "relevance", "clause_score", "supplier", "several_times", "named", "changes", "most_unsaid", "most_said",
+    "fed_sure", "most_asked", "feeds", "fed", "titled",
+)  # fmt: skip
+"""Signs of a candidate that are told of the last member and of the first one outside."""
+_WORST: Final = ("most_unsaid", "fed_sure", "several_times", "changes")
+"""Signs of which the largest in the set is told."""
+SET_SIGNS: Final = (
+    "size", "first", "last", "next", "step", "inside", "outside", "expected", "over_expected",
+    "words", "change_asked", "asked_inside", "asked_outside", "last_like", "next_like",
+    *(f"last_{sign}" for sign in _OF_ONE), *(f"next_{sign}" for sign in _OF_ONE), *(f"most_{sign}" for sign in _WORST),
+)  # fmt: skip
+"""What the trees weigh of a set."""
+MOST: Final = 6
+"""Candidates in a set. What they need besides is called as well."""
+_LEAST: Final = 1e-4
+
+
+def set_evidence(rows: Floats, called: Floats, likeness: Floats, order: Sequence[int]) -> Floats:
+    """(sizes, SET_SIGNS): what speaks for and against calling the first none, one, two ... of them.
+
+    Args:
+        rows: (candidates, CALL_SIGNS).
+        called: (candidates,) how likely each is called.
+        likeness: (candidates, candidates) cosines of their encodings.
+        order: the candidates that may be called, likeliest first.
+    """
+    likely = np.clip(called[list(order)], _LEAST, 1 - _LEAST)
+    told = rows[list(order)]
+    among = likeness[np.ix_(list(order), list(order))]
+    inside = np.concatenate([[0.0], np.cumsum(np.log(likely))])
+    outside = np.log(1 - likely).sum() - np.concatenate([[0.0], np.cumsum(np.log(1 - likely))])
+    found = [
+        _signs(size, likely, told, among, float(inside[size]), float(outside[size]))
+        for size in range(min(len(order), MOST) + 1)
+    ]
+    return np.asarray(found, np.float32).reshape(-1, len(SET_SIGNS))
+
+
+def _signs(size: int, likely: Floats, told: Floats, among: Floats, inside: float, outside: float) -> list[float]:
+    last, after = size - 1, size if size < len(likely) else -1
+    nobody = np.zeros(len(_OF_ONE), np.float32)
+    expected = float(likely.sum())
+    asked = told[:, _place("most_asked")]
+    return [
+        size,
+        float(likely[0]) if len(likely) else 0.0,
+        float(likely[last]) if size else 1.0,
+        float(likely[after]) if after >= 0 else 0.0,
+        (float(likely[last]) if size else 1.0) - (float(likely[after]) if after >= 0 else 0.0),
+        inside,
+        outside,
+        expected,
+        size - expected,
+        *(float(told[0, _place(sign)]) if len(told) else 0.0 for sign in ("words", "change_asked")),
+        float(asked[:size].max(initial=0.0)),
+        float(asked[size:].max(initial=0.0)),
+        float(among[last, :last].max(initial=0.0)) if size else 0.0,
+        float(among[after, :size].max(initial=0.0)) if after >= 0 else 0.0,
+        *(told[last, _PLACES] if size else nobody).tolist(),
+        *(told[after, _PLACES] if after >= 0 else nobody).tolist(),
+        *(float(told[:size, _place(sign)].max(initial=0.0)) for sign in _WORST),
+    ]
+
+
+def _place(sign: str) -> int:
+    return CALL_SIGNS.index(sign)
+
+
+_PLACES: Final[Ints] = np.array([_place(sign) for sign in _OF_ONE], np.int64)
