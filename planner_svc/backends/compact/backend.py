@@ -82,7 +82,7 @@ class CompactBackend:
         chosen = decoder.chosen()
         calls = decoder.calls(chosen)
         if not calls:
-            return PlanDraft(None, 1 - float(decoder.called.max()), reason=NOTHING)
+            return PlanDraft(None, decoder.together, reason=NOTHING)
         best = Assembly(apis, calls, decoder)
         drafted = PlanDraft(
             best.plan(),

@@ -30,6 +30,8 @@ SIGNS: Final = (
     "least relevant call",
     "calls that change something",
     "words of the request",
+    "just these called",
+    "just these called, as a probability",
 )
 _LEAST: Final = 1e-4
 
@@ -100,6 +102,8 @@ def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
         min((decoder.relevance(number) for number in made), default=0.0),
         float(sum(decoder.changes(number) for number in made)),
         math.log1p(decoder.words),
+        _log(decoder.together),
+        decoder.together,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -75,11 +76,22 @@ class Decoder:
 
         Where nothing weighs sets, each by itself: what changes something only where it is likelier meant than not.
         """
-        order, evidence = self.sets()
-        if self._judges.sets is not None:
-            return sorted(order[: int(self._judges.sets(evidence).argmax())])
+        order, likely = self._weighed
+        if likely is not None:
+            return sorted(order[: int(likely.argmax())])
         least = [CALLED if self.changes(number) or place else ALONE for place, number in enumerate(order)]
         return sorted(number for number, enough in zip(order, least, strict=True) if self.called[number] >= enough)
+
+    @property
+    def together(self) -> float:
+        """How likely just the right candidates are called, what they need left aside; without a judge: if none is."""
+        likely = self._weighed[1]
+        return 1 - float(self.called.max()) if likely is None else float(likely.max())
+
+    @cached_property
+    def _weighed(self) -> tuple[list[int], Floats | None]:
+        order, evidence = self.sets()
+        return order, None if self._judges.sets is None else self._judges.sets(evidence)
 
     def sets(self) -> tuple[list[int], Floats]:
         """The candidates that may be called, likeliest first; what speaks for calling none, one, two ... of them."""
