@@ -15,7 +15,8 @@ from services.contracts.secret import Credentials, SecretTest, SecretTestRequest
 _EVENTS: TypeAdapter[ExecutionEvent] = TypeAdapter(ExecutionEvent)
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _GRACE_S = 5.0
-CREDENTIALS_TIMEOUT_S = 5.0
+CREDENTIALS_TIMEOUT_S = 20.0
+"""Of a look at a few names: an import or an approval rather waits for a busy machine than fails."""
 
 
 class Executor(Protocol):
