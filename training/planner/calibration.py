@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from rich.progress import Progress
@@ -24,6 +27,7 @@ from training.planner.examples import Example, Label, Many, Ref, Unsaid, items, 
 from training.planner.judges import Fitted, fit_judges, names_of
 from training.planner.shelf import Shelf
 
+_FEW: Final = 6
 _NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 Arguments = frozenset[tuple[str, str]]
@@ -63,11 +67,26 @@ def fit_stages(
     tasks = read(held_out)
     unspoken = {name for name, examples in held_out.items() if not _is_sayable(examples)}
     fresh = {name: of for name, of in tasks.items() if name not in aside}
-    fitted = fit_judges(fresh, unspoken, read(aside), progress)
+    few = {name: [with_few(one) for one in of] for name, of in held_out.items() if name not in aside}
+    fitted = fit_judges(fresh, unspoken, read(aside), progress, read(few))
     fitted.whole.save(directory)
     sayable = {name: read for name, read in tasks.items() if name not in unspoken}
     _calibration(sayable, fitted, progress).save(directory)
     return fitted.shares
+
+
+def with_few(example: Example) -> Example:
+    """The request asked of a small catalogue: beside what is needed, hardly any of the other candidates."""
+    rng = random.Random(example.id)  # noqa: S311 - a repeatable choice, not a secret
+    needed = {call.api for call in example.calls}
+    others = [place for place, api in enumerate(example.candidates) if api.id not in needed]
+    kept = set(rng.sample(others, min(len(others), rng.randrange(_FEW) + (not needed))))
+    places = [place for place, api in enumerate(example.candidates) if api.id in needed or place in kept]
+    return replace(
+        example,
+        candidates=tuple(example.candidates[place] for place in places),
+        scores=tuple(example.scores[place] for place in places) if example.scores else None,
+    )
 
 
 def _calibration(

@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -95,6 +96,7 @@ def fit_judges(
     unspoken: Collection[str],
     known: Mapping[str, Sequence[tuple[Example, Task]]],
     progress: Progress,
+    few: Mapping[str, Sequence[tuple[Example, Task]]] = MappingProxyType({}),
 ) -> Fitted:
     """Fit all stages: words compete where their APIs are called, and links weigh how surely the request says a value.
 
@@ -103,12 +105,17 @@ def fit_judges(
         unspoken: data sets of those whose requests do not say their values: no spans are learnt from them.
         known: examples that the network has learnt from: only links are.
         progress: told of each request.
+        few: the held-out examples with few candidates, as of a small catalogue: calls and sets are learnt from both.
     """
     new = [(name, *one) for name, read in tasks.items() for one in read]
+    small = [(name, *one) for name, read in few.items() for one in read]
     calls = [_calls(*one) for one in new]
-    folds = [Judges(_fit(calls, CALL_SIGNS, fold, _GROWTH_OF_CALLS)) for fold in range(FOLDS)]
-    sets = [_sets(*one, folds[fold_of(one[1])]) for one in progress.track(new, description="weighing sets")]
-    folds = [replace(one, sets=_fit(sets, SET_SIGNS, fold)) for fold, one in enumerate(folds)]
+    called = [*calls, *(_calls(*one) for one in small)]
+    folds = [Judges(_fit(called, CALL_SIGNS, fold, _GROWTH_OF_CALLS)) for fold in range(FOLDS)]
+    weighed = progress.track([*new, *small], description="weighing sets")
+    every_set = [_sets(*one, folds[fold_of(one[1])]) for one in weighed]
+    sets = every_set[: len(new)]
+    folds = [replace(one, sets=_fit(every_set, SET_SIGNS, fold)) for fold, one in enumerate(folds)]
     spoken = [one for one in new if one[0] not in unspoken]
     spans = [_spans(*one, folds[fold_of(one[1])]) for one in progress.track(spoken, description="weighing spans")]
     folds = [replace(one, spans=_fit(spans, SPAN_SIGNS, fold)) for fold, one in enumerate(folds)]
@@ -116,10 +123,10 @@ def fit_judges(
     links = [_links(*one, folds[fold_of(one[1])]) for one in progress.track(seen, description="weighing links")]
     without = tuple(replace(one, links=_fit(links, LINK_SIGNS, fold)) for fold, one in enumerate(folds))
     whole = Judges(
-        _fit(calls, CALL_SIGNS, None, _GROWTH_OF_CALLS),
+        _fit(called, CALL_SIGNS, None, _GROWTH_OF_CALLS),
         _fit(spans, SPAN_SIGNS),
         _fit(links, LINK_SIGNS),
-        _fit(sets, SET_SIGNS),
+        _fit(every_set, SET_SIGNS),
     )
     of_calls = _exact(calls, sets, without)
     of_spans = _shares("words", spans, [one.spans for one in without])

@@ -34,6 +34,8 @@ that it is from another call, the less."""
 SUPPOSED: Final = 0.1
 """Where nobody says what an API requires, others that only read and are at least so likely called are taken as called,
 and the answer of one counts that is at least so likely the value."""
+SURELY: Final = 0.5
+"""What changes something takes another call's answer only where that is at least so likely; else it is asked."""
 DECIMAL: Final = 3.0
 """Log-odds that a number which need not be whole is written as one that is not, 300.0, more than the network says."""
 REPEATED: Final = 0.1
@@ -141,7 +143,8 @@ class Filler:
             sure = float(origins[origin])
             if origin is Origin.ABSENT and not slot.required:
                 return []
-            if origin is Origin.ABSENT or sure < UNLIKELY:
+            guessed = origin is Origin.REFERENCE and gap.profile.api.mutating and sure < SURELY
+            if origin is Origin.ABSENT or sure < UNLIKELY or guessed:
                 continue
             found = list(self._from(origin, gap, links, sure))
             if found:

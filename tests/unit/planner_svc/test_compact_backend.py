@@ -109,7 +109,7 @@ def test_what_is_required_and_not_said_is_looked_up(backend: CompactBackend) -> 
 
 def test_what_a_change_requires_and_nobody_says_is_asked(backend: CompactBackend) -> None:
     draft = backend.draft(request("Add a public holiday in Denmark on 1 May 2027.", (ADD_HOLIDAY, FIND_COUNTRY, *SHOP)))
-    assert written(draft) == ["addHoliday(day='2027-05-01')"]
+    assert written(draft)[-1] == "addHoliday(day='2027-05-01')"
     assert [one.argument for one in draft.missing] == ["country_code"]
 
 

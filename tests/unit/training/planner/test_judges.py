@@ -14,8 +14,10 @@ from planner_svc.backends.compact.decode import Decoder
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.spans import SPAN_SIGNS
 from planner_svc.backends.compact.task import Task
+from tests.unit.planner_svc.building import api
 from tests.unit.planner_svc.test_compact_judging import CLAIM, POLICY, judge, task, values
 from training.planner import judges
+from training.planner.calibration import with_few
 from training.planner.examples import Example, LabelledCall, Span
 from training.planner.judges import FOLDS, Evidence, fit_judges, fold_of
 from training.shared.boosting import Growth
@@ -80,6 +82,19 @@ def test_what_is_called_is_learnt_and_only_links_of_what_the_network_knows() -> 
     assert Decoder(rows[0][1], fitted.unseen(rows[0][0])).chosen() == [0]
     known = fit_judges({"policies": []}, (), {"policies": rows}, Progress(disable=True))
     assert (known.whole.calls, known.whole.spans) == (None, None)
+
+
+def test_a_request_is_asked_of_a_small_catalogue_too() -> None:
+    others = tuple(api(f"other_{number}") for number in range(20))
+    example = replace(
+        read(1)[0], candidates=(*others[:9], POLICY, *others[9:]), scores=tuple((n,) * 5 for n in range(21))
+    )
+    small = [with_few(replace(example, id=str(number))) for number in range(50)]
+    assert {len(one.candidates) for one in small} == set(range(1, 7))
+    assert all(POLICY in one.candidates for one in small)
+    assert all(one.scores and one.scores[one.candidates.index(POLICY)] == (9,) * 5 for one in small)
+    nothing_fits = [with_few(replace(example, id=str(number), calls=())) for number in range(50)]
+    assert {len(one.candidates) for one in nothing_fits} == set(range(1, 7))
 
 
 def test_too_little_to_learn_from_leaves_the_network_alone() -> None:
