@@ -129,6 +129,7 @@ async def test_the_same_key_gives_the_same_run(gateway: Gateway) -> None:
 
 
 async def test_without_waiting_it_goes_on_by_itself(gateway: Gateway) -> None:
+    gateway.fakes.planner.delay_s = 0.5  # so that it is under way when it is answered
     response = await gateway.http.post("/runs", json=start(wait=False).model_dump(mode="json"))
     assert response.status_code == 202
     run = await ended(gateway.client, response.headers["location"].removeprefix("/runs/"))
