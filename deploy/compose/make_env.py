@@ -2,7 +2,8 @@
 
 Two files: ``.env`` (mode 600), read by docker-compose, and the executor's secrets file, one JSON object of secrets by
 name. A value that ``.env`` has already is kept, a missing one is added; the secrets file follows from ``.env``.
-With ``--model``, ``.env`` also says which server of the language model is started, and how the planner asks it.
+With ``--model``, ``.env`` also says which server of the language model is started, and how the planner asks it; with
+``--pin-images``, which images of others are used, by their digests.
 
 Standard library only: it runs before anything is installed.
 """
@@ -37,6 +38,7 @@ RANDOM = (
 SANDBOX_HOST = "sandbox:8000"
 MODEL_KEY = "NESTOR_PLANNER_SERVED_API_KEY"
 PROFILE = ROOT / "deploy" / "llm" / "planner.env"
+IMAGES = ROOT / "deploy" / "compose" / "images.env"
 CONSTRAINTS = {"llm": "gbnf", "gpu": "json_schema"}
 """The profiles that serve a language model, and what holds answers to their form there."""
 FIXED = {"NESTOR_SANDBOX_BASIC_USERNAME": "sandbox", "NESTOR_SANDBOX_OAUTH_CLIENT_ID": "sandbox-client"}
@@ -61,15 +63,16 @@ def chosen_model(profile: str) -> dict[str, str]:
     }
 
 
-def complete_env(path: Path, model: str | None = None) -> tuple[dict[str, str], list[str]]:
+def complete_env(path: Path, model: str | None = None, *, pin_images: bool = False) -> tuple[dict[str, str], list[str]]:
     """Append what is missing or empty to the env file; returns all its values, and the names that were written.
 
-    Where a model's profile is named, what chooses the model is written anew, whatever was chosen before.
+    Where a model's profile is named, what chooses the model is written anew, whatever was chosen before; likewise the
+    images where they are to be pinned.
     """
     have = read_env(path)
-    chosen, random, fixed = {}, list(RANDOM), dict(FIXED)
+    chosen, random, fixed = read_env(IMAGES) if pin_images else {}, list(RANDOM), dict(FIXED)
     if model is not None:
-        chosen, random, fixed = chosen_model(model), [*RANDOM, MODEL_KEY], FIXED | read_env(PROFILE)
+        chosen, random, fixed = chosen | chosen_model(model), [*RANDOM, MODEL_KEY], FIXED | read_env(PROFILE)
     wanted = {name: secrets.token_urlsafe(24) for name in random} | fixed
     added = {name: value for name, value in wanted.items() if not have.get(name)}
     added |= {name: value for name, value in chosen.items() if have.get(name) != value}
@@ -139,9 +142,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--model", choices=sorted(CONSTRAINTS), help="plan with the language model, on the CPU (llm) or a GPU (gpu)"
     )
+    parser.add_argument("--pin-images", action="store_true", help="images of others by digest: those of images.env")
     arguments = parser.parse_args(argv)
     try:
-        env, added = complete_env(arguments.env_file, arguments.model)
+        env, added = complete_env(arguments.env_file, arguments.model, pin_images=arguments.pin_images)
         write_secrets(arguments.secrets_file, executor_secrets(env))
         # For Prometheus, which reads no variables. Readable as the executor's secrets are, in the same private folder.
         _write(arguments.secrets_file.with_name("metrics.token"), env["NESTOR_METRICS_TOKEN"], mode=0o644)

@@ -1,6 +1,7 @@
 """The script that writes passwords: it adds what is missing, keeps what is there, and shows nothing."""
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -101,3 +102,21 @@ def test_how_the_model_is_asked_are_settings_of_the_planner() -> None:
     assert given.keys() <= compose["planner_svc"]["environment"].keys(), "the planner's container is told each of them"
     assert all("model" in compose[profile]["networks"]["model"]["aliases"] for profile in make_env.CONSTRAINTS)
     assert all(compose[profile]["profiles"] == [profile] for profile in make_env.CONSTRAINTS)
+
+
+def test_images_are_pinned_by_digest_and_all_of_them(tmp_path: Path) -> None:
+    assert run(tmp_path) == 0
+    assert "PYTHON_IMAGE" not in make_env.read_env(tmp_path / ".env")
+    files = ["--env-file", str(tmp_path / ".env"), "--secrets-file", str(tmp_path / "s" / "executor.json")]
+    assert make_env.main([*files, "--pin-images"]) == 0
+    pinned = make_env.read_env(tmp_path / ".env")
+    compose = (EXAMPLE.parent / "docker-compose.yml").read_text("utf-8")
+    named = dict(re.findall(r"\$\{([A-Z]+_IMAGE):-([^}]+)\}", compose))
+    assert named == {name: value.partition("@")[0] for name, value in pinned.items() if name.endswith("_IMAGE")}
+    assert all(re.fullmatch(r"[^@]+@sha256:[0-9a-f]{64}", pinned[name]) for name in named)
+    own = re.compile(r"nestor-(service|sandbox|llm):")
+    used = [line.split()[1] for line in compose.splitlines() if line.strip().startswith("image:")]
+    assert all(one.startswith("${") or own.match(one) for one in used)
+    dockerfile = (EXAMPLE.parent / "deploy" / "Dockerfile").read_text("utf-8")
+    bases = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", dockerfile, re.MULTILINE)
+    assert {base for base, _ in bases} - {stage for _, stage in bases} == {"${PYTHON_IMAGE}"}
