@@ -14,6 +14,7 @@ from planner_svc.backends.served.prompt import PROMPT_VERSION
 from training.llm.card import read_report
 from training.llm.settings import Method
 from training.shared.base import BaseError
+from training.shared.devices import faster_in_bfloat16
 
 ADAPTER = "adapter_model.safetensors"
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -105,8 +106,8 @@ def load_base(base: Base, method: Method, device: str) -> tuple[Any, Any]:
 
 
 def _plain(base: Base, method: Method, device: str) -> Any:
-    # Weights that are learnt stay float32; those that only stand below an adapter may be half as large on a GPU.
-    dtype = torch.bfloat16 if device == "cuda" and method == "lora" else torch.float32
+    # Weights that are learnt stay float32; those that only stand below an adapter may be half as large.
+    dtype = torch.bfloat16 if method == "lora" and faster_in_bfloat16(device) else torch.float32
     places, options = _where(base)
     model = AutoModelForCausalLM.from_pretrained(*places, **options, dtype=dtype)
     return _unquantised(model, dtype).to(device) if base.is_gguf else model.to(device)

@@ -226,7 +226,7 @@ def _recorded(
     turns = [
         turn
         for turn in recorded_turns(free, taken.catalogue.apis, taken.name, CLOCKS.get(taken.name))
-        if len(turn.query) < recipe.query_chars and len(str(turn.calls)) < recipe.calls_chars
+        if len(turn.query) < recipe.query_chars and len(str(turn.calls)) < recipe.calls_chars and _fits(turn, recipe)
     ]
     if wanted.nested is not None or wanted.flat is not None:
         nested = [turn for turn in turns if "$var" in str(turn.calls)]
@@ -240,10 +240,17 @@ def _made(
 ) -> list[Turn]:
     source = f"{taken.name}{MADE}"
     examples = synthesise(shown, recipe.made_seed, wanted.made, source=source)
-    turns = [turn for turn in made_turns(examples, source) if len(turn.query) < recipe.query_chars]
+    turns = [
+        turn for turn in made_turns(examples, source) if len(turn.query) < recipe.query_chars and _fits(turn, recipe)
+    ]
     kept = [turn for turn in turns if apart.of(turn.query) is None]
     taken.stats.near += len(turns) - len(kept)
     return kept
+
+
+def _fits(turn: Turn, recipe: DataRecipe) -> bool:
+    number = len(turn.calls)
+    return number >= recipe.least_calls and (recipe.most_calls is None or number <= recipe.most_calls)
 
 
 def _is_hidden(api: str, share: float) -> bool:

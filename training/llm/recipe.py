@@ -51,6 +51,8 @@ class DataRecipe(BaseModel):
         hold_out_apis: share of each catalogue's APIs that are never shown, and whose requests are all held out.
         query_chars: longer requests are left out.
         calls_chars: likewise those with longer calls.
+        least_calls: likewise those with fewer calls; 1: those that nothing solves.
+        most_calls: likewise those with more calls; None: none is left out for that.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,6 +65,8 @@ class DataRecipe(BaseModel):
     hold_out_apis: Annotated[float, Field(ge=0, lt=1)] = 0.0
     query_chars: Annotated[int, Field(ge=50)] = 1_200
     calls_chars: Annotated[int, Field(ge=50)] = 2_400
+    least_calls: Count = 0
+    most_calls: Annotated[int, Field(ge=1)] | None = None
 
     def of(self, name: str) -> FolderRecipe:
         """What is taken of the folder of that name."""

@@ -23,6 +23,7 @@ from trl import SFTConfig, SFTTrainer
 
 from evals.data import DataError
 from training.llm.settings import CPU_TOKENS, GPU_TOKENS, Tuning
+from training.shared.devices import faster_in_bfloat16, use_all_processors
 
 IGNORED: Final = -100
 _ELAPSED: Final = "elapsed.json"
@@ -198,12 +199,14 @@ class _Trainer(SFTTrainer):
     ) -> Any:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         mask, positions = sight(inputs["branches"], base.dtype)
-        hidden = base.base_model(
-            input_ids=inputs["input_ids"], attention_mask=mask, position_ids=positions, use_cache=False
-        ).last_hidden_state[:, :-1]
         targets = inputs["labels"][:, 1:]
         learnt = targets != IGNORED
-        logits = base.get_output_embeddings()(hidden[learnt]).float()
+        kind = mask.device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=faster_in_bfloat16(kind)):
+            hidden = base.base_model(
+                input_ids=inputs["input_ids"], attention_mask=mask, position_ids=positions, use_cache=False
+            ).last_hidden_state[:, :-1]
+            logits = base.get_output_embeddings()(hidden[learnt]).float()
         total = torch.nn.functional.cross_entropy(logits, targets[learnt], reduction="sum")
         loss = total / (num_items_in_batch if num_items_in_batch is not None else learnt.sum())
         return (loss, {"loss": loss}) if return_outputs else loss
@@ -244,6 +247,7 @@ def finetune(
     Raises:
         DataError: no conversation fits into ``tuning.longest`` tokens.
     """
+    use_all_processors()
     on_gpu = next(model.parameters()).device.type == "cuda"
     all_encoded = (
         encode(tokenizer, one["messages"], tuning.longest, apart=bool(one.get("apart"))) for one in conversations

@@ -2,6 +2,7 @@
 
 import typer
 
+from deploy.cli.training.ablation import ablate_llm
 from deploy.cli.training.corpus import corpus
 from deploy.cli.training.data import record_own, write_data
 from deploy.cli.training.instruct import make_requests
@@ -21,4 +22,5 @@ trains.command("data")(write_data)
 trains.command("instruct")(make_requests)
 trains.command("llm")(train_llm)
 trains.command("gate")(gate_llm)
+trains.command("ablate")(ablate_llm)
 trains.add_typer(corpus, name="corpus")

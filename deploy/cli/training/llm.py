@@ -11,8 +11,8 @@ from deploy.cli.llm import told
 from deploy.cli.training.needs import beside, require
 from services.registry import Entry, RegistryError
 
-_FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
-_TO_SERVE = ("gguf", "xllamacpp")
+FOR_LLM = ("torch", "transformers", "peft", "trl", "datasets", "accelerate")
+TO_SERVE = ("gguf", "xllamacpp")
 _REGISTRY = Path("var/models")
 
 
@@ -60,7 +60,7 @@ def train_llm(
     gate = gate and method is not Method.FULL
     if gate and served is None:
         raise typer.BadParameter("BASE is a folder: give --gguf FILE to measure with, or --no-gate")
-    require(_FOR_LLM + (_TO_SERVE if served is not None else ()))
+    require(FOR_LLM + (TO_SERVE if served is not None else ()))
     from training.llm.command import read_tuning  # torch is loaded by those who train only
     from training.llm.command import train_llm as train
 
@@ -87,7 +87,7 @@ def gate_llm(
     limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
 ) -> None:
     """Measure a finetuned model against the one that plans now, and promote it if it is better."""
-    require(_TO_SERVE)
+    require(TO_SERVE)
     from training.llm.card import read_report
 
     report = read_report(candidate)

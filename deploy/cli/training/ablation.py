@@ -1,0 +1,103 @@
+"""``nestor train ablate``: what each property of the training data is worth, by training without it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from deploy.cli.llm import told
+from deploy.cli.training.llm import FOR_LLM, TO_SERVE
+from deploy.cli.training.needs import beside, require
+
+if TYPE_CHECKING:
+    from training.llm.recipe import DataRecipe
+    from training.llm.settings import Tuning
+
+_COLUMNS = ("requests", "tool F1", "parameter F1", "full match")
+_FIGURES = "figures.json"
+_DATA = "data"
+
+
+def ablate_llm(
+    base: Annotated[Path, typer.Option(help="The model to start from, a GGUF file.", dir_okay=False)],
+    folder: Annotated[
+        list[Path], typer.Option(help="Folder with tools.jsonl and instances.jsonl; repeat.", file_okay=False)
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for data sets, adapters and figures.", file_okay=False)],
+    minutes: Annotated[float, typer.Option(min=0.01, help="Of training, the same for all.")] = 4.0,
+    limit: Annotated[int, typer.Option(min=1, help="Requests of each held-out folder that are measured.")] = 30,
+    data_recipe: Annotated[
+        str | None, typer.Option(help="As `nestor train data --recipe`; each property of it is taken away once.")
+    ] = None,
+    recipe: Annotated[Path | None, typer.Option(help="As `nestor train llm --recipe`.", exists=True)] = None,
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder to be measured by: nothing near its requests is learnt. Repeat.", file_okay=False),
+    ] = None,
+) -> None:
+    """Finetune with all properties of the data, then without each, for as many minutes; measure all alike.
+
+    What is measured is what the first data set holds out; no other learns it either. Prints a table in Markdown. The
+    same command goes on where a killed one stopped.
+    """
+    require(FOR_LLM + TO_SERVE)
+    from evals.data import DataError
+    from training.llm.ablation import WHOLE, variants
+    from training.llm.builder import HELD_OUT, LeakError
+    from training.llm.command import read_tuning
+    from training.llm.recipe import read_data_recipe
+    from training.shared.cards import table
+
+    rows = []
+    held_out = _place(out, WHOLE) / _DATA / HELD_OUT
+    try:
+        tuning = read_tuning(recipe, "lora", minutes, None)
+        for name, data in variants(read_data_recipe(data_recipe)).items():
+            said = name if name == WHOLE else f"without {name}"
+            figures = _place(out, name) / _FIGURES
+            if not figures.exists():
+                Console(stderr=True).print(said, markup=False)
+                found = _measured(base, folder, exclude or [], data, tuning, _place(out, name), held_out, limit)
+                figures.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+            for measured_on, one in json.loads(figures.read_text(encoding="utf-8")).items():
+                rows.append((said, measured_on, *(f"{one[column]:.1f}".removesuffix(".0") for column in _COLUMNS)))
+    except (DataError, LeakError) as error:
+        Console(stderr=True).print(str(error), markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    typer.echo(table(("learnt from", "measured on", *_COLUMNS), rows))
+
+
+def _place(out: Path, name: str) -> Path:
+    return out / name.replace(" ", "-")
+
+
+def _measured(
+    base: Path,
+    folders: list[Path],
+    excluded: list[Path],
+    data: "DataRecipe",
+    tuning: "Tuning",
+    place: Path,
+    held_out: Path,
+    limit: int,
+) -> dict[str, dict[str, float]]:
+    """Build the data set, train, serve and measure; the figures by folder."""
+    from deploy.llm.gate import MERGED_NAME, export, measured  # torch and the engine are loaded by those who train only
+    from training.llm.builder import build
+    from training.llm.command import train_llm
+    from training.shared.runs import progress_on
+
+    with progress_on(Console(stderr=True)) as progress:
+        build(folders, data, excluded, place / _DATA, progress)
+    adapter = place / "adapter"
+    work = beside(adapter)
+    if train_llm(base, place / _DATA, adapter, work, tuning, "auto") is None:
+        raise typer.Exit(1)
+    with told():
+        export(adapter, base, work)
+        found = measured(work / MERGED_NAME, sorted(one for one in held_out.iterdir() if one.is_dir()), work, limit)
+    shutil.rmtree(work)  # a merged model of each would fill the disk
+    return found
