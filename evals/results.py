@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -40,12 +42,64 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/corpus", "test", "own", "compact"),
 )
 """Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of a folder's requests, for a language model: on a CPU it takes seconds for each.
+
+    Attributes:
+        folder: of requests.
+        split: of these.
+        limit: requests drawn.
+        candidates: where they come from.
+        base: ask the model as it was before it was finetuned.
+        shots: demonstrations before each request.
+        free: nothing holds answers to their form.
+    """
+
+    folder: str
+    split: str
+    limit: int
+    candidates: str = "own"
+    base: bool = False
+    shots: int = 0
+    free: bool = False
+
+    def command(self, data: str) -> str:
+        """What measures it, for folders below ``data``; the variables it needs before it."""
+        notes = ("base" * self.base, f"{self.shots}-shots" * bool(self.shots), "free" * self.free)
+        name = "-".join([self.folder.replace("/", "-"), self.split, self.candidates, "served", *filter(None, notes)])
+        variables = [*_BASE * self.base, *_ROOM * bool(self.shots), *_FREE * self.free]
+        shots = f" --shots {self.shots}" if self.shots else ""
+        measure = (
+            f"nestor eval plan --data {data}/{self.folder} --split {self.split} --candidates {self.candidates}"
+            f" --planner served --limit {self.limit}{shots} --cache vectors.npz --json > {FOLDER}/{name}.json"
+        )
+        return " ".join([*variables, measure])
+
+
+_BASE = ("NESTOR_LLM_MODEL=var/llm/SmolLM2-135M-Instruct.Q4_1.gguf", "NESTOR_LLM_NAME=SmolLM2-135M-Instruct")
+_ROOM = ("NESTOR_PLANNER_SERVED_DEMOS=3", "NESTOR_PLANNER_SERVED_PROMPT_TOKENS=3000")
+"""Where demonstrations are to be shown; the model that ships is otherwise asked without."""
+_FREE = ("NESTOR_PLANNER_SERVED_CONSTRAINT=none",)
+_SEAL = partial(Sample, "seal_tools", "test_in_domain", 30)
 SAMPLES = (
-    ("seal_tools", "test_in_domain", "own", 50),
-    ("nestful_v1", "glaive", "own", 40),
-    ("held-out/sandbox", "train", "own", 63),
+    Sample("seal_tools", "test_in_domain", 50),
+    Sample("nestful_v1", "glaive", 40),
+    Sample("held-out/sandbox", "train", 63),
+    *(
+        _SEAL(candidates=source, base=base, shots=shots)
+        for base in (True, False)
+        for source in ("own", "gold")
+        for shots in (0, 3)
+        if base or shots or source == "gold"
+    ),
+    _SEAL(base=True, free=True),
+    _SEAL(free=True),
 )
-"""Likewise, with the size of the sample, of the language model that ships: on a CPU it takes seconds for a request."""
+"""The language model that ships; then what finetuning, demonstrations, our own retrieval and the grammar are worth
+(TPTU-v2, tables 2 to 4; Seal-Tools, table 5)."""
 _ORDER = {name: place for place, name in enumerate(("own", "given", "gold"))}
 _NONE = "-"
 _HEADS = {
@@ -100,12 +154,7 @@ def commands(data: str) -> Iterator[str]:
             f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates} --planner {planner}"
             f"{demos} --cache vectors.npz --json > {FOLDER}/{name}.json"
         )
-    for folder, split, candidates, limit in SAMPLES:
-        name = f"{folder.replace('/', '-')}-{split}-{candidates}-served"
-        yield (
-            f"nestor eval plan --data {data}/{folder} --split {split} --candidates {candidates} --planner served"
-            f" --limit {limit} --cache vectors.npz --json > {FOLDER}/{name}.json"
-        )
+    yield from (sample.command(data) for sample in SAMPLES)
 
 
 def read_reports(files: Sequence[Path]) -> list[PlanReport]:
@@ -151,7 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _key(report: PlanReport) -> tuple[str, str, int, int, int, str, str, int, int]:
+def _key(report: PlanReport) -> tuple[str, str, int, int, int, str, str, bool, int, int]:
     data = list(_SECTIONS).index(report.data) if report.data in _SECTIONS else len(_SECTIONS)
     return (
         f"{data} {report.data}",
@@ -161,6 +210,7 @@ def _key(report: PlanReport) -> tuple[str, str, int, int, int, str, str, int, in
         report.k or 0,
         report.planner,
         report.model or "",
+        report.constraint == "none",
         report.n,
         report.demos_shown,
     )
@@ -227,6 +277,8 @@ def _name(report: PlanReport) -> str:
         parts.append(f"k {report.k}")
     if report.limit is not None:
         parts.append(f"sample of {report.limit}")
+    if report.constraint == "none":
+        parts.append("no grammar")
     if report.demos is not None:
         parts.append(f"{report.demos_shown / max(report.n, 1):.1f} demos each")
     return ", ".join(parts)

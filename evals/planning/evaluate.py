@@ -71,6 +71,7 @@ class PlanReport(Metrics):
         distractors: wrong APIs beside the gold ones.
         planner: name of the backend.
         model: name of the language model that it asked, if any.
+        constraint: what held that model's answers to their form; None also in kept reports that do not say it.
         encoder: of the retriever.
         catalogue: APIs in the folder.
         demos: solved requests to choose from; None: none were shown.
@@ -97,6 +98,7 @@ class PlanReport(Metrics):
     distractors: int = 0
     planner: str
     model: str | None = None
+    constraint: str | None = None
     encoder: str
     catalogue: int
     demos: int | None
@@ -196,7 +198,7 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
     statuses = Counter(one.answer.status for one in asked)
     settings = PlannerSettings()
     limit_s = settings.backend_timeout_s
-    models = sorted({trace.model for one in asked for trace in one.answer.traces})
+    traces = [trace for one in asked for trace in one.answer.traces]
     whole = summed(judged)
     subsets = {
         name: summed([one.judged for one in asked if name in one.subsets]) for name in ("single", "multi", "nested")
@@ -223,7 +225,8 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
         k=under.k,
         distractors=under.distractors,
         planner=under.planner,
-        model=", ".join(models) or None,
+        model=", ".join(sorted({trace.model for trace in traces})) or None,
+        constraint=", ".join(sorted({attempt.constraint for trace in traces for attempt in trace.attempts})) or None,
         encoder=under.encoder,
         catalogue=len(dataset.apis),
         demos=under.demos,
