@@ -11,12 +11,14 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 from starlette.testclient import TestClient
 
-from tests.support.examples import examples
+from tests.support.examples import THOROUGH, examples
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 SENT: Counter[str] = Counter()
 """Requests that were sent, by method."""
-BOUNDED = settings(examples(0.25), suppress_health_check=list(HealthCheck), derandomize=True)
+BOUNDED = settings(
+    examples(0.8 if THOROUGH else 0.25), suppress_health_check=list(HealthCheck), derandomize=not THOROUGH
+)
 
 
 def schema_of(app: FastAPI) -> schemathesis.schemas.BaseSchema:
