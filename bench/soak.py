@@ -69,7 +69,10 @@ def measure() -> list[Figure]:
 def _figures(seen: Seen, minutes: float, rate: float) -> list[Figure]:
     answers, failed = sum(seen.statuses.values()), sum(n for s, n in seen.statuses.items() if s.startswith("5"))
     start, end = seen.memory[0][1], seen.memory[-1][1]
-    per_hour = statistics.linear_regression(*zip(*seen.memory, strict=True)).slope * 3_600
+    later = seen.memory[len(seen.memory) // 2 :]  # pools and caches fill at first
+    per_hour = statistics.linear_regression(*zip(*later, strict=True)).slope * 3_600
+    quarters = [seen.memory[(len(seen.memory) - 1) * part // 4][1] for part in range(5)]
+    print("memory after each quarter, MB:", ", ".join(f"{mb:.0f}" for mb in quarters))
     print("answers:", ", ".join(f"{status} {number:,}" for status, number in sorted(seen.statuses.items())))
     return [
         Figure(
@@ -87,7 +90,7 @@ def _figures(seen: Seen, minutes: float, rate: float) -> list[Figure]:
         Figure("  memory at the end", end, "MB"),
         Figure("  growth", 100 * (end / start - 1), "%", GROWTH),
         Figure(
-            f"  growth in {LONG_H:g} h, extrapolated from a line through all samples",
+            f"  growth in {LONG_H:g} h, extrapolated from a line through the second half",
             100 * per_hour * LONG_H / start,
             "%",
         ),
