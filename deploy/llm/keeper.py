@@ -33,6 +33,7 @@ _STEADY_S: Final = 600.0
 _PAUSE_S: Final = 1.0
 _GRACE_S: Final = 5.0
 _POLL_S: Final = 0.1
+_STANDARD_ERROR: Final = 2
 
 PROFILE: Final = Path(__file__).with_name("planner.env")
 """How the planner asks this model; the environment's own values win."""
@@ -88,9 +89,14 @@ class ServerKeeper:
 
     def _start(self) -> subprocess.Popen[bytes]:
         line = [sys.executable, "-m", "deploy.llm.server", "--while-stdin"]
-        # Signals of the terminal go to the parent, which ends the server when its own work is done.
+        # Signals of the terminal go to the parent, which ends the server when its own work is done. What the server says
+        # is no output of the command that started it, which may be JSON.
         return subprocess.Popen(  # noqa: S603 - a fixed command
-            line, stdin=subprocess.PIPE, env=os.environ | _environment(self._settings), start_new_session=True
+            line,
+            stdin=subprocess.PIPE,
+            stdout=_STANDARD_ERROR,
+            env=os.environ | _environment(self._settings),
+            start_new_session=True,
         )
 
     def _watch(self) -> None:
