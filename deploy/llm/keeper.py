@@ -89,8 +89,8 @@ class ServerKeeper:
 
     def _start(self) -> subprocess.Popen[bytes]:
         line = [sys.executable, "-m", "deploy.llm.server", "--while-stdin"]
-        # Signals of the terminal go to the parent, which ends the server when its own work is done. What the server says
-        # is no output of the command that started it, which may be JSON.
+        # Signals of the terminal go to the parent, which ends the server when its own work is done. What the server
+        # says is no output of the command that started it, which may be JSON.
         return subprocess.Popen(  # noqa: S603 - a fixed command
             line,
             stdin=subprocess.PIPE,

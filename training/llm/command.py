@@ -123,6 +123,7 @@ def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Pat
     (out / ADAPTER).chmod(0o644)  # safetensors lets nobody else read it
     config = json.loads((out / _CONFIG).read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = base.name  # not the place where it lay
+    config["target_modules"] = sorted(config["target_modules"])  # peft keeps a set
     (out / _CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     (out / "README.md").unlink(missing_ok=True)  # peft's empty form of a card
 

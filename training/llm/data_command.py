@@ -23,6 +23,7 @@ def build_data(
     hold_out_apis: float | None,
     excluded: Sequence[Path],
     out: Path,
+    seed: int | None = None,
 ) -> int:
     """Build, check, print the statistics. Progress goes to standard error.
 
@@ -34,13 +35,14 @@ def build_data(
         hold_out_apis: share of the APIs held out; None: as the recipe says.
         excluded: folders that are measured by.
         out: folder to write to.
+        seed: of all that is drawn; None: as the recipe says.
 
     Returns:
         The exit status: 0, or 1 where the data or the recipe is not usable, or what is measured would be learnt.
     """
     err = Console(stderr=True)
     try:
-        recipe = _changed(read_data_recipe(recipe_name), made, hold_out_apis)
+        recipe = _changed(read_data_recipe(recipe_name), made, hold_out_apis, seed)
         paths = _paths(folders, recipe, root)
         with progress_on(err) as progress:
             stats = build(paths, recipe, excluded, out, progress)
@@ -51,10 +53,14 @@ def build_data(
     return 0
 
 
-def _changed(recipe: DataRecipe, made: int | None, hold_out_apis: float | None) -> DataRecipe:
+def _changed(recipe: DataRecipe, made: int | None, hold_out_apis: float | None, seed: int | None) -> DataRecipe:
     others = recipe.others if made is None else recipe.others.model_copy(update={"made": made})
     share = recipe.hold_out_apis if hold_out_apis is None else hold_out_apis
-    return recipe.model_copy(update={"others": others, "hold_out_apis": share})
+    changed = recipe.model_copy(update={"others": others, "hold_out_apis": share})
+    if seed is None:
+        return changed
+    properties = recipe.properties.model_copy(update={"seed": seed})
+    return changed.model_copy(update={"seed": seed, "properties": properties})
 
 
 def _paths(folders: Sequence[Path], recipe: DataRecipe, root: Path | None) -> list[Path]:

@@ -43,6 +43,10 @@ def write_data(
     hold_out_apis: Annotated[
         float | None, typer.Option(min=0, max=0.9, help="Share of APIs that are never shown, for measuring.")
     ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of what is drawn: another makes other conversations of the same data."),
+    ] = None,
     exclude: Annotated[
         list[Path] | None,
         typer.Option(help="Folder to be measured by: nothing near its requests is learnt. Repeat.", file_okay=False),
@@ -60,4 +64,4 @@ def write_data(
     if runs:
         record(out / "recorded", Console(stderr=True))
         folders.append(out / "recorded")
-    raise typer.Exit(build_data(folders, recipe, root, made, hold_out_apis, exclude or [], out))
+    raise typer.Exit(build_data(folders, recipe, root, made, hold_out_apis, exclude or [], out, seed))
