@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from evals.data import DataError, read_all, read_dataset
 from tests.unit.training.llm.data import CITIES, ROWS, nested, several, single, small
-from training.llm.builder import LeakError, Stats, build, check_leaks
+from training.llm.builder import LeakError, Stats, build, check_leaks, read_stats
 from training.llm.conversations import Properties, bare
+from training.llm.data_command import build_data
 from training.llm.recipe import DataRecipe, FolderRecipe, read_data_recipe
 from training.planner.data import is_held_out
 from training.shared.leaks import Nearness, grams
@@ -164,3 +165,14 @@ def test_a_catalogue_that_nothing_can_be_asked_of_is_said(tmp_path: Path) -> Non
     recipe = DataRecipe(others=FolderRecipe(made=0))
     with pytest.raises(DataError, match="nothing to learn"):
         built(tmp_path / "out", small(tmp_path / "small", []), recipe=recipe)
+
+
+def test_another_seed_makes_other_conversations_of_the_same_data(tmp_path: Path) -> None:
+    folder, found = small(tmp_path / "small"), {}
+    for name, seed in (("first", None), ("again", 7), ("other", 8)):
+        assert build_data([folder], None, None, 20, None, [], tmp_path / name, seed) == 0
+        found[name] = (tmp_path / name / "train.jsonl").read_text("utf-8")
+        held_out = (tmp_path / name / "held-out/small/instances.jsonl").read_text("utf-8")
+        assert held_out == (tmp_path / "first/held-out/small/instances.jsonl").read_text("utf-8")
+    assert found["first"] == found["again"] != found["other"]
+    assert read_stats(tmp_path / "other").recipe.seed == 8
