@@ -74,7 +74,7 @@ def complete_env(path: Path, model: str | None = None, *, pin_images: bool = Fal
     if model is not None:
         chosen, random, fixed = chosen | chosen_model(model), [*RANDOM, MODEL_KEY], FIXED | read_env(PROFILE)
     wanted = {name: secrets.token_urlsafe(24) for name in random} | fixed
-    added = {name: value for name, value in wanted.items() if not have.get(name)}
+    added = {name: value for name, value in wanted.items() if _is_empty(have.get(name, ""))}
     added |= {name: value for name, value in chosen.items() if have.get(name) != value}
     if added:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +83,11 @@ def complete_env(path: Path, model: str | None = None, *, pin_images: bool = Fal
         lines = "".join(f"{name}={value}\n" for name, value in added.items())
         _write(path, old + ("\n" if old and not old.endswith("\n") else "") + lines, mode=0o600)
     return have | added, list(added)
+
+
+def _is_empty(value: str) -> bool:
+    """Whether nothing stands there but quotation marks or a remark."""
+    return not value.strip("\"'") or value.startswith("#")
 
 
 def executor_secrets(env: dict[str, str]) -> dict[str, dict[str, object]]:

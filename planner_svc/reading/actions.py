@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from planner_svc.reading.profile import Effect, Profile
-from planner_svc.reading.text import split_name, stem, stem_set, without_quotes
+from planner_svc.reading.text import MAX_CHARS, split_name, stem, stem_set, without_quotes
 
 _VERBS: dict[Effect, frozenset[str]] = {
     "create": stem_set(
@@ -23,11 +24,11 @@ _VERBS: dict[Effect, frozenset[str]] = {
     "destroy": stem_set("cancel clear close delete discard drop end erase remove revoke stop terminate void withdraw"),
 }
 _BEGINNING = re.compile(
-    r"(?:^|[.!?;,:]?\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
+    r"(?:^|(?:[.!?;,:]|(?<!\s))\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
 )
 """Where an imperative may stand: at a beginning, of a line of a list too, after a stop, after "and"."""
 _QUESTION = re.compile(
-    r"\W*(?:(?:and|but|hello|hey|hi|ok|okay|please|so)\W+)*(?:am|any|anybody|anyone|are|did|do|does|had|has|have|how|is|was|were|"
+    r"\W*+(?:(?:and|but|hello|hey|hi|ok|okay|please|so)\W++)*(?:am|any|anybody|anyone|are|did|do|does|had|has|have|how|is|was|were|"
     r"what|when|where|which|who|whom|whose|why)\b",
     re.IGNORECASE,
 )
@@ -37,7 +38,7 @@ _WANTED = re.compile(
 )
 _ASKING = re.compile(
     r"(?:(?:and|then|also|please|kindly|now|first|finally|(?:i|we)\s+(?:want|need|would\s+like)\s+(?:you\s+)?to|(?:i|we)'d\s+like\s+(?:you\s+)?to|"
-    r"(?:can|could|would|will)\s+you|let's|let\s+us|help\s+me(?:\s+to)?|go\s+ahead\s+and)\s*,?\s+)*(?P<verb>[a-z]+)",
+    r"(?:can|could|would|will)\s+you|let's|let\s+us|help\s+me(?:\s+to)?|go\s+ahead\s+and)(?:\s++(?:,\s++)?+|,\s++))*(?P<verb>[a-z]+)",
     re.IGNORECASE,
 )
 
@@ -58,7 +59,7 @@ def may_call(profile: Profile, text: str) -> bool:
     if profile.effect == "create" and _WANTED.search(without_quotes(text)):
         return True
     own = stem((split_name(profile.api.name) or [""])[0])
-    return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text))
+    return any(verb in _VERBS[profile.effect] or verb == own for verb in _imperatives(text[:MAX_CHARS]))
 
 
 def may_be_meant(profile: Profile, text: str) -> bool:
@@ -88,6 +89,7 @@ def told(text: str) -> Iterator[tuple[str, str]]:
             yield asking["verb"].lower(), bare[asking.end() :]
 
 
-def _imperatives(text: str) -> Iterator[str]:
-    """Stems of the words that stand where an imperative would."""
-    return (stem(verb) for verb, _ in told(text))
+@lru_cache(maxsize=16)
+def _imperatives(text: str) -> frozenset[str]:
+    """Stems of the words that stand where an imperative would; kept, as it is asked of every candidate."""
+    return frozenset(stem(verb) for verb, _ in told(text))

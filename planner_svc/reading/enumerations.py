@@ -13,7 +13,8 @@ Place = tuple[int, int]
 
 def joint(words: str) -> str:
     """A pattern of what stands between two members; ``words``: those that join, as alternatives."""
-    return rf"(?:\s*[,;]\s*(?:(?:{words})\s+)?|\s+(?:{words})\s+)"
+    blanks = r"(?<!\s)\s++"  # a long run is read once, not from each of its blanks
+    return rf"(?:(?:{blanks})?+[,;]\s*+(?:(?:{words})\s++)?|{blanks}(?:{words})\s++)"
 
 
 _NUMBER: Final = r"[-+]?\d+(?:,\d{3}(?!\d))*(?:\.\d+)?"

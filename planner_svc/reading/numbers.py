@@ -40,8 +40,8 @@ _SCALES = {
 }
 _ONE_WORD = "|".join(sorted((*_SMALL, "dozen", "hundred", "thousand", "million", "billion"), key=len, reverse=True))
 
-NUMBER_WORD = rf"(?:{_ONE_WORD})(?:[\s-](?:and\s)?(?:{_ONE_WORD}))*"
-"""Pattern of a number in words."""
+NUMBER_WORD = rf"(?:{_ONE_WORD})(?:[\s-](?:and\s)?(?:{_ONE_WORD})){{0,9}}"
+"""Pattern of a number in words, of ten at most."""
 
 DIGITS = r"[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 """Pattern of a number in digits, with commas between thousands."""

@@ -16,10 +16,11 @@ Kind = Literal["number", "duration", "moment", "quoted", "code", "email", "url",
 MAX_SPANS = 80
 
 _TELLING = re.compile(
-    r"\b(?:text|sentence|message|note|title|headline|paragraph|phrase|following|quote|content)s?\s*:\s+"
-    r"(?P<told>[^\"'\u201c`\s][^\"\u201c`]{1,3000}?)\s*$",
+    r"\b(?:text|sentence|message|note|title|headline|paragraph|phrase|following|quote|content)s?\s*+:\s++"
+    r"(?=[^\"'\u201c`\s])",
     re.IGNORECASE,
 )
+_MAX_TOLD = 3_000
 _URL = re.compile(r"(?:https?://|www\.)[^\s<>\"']{2,500}[^\s<>\"'.,;:!?)]")
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{2,63}){1,4}")
 _PHONE = re.compile(r"(?<![\w.])(?:\+\d[\d\s().-]{6,20}\d|0\d[\d\s()/-]{5,18}\d)(?![\w.]\d)")
@@ -90,9 +91,13 @@ def _literals(text: str) -> Iterator[Span]:
 
 def _told(text: str) -> Iterator[Span]:
     """What follows "the text:" to the end, as if it were quoted."""
-    match = _TELLING.search(text)
-    if match is not None and len(match["told"]) > 1:
-        yield Span("quoted", match.start("told"), match.end("told"), match["told"], match["told"])
+    whole = text.rstrip()
+    quoted = max(whole.rfind(mark) for mark in '"\u201c`')
+    for match in _TELLING.finditer(whole):
+        told = whole[match.end() :]
+        if match.end() > quoted and 1 < len(told) <= _MAX_TOLD:
+            yield Span("quoted", match.end(), len(whole), told, told)
+            return
 
 
 def _is_phone(text: str) -> bool:

@@ -1,16 +1,30 @@
 """What the app knows that the words do not say: clock, time zone, locale, and values already at hand."""
 
+from datetime import datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field, JsonValue, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, JsonValue, StringConstraints
 
 from services.contracts.base import Contract
+
+FIRST_YEAR = 1900
+LAST_YEAR = 2200
+
+
+def _within_calendar(now: datetime) -> datetime:
+    if not FIRST_YEAR <= now.year <= LAST_YEAR:
+        raise ValueError(f"the year of a clock lies between {FIRST_YEAR} and {LAST_YEAR}")
+    return now
+
+
+Clock = Annotated[AwareDatetime, AfterValidator(_within_calendar)]
+"""A moment with its zone, from which days and years can be counted without leaving the calendar."""
 
 
 class Context(Contract):
     """The situation a request is made in. Every field is optional; unset ones fall back to the server's own."""
 
-    now: AwareDatetime | None = Field(default=None, description="The clock that 'today' and 'next week' refer to.")
+    now: Clock | None = Field(default=None, description="The clock that 'today' and 'next week' refer to.")
     timezone: Annotated[str, StringConstraints(max_length=64)] | None = Field(default=None, examples=["Europe/Lisbon"])
     locale: Annotated[str, StringConstraints(max_length=35)] | None = Field(default=None, examples=["pt-PT"])
     values: dict[str, JsonValue] = Field(

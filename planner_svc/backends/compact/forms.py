@@ -40,7 +40,7 @@ class Form(IntEnum):
     SHARE = 18
 
 
-_AND: Final = re.compile(r",?\s+(?:and|or)\s+")
+_AND: Final = re.compile(r"(?:,\s++|(?<!\s)\s++)(?:and|or)\s++")
 _ARTICLE: Final = re.compile(r"^(?:the|a|an|my|our|your|his|her|their)\s+", re.IGNORECASE)
 _CLOCKS: Final = {Form.CLOCK: "%H:%M", Form.CLOCK_SECONDS: "%H:%M:%S"}
 _MOMENTS: Final = {
