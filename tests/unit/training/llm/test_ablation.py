@@ -72,6 +72,7 @@ def test_without_prompt_diversity_the_needed_apis_stand_first(built: dict[str, l
     assert not all(first(row) for row in built[WHOLE])
 
 
+@pytest.mark.training
 def test_the_command_trains_each_and_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[str] = []
     asked: set[tuple[str, ...]] = set()
