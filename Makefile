@@ -9,6 +9,7 @@ CHAOS_SECONDS ?= 600
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # dev, ci, thorough: how many examples Hypothesis makes.
 PROFILE ?= ci
+TRAIN_TESTS ?= tests/unit tests/e2e/test_finetuning.py
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
@@ -66,7 +67,7 @@ coverage: $(VENV)/.dev ## run all tests and print which lines they reach
 	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/python -m slipcover $(PYTEST) -m "not training"
 
 test-train: $(VENV)/.train ## run the tests of training, finetune a small model; installs torch (200 MB, CPU)
-	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -m training --no-skips -rs tests/unit tests/e2e/test_finetuning.py
+	@NESTOR_TEST_PROFILE=$(PROFILE) $(BIN)/pytest -m training --no-skips -rs $(TRAIN_TESTS)
 
 check: $(VENV)/.dev ## lint, formatting, types, import rules, generated pages
 	@$(BIN)/ruff check .

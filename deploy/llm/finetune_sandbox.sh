@@ -43,7 +43,7 @@ fi
 export NESTOR_LLM_MODEL=$place/llm/planner.gguf
 serve --llm
 query="Convert 26.2 miles to kilometers"
-if "$nestor" solve --json "$query" >"$place/solved.json"; then
+if "$nestor" solve --backend served --json "$query" >"$place/solved.json"; then
   echo "solved: $query"
 else
   echo "not solved, the budget was small: $query"

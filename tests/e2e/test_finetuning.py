@@ -70,4 +70,4 @@ def test_from_a_catalogue_to_a_request_solved_by_its_own_model(tmp_path: Path) -
     assert run.planners[0].backend == "served"
     attempt = run.traces[0].attempts[0]
     assert attempt.readable, attempt.output
-    assert attempt.constraint == "json_schema"
+    assert attempt.constraint == "gbnf"
