@@ -87,7 +87,7 @@ def complete_env(path: Path, model: str | None = None, *, pin_images: bool = Fal
 
 def _is_empty(value: str) -> bool:
     """Whether nothing stands there but quotation marks or a remark."""
-    return not value.strip("\"'") or value.startswith("#")
+    return not value.strip("\"'") or value == "#" or value.startswith("# ")
 
 
 def executor_secrets(env: dict[str, str]) -> dict[str, dict[str, object]]:
