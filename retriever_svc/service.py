@@ -41,6 +41,8 @@ _BATCH = 32
 _VECTORS = 2_000
 """Vectors read at a time: all of a large catalogue's at once would be hundreds of megabytes for a moment."""
 _ATTEMPTS = 5
+_READY_S = 10.0
+"""How much longer than searches the check of readiness answers by the last look at the catalogue."""
 _log = get_logger(__name__)
 
 
@@ -122,8 +124,12 @@ class CatalogueService:
         return len(self._snapshot.entries)
 
     async def check_index(self) -> None:
-        """Raise unless the index answers for the catalogue's version, or can be brought there."""
-        await self.follow()
+        """Raise unless the catalogue's version was looked at lately, or the index can be brought to it now.
+
+        Whoever asks whether the service is ready does not wait behind its work.
+        """
+        if time.monotonic() - self._checked_at >= self._version_check_s + _READY_S:
+            await self.follow()
         if self._snapshot.version < 0:
             raise NotReady("the index is not loaded")
 
@@ -138,17 +144,20 @@ class CatalogueService:
         Changes that come while one is being followed are followed all at once.
         """
         async with self._following:
-            asked_at = time.monotonic()
-            if await self._storage.version() != self._snapshot.version:
-                if self._snapshot.version < 0:
-                    await self.load()
-                delta = await self._storage.changes(self._snapshot.stamps)
-                vectors = await self._changed_vectors(delta)
-                self._snapshot = await asyncio.to_thread(self._snapshot.follow, delta, vectors)
-                del delta, vectors
-                await asyncio.to_thread(give_back)
-            self._checked_at = asked_at
-            return self._snapshot
+            return await self._follow()
+
+    async def _follow(self) -> Snapshot:
+        asked_at = time.monotonic()
+        if await self._storage.version() != self._snapshot.version:
+            if self._snapshot.version < 0:
+                await self.load()
+            delta = await self._storage.changes(self._snapshot.stamps)
+            vectors = await self._changed_vectors(delta)
+            self._snapshot = await asyncio.to_thread(self._snapshot.follow, delta, vectors)
+            del delta, vectors
+            await asyncio.to_thread(give_back)
+        self._checked_at = asked_at
+        return self._snapshot
 
     async def load(self) -> None:
         """Start from the snapshot that was saved last, whatever version it is of: what differs is followed."""
@@ -268,9 +277,13 @@ class CatalogueService:
 
     async def _current(self) -> Snapshot:
         """The snapshot, brought up to date where the catalogue was changed here, or not looked at for a while."""
-        if self._checked_at <= self._changed_at or time.monotonic() - self._checked_at >= self._version_check_s:
-            return await self.follow()
-        return self._snapshot
+        if self._is_current():
+            return self._snapshot
+        async with self._following:  # of all that wait here, the first looks
+            return self._snapshot if self._is_current() else await self._follow()
+
+    def _is_current(self) -> bool:
+        return self._checked_at > self._changed_at and time.monotonic() - self._checked_at < self._version_check_s
 
     async def _rank(
         self, snapshot: Snapshot, query: str, k: int, suppliers: int, filters: Filters

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from retriever_svc.engine.ranking import RankingOptions
 from retriever_svc.engine.texts import record
@@ -96,9 +97,19 @@ async def test_idle_replicas_look_for_themselves(
 
 
 class CountingStorage(CatalogueStorage):
-    """The real storage; it counts how often the catalogue was compared."""
+    """The real storage; it counts how often the catalogue was looked at and compared, and can be held up."""
 
-    compared = 0
+    looked = compared = 0
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def version(self) -> int:
+        self.looked += 1
+        await self.go.wait()
+        return await super().version()
 
     async def changes(self, known: Mapping[int, str]) -> Delta:
         self.compared += 1
@@ -128,6 +139,25 @@ async def test_changes_in_a_row_are_followed_all_at_once(tmp_path: Path, encoder
         results = await asyncio.gather(*(service.find("lions", 10) for _ in range(4)))
         assert [(found.version, len(found.hits)) for found in results] == [(6, 6)] * 4
         assert storage.compared - before == 1
+
+
+async def test_searches_that_wait_look_once_and_readiness_waits_for_none(
+    tmp_path: Path, encoder: CountingEncoder
+) -> None:
+    async with counted(f"sqlite+aiosqlite:///{tmp_path}/c.db", encoder) as (service, storage):
+        await service.follow()
+        await service.create(HOLIDAYS)
+        storage.go.clear()
+        looked = storage.looked
+        searches = [asyncio.create_task(service.find("holidays", 3)) for _ in range(20)]
+        async with asyncio.timeout(HANG_S):
+            while storage.looked == looked:  # noqa: ASYNC110 - nothing tells when the first has begun
+                await asyncio.sleep(0.01)
+            await service.check_index()
+        assert not any(search.done() for search in searches)
+        storage.go.set()
+        assert {len((await search).hits) for search in searches} == {1}
+        assert storage.looked == looked + 1
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
