@@ -19,6 +19,7 @@ class Tuning(BaseModel):
         method: ``lora``, low-rank adapters on all linear layers; ``qlora``, the same over weights in 4 bits; ``full``.
         minutes: of training, over all sittings; the learning rate has fallen to nothing by then.
         epochs: passes over the data at most.
+        steps: at most, instead of ``epochs``: as much work for all that are compared, whatever else the machine does.
         rank: of the adapters; their alpha is twice that.
         rate: learning rate at its peak.
         batch_tokens: in a batch, padding included; None: 2,560 on a CPU, 16,384 on a GPU.
@@ -33,6 +34,7 @@ class Tuning(BaseModel):
     method: Method = "lora"
     minutes: Annotated[float, Field(gt=0)] = 75.0
     epochs: Annotated[float, Field(gt=0)] = 3.0
+    steps: Annotated[int, Field(ge=1)] | None = None
     rank: Annotated[int, Field(ge=1, le=512)] = 24
     rate: Annotated[float, Field(gt=0, lt=0.1)] = 2.5e-3
     batch_tokens: Annotated[int, Field(ge=16)] | None = None

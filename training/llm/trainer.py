@@ -302,6 +302,7 @@ def _arguments(work: Path, tuning: Tuning, *, on_gpu: bool) -> SFTConfig:
         per_device_train_batch_size=1,  # a row of the data set is a batch
         gradient_accumulation_steps=tuning.accumulate,
         num_train_epochs=tuning.epochs,
+        max_steps=tuning.steps or -1,
         learning_rate=tuning.rate,
         weight_decay=0.0,
         max_grad_norm=1.0,
