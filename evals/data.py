@@ -217,11 +217,16 @@ def _read_tools(file: Path) -> dict[str, Api]:
 
 
 def _with_ids(instance: Instance, apis: Mapping[str, Api]) -> Instance:
-    calls = [
-        call.model_copy(update={"api": apis[call.api].id}) if call.api in apis else call for call in instance.calls
-    ]
+    calls = [_call_of(apis[call.api], call) if call.api in apis else call for call in instance.calls]
     tools = tuple(apis[name].id if name in apis else name for name in instance.tools or ())
     return instance.model_copy(update={"calls": tuple(calls), "tools": tools})
+
+
+def _call_of(api: Api, call: Call) -> Call:
+    """The call by its API's id, without what is sent whether or not a plan says so: no planner is asked for that."""
+    sent = {one.name: one.constant for one in api.parameters if one.constant is not None}
+    args = {name: value for name, value in call.args.items() if name not in sent or value != sent[name]}
+    return call.model_copy(update={"api": api.id, "args": args})
 
 
 def _api(tool: _Tool) -> Api:

@@ -1,4 +1,4 @@
-"""Which words of a request can be one value: not those across a quotation's edge or a sentence's end."""
+"""Which words can be one value: not across a quotation's edge or a sentence's end, and no part of a code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from planner_svc.backends.compact.inputs import Floats
-from planner_svc.backends.compact.looks import quotations, sentence_ends
+from planner_svc.backends.compact.looks import codes, quotations, sentence_ends
 
 ACROSS: Final = 0.02
 """How much less likely words are as a value that cross an edge."""
@@ -35,4 +35,7 @@ def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
         whole_first, whole_last = starts == start, ends == end
         part = np.outer(inside_first, inside_last) & ~np.outer(whole_first, whole_last)
         found[part] *= WITHIN
+    for start, end in codes(query):
+        found[(starts > start) & (starts < end)] *= ACROSS
+        found[:, (ends > start) & (ends < end)] *= ACROSS
     return found

@@ -25,11 +25,36 @@ _QUOTED: Final = re.compile(
 _SENTENCE: Final = re.compile(r"(?<=[\w)\"'\u201d\u2019%][.?!;])\s+(?=[A-Z\"'\u201c\u2018])|\n+")
 _CHUNK: Final = re.compile(r"[^\s\"'()\u201c\u201d`,;]+")
 CODE: Final = re.compile(r"[A-Za-z][\d_]|\d[A-Za-z]|[a-z][A-Z]|[_@#]|://")
+_UNBROKEN: Final = re.compile(r"[^\s\"'()<>=\u201c\u201d`,;]+(?:={1,2}(?![^\s\"'(),;.]))?")
+_ADDRESS: Final = re.compile(r"://|\w@\w|^/\w|\w[!#$^*]\w|=$")
+_PART: Final = re.compile(r"[A-Za-z\d]+")
+_MEASURED: Final = re.compile(r"(?:\d{1,4}[A-Za-z]{1,4}){1,2}\d{0,4}|[A-Za-z]{1,2}\d{1,2}")
+_LONGEST_MEASURE: Final = 7
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.Z+-]*")
 
 
 def quotations(query: str) -> list[tuple[int, int]]:
     """The characters inside each pair of quotation marks."""
     return [next((m.start(g), m.end(g)) for g in "abcd" if m[g] is not None) for m in _QUOTED.finditer(query)]
+
+
+def codes(query: str) -> list[tuple[int, int]]:
+    """The characters of each identifier, key, address, path or encoded text: written without a blank, and no word.
+
+    "7f3c1d50-checkout" is one, "20x30cm", "3-bedroom", "Q3-2025" and "10am-2pm" are none.
+    """
+    found = []
+    for match in _UNBROKEN.finditer(query):
+        said = match[0].rstrip(".:!?\u2019")
+        if _ADDRESS.search(said) or (any(map(_is_mixed, _PART.findall(said))) and not _MOMENT.fullmatch(said)):
+            found.append((match.start(), match.start() + len(said)))
+    return found
+
+
+def _is_mixed(part: str) -> bool:
+    """Whether letters and digits stand together as in no number with its unit."""
+    mixed = not part.isalpha() and not part.isdigit()
+    return mixed and (len(part) > _LONGEST_MEASURE or not _MEASURED.fullmatch(part))
 
 
 def sentence_ends(query: str) -> list[int]:

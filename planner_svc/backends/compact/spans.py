@@ -35,7 +35,7 @@ SPAN_SIGNS: Final = (
 """What the trees weigh of a parameter and a span."""
 _LIKELIEST: Final = 8
 _MARKED: Final = 4
-_MAX_TOKENS: Final = 40
+_MAX_TOKENS: Final = 128
 _MAX_APART: Final = 12
 _LEAST: Final = 0.01
 """Of what lies apart that counts which is so likely as the likeliest, by the network."""

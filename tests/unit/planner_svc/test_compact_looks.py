@@ -1,8 +1,10 @@
 """What a request's words look like."""
 
 import numpy as np
+import pytest
 
-from planner_svc.backends.compact.looks import LOOKS, looks_of, quotations, sentence_ends
+from planner_svc.backends.compact.boundaries import ACROSS, plausible
+from planner_svc.backends.compact.looks import LOOKS, codes, looks_of, quotations, sentence_ends
 
 NAMES = ("capital", "capitals", "digit", "code", "quoted", "opens", "first", "last", "within")
 
@@ -43,6 +45,31 @@ def test_quotations_and_sentences() -> None:
     query = "Say \u201cHi. You\u201d to Bob's friend. Then stop.\nNow"
     assert [query[slice(*place)] for place in quotations(query)] == ["Hi. You"]
     assert [query[at:].split()[0] for at in sentence_ends(query)] == ["Then", "Now"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("errors in log 7f3c1d50-checkout, from 3 March 2026 08:00", ["7f3c1d50-checkout"]),
+        (
+            "under /content/acme/nl and with K3y!store9. For a@b.example?",
+            ["/content/acme/nl", "K3y!store9", "a@b.example"],
+        ),
+        ("merge JVBERi0xLjQKMQ== and (https://x.example/a,b)", ["JVBERi0xLjQKMQ==", "https://x.example/a"]),
+        ("key=abc12def name=x on 0x9c1f0d6b2e", ["abc12def", "0x9c1f0d6b2e"]),
+        ("20x30cm 3-bedroom 10am-2pm 5km/h 2h30m Q3-2025 A4 8D 100k 24/7 and/or 2026-06-01T00:00:00Z KT-1290", []),
+    ],
+)
+def test_codes(query: str, found: list[str]) -> None:
+    assert [query[start:end] for start, end in codes(query)] == found
+
+
+def test_a_part_of_a_code_is_hardly_a_value() -> None:
+    query = "log 7f3c1d50-ab here"
+    offsets = [(0, 0), (0, 3), (4, 12), (12, 13), (13, 15), (16, 20), (0, 0)]
+    likely = plausible(query, offsets)
+    assert likely[2, 4] == likely[1, 4] == likely[2, 5] == likely[1, 5] == 1
+    assert {float(likely[span]) for span in ((2, 2), (4, 4), (1, 2), (4, 5))} == {float(np.float32(ACROSS))}
 
 
 def test_any_characters_can_be_looked_at() -> None:
