@@ -6,6 +6,7 @@ from fastapi import Depends, Path, Query, Request, Response, status
 
 from demo_svc.service import DemoService
 from services.app import service_router
+from services.compute import for_tenant
 from services.contracts.api import Tenant
 from services.contracts.base import ApiId
 from services.contracts.demo import (
@@ -35,6 +36,7 @@ DemoId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="The demo's 
 @router.post("/select", summary="Select the demos most useful for planning a request")
 async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemosResponse:
     """Task-level demos over the threshold, most similar first, then API-level ones in the order of the APIs."""
+    for_tenant.set(body.tenant or "")
     apis = [api.id for api in body.apis]
     chosen = await service.select(body.query, apis, body.k, body.threshold, body.alike, body.tenant)
     demos = (SelectedDemo(demo=demo, similarity=match.similarity, level=match.level) for demo, match in chosen)
@@ -49,6 +51,7 @@ async def select_demos(body: SelectDemosRequest, service: Service) -> SelectDemo
 )
 async def add_demo(body: Demo, service: Service, response: Response, tenant: Whose = None) -> Demo:
     """Add one solved request. Adding it again, or what is everyone's already, changes nothing and answers 200."""
+    for_tenant.set(tenant or "")
     (demo,), added = await service.add([body], tenant)
     if not added:
         response.status_code = status.HTTP_200_OK
@@ -58,6 +61,7 @@ async def add_demo(body: Demo, service: Service, response: Response, tenant: Who
 @router.post("/demos:import", summary="Add many demos")
 async def import_demos(body: ImportDemosRequest, service: Service, tenant: Whose = None) -> ImportDemosReport:
     """Add up to 10,000 demos, all of them or, where one is invalid, none. Those already there are left as they are."""
+    for_tenant.set(tenant or "")
     _, added = await service.add(body.demos, tenant)
     return ImportDemosReport(added=len(added), unchanged=len(body.demos) - len(added))
 

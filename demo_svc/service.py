@@ -9,13 +9,15 @@ import numpy as np
 from demo_svc.models import Listing, Match, Page, Snapshot, key_of, text_hash
 from demo_svc.selector import nearest, select, worded_alike
 from demo_svc.storage import DemoStorage
-from services.compute import ComputePool
+from services.compute import ComputePool, checkpoint
 from services.contracts.demo import Demo, demo_id
 from services.encoder import Encoder, Vectors
 from services.errors import NotFound, NotReady, ValidationFailed
 
 _BATCH = 64
 """Texts encoded and stored together, so that an import that is interrupted keeps what it has encoded."""
+_AT_ONCE = 4
+"""Texts encoded before another tenant may have its turn."""
 _NEAR = 40
 """Demos, the most similar ones, among which those of like wording are looked for."""
 _MAX_TEXTS = 2_000
@@ -181,8 +183,15 @@ class DemoService:
         """Encode and store those of the texts, named by their hashes, that have no vector of this encoder yet."""
         there = await self._storage.embedded(self._encoder.name, list(texts))
         for chunk in _chunks([key for key in texts if key not in there]):
-            vectors: Vectors = await self._pool.run(self._encoder.encode, [texts[key] for key in chunk])
+            vectors = await self._pool.run(self._encode, [texts[key] for key in chunk])
             await self._storage.keep_vectors(self._encoder.name, dict(zip(chunk, vectors, strict=True)))
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        parts = []
+        for few in _chunks(texts, _AT_ONCE):
+            checkpoint()
+            parts.append(self._encoder.encode(few))
+        return np.concatenate(parts)
 
 
 def _checked(demo: Demo, index: int) -> Demo:
@@ -199,5 +208,5 @@ def _invalid(index: int, field: str, message: str) -> ValidationFailed:
     return ValidationFailed(f"Demo {index}: {message}", errors=errors)
 
 
-def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))
+def _chunks(values: Sequence[str], size: int = _BATCH) -> Iterable[Sequence[str]]:
+    return (values[start : start + size] for start in range(0, len(values), size))

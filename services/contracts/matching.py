@@ -14,6 +14,8 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from yarl import URL
+
 _MAX_CHARS: Final = 4_000
 _DECODINGS: Final = 5
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -91,10 +93,11 @@ def _server(server: str) -> tuple[str | None, int, bool, str]:
     try:
         parts = urlsplit(server)
         port, default = parts.port, _DEFAULT_PORTS.get(parts.scheme, 0)
+        path = URL(server).raw_path  # as requests are made of it: without dot segments
     except ValueError:
         return None, 0, False, ""
     host = _host(parts.hostname or "") if "\\" not in server and "@" not in parts.netloc else None
-    return host, port or default, port in (None, default), parts.path
+    return host, port or default, port in (None, default), path
 
 
 def _host(name: str) -> str | None:

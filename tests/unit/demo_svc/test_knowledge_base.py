@@ -1,7 +1,8 @@
 """Storage and rules of the knowledge base, on SQLite and on PostgreSQL."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import numpy as np
@@ -14,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from demo_svc.models import text_hash
 from demo_svc.service import DemoService
 from demo_svc.storage import METADATA, DemoStorage
-from services.compute import ComputePool
+from services.compute import ComputePool, for_tenant
 from services.contracts.demo import Demo, demo_id
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder, Vectors, load_encoder
 from services.errors import NotFound, NotReady, ServiceUnavailable, ValidationFailed
 from services.storage.engine import create_engine, write
 from services.storage.migrate import migrate
@@ -300,3 +301,28 @@ async def test_another_tenants_many_demos_do_not_hide_ones_own(
         await service.add([demo("rain in bergen", "p.a")], "red")
         found = await service.select("rain in oslo", ["p.a"], 0, alike=1, tenant="red")
         assert [one.query for one, _ in found] == ["rain in bergen"]
+
+
+class BusyEncoder(HashEncoder):
+    """Needs a while for each text."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.02 * len(texts):
+            pass
+        return super().encode(texts)
+
+
+async def test_an_import_gives_way_to_another_tenants_request(engine: AsyncEngine) -> None:
+    encoder = BusyEncoder()
+    async with opened(engine, encoder) as service, asyncio.TaskGroup() as group:
+        await service.add([demo("Wash a lion")])
+        for_tenant.set("red")
+        importing = group.create_task(service.add([demo(f"Feed lion {n}") for n in range(200)], "red"))
+        async with asyncio.timeout(60):
+            while len(encoder.encoded) < 70:  # noqa: ASYNC110 - nothing tells how far an import is
+                await asyncio.sleep(0.001)
+        for_tenant.set("blue")
+        await service.select("Wash the lion", [], 3, tenant="blue")
+        assert not importing.done()
+        assert encoder.encoded.index("Wash the lion") < 125

@@ -146,6 +146,14 @@ def test_what_goes_over_the_wire_in_another_form_is_denied(pattern: str, path: s
     assert decided(PolicyRule(decision=DENY, path=pattern), at(SHOP, path)) is DENY
 
 
+@pytest.mark.parametrize("server", [SHOP, SHOP + "/x/..", SHOP + "/x/%2e%2e/", SHOP + "/./x/../"])
+@pytest.mark.parametrize(
+    ("pattern", "path"), [("/admin;*", "/admin;jsessionid=1"), ("/files/a%5Cb", "/files/a%5Cb"), ("/a%3Bb", "/a%3Bb")]
+)
+def test_dot_segments_of_a_server_hide_no_path(server: str, pattern: str, path: str) -> None:
+    assert decided(PolicyRule(decision=DENY, path=pattern), at(server, path)) is DENY
+
+
 def test_a_parameter_gets_the_strictest_of_what_it_could_become() -> None:
     rules = (
         PolicyRule(decision=ALLOW, path="/public/*"),
