@@ -1,11 +1,12 @@
 """Schemas as types: walking them, fitting one into another, and surviving hostile ones."""
 
+import itertools
 import socket
 from typing import Any
 
 import pytest
 
-from planner_svc.compiler.assign import mismatch
+from planner_svc.compiler.assign import COMPARISON_BUDGET, MAX_DEPTH, mismatch
 from planner_svc.compiler.schemas import Node, Schemas
 from services.contracts.planning import DiagnosticCode
 
@@ -130,6 +131,55 @@ def test_fits(given: Any, wanted: Any, body: str, text: str) -> None:
         else:
             outcome = wrong.code.value
         assert outcome == expected, (as_text, wrong)
+
+
+def recursive(fields: int, **others: Any) -> Node:
+    """A type with required fields of its own type."""
+    names = [f"f{n:02}" for n in range(fields)]
+    properties: dict[str, Any] = {name: {"$ref": "#/$defs/T"} for name in names} | others
+    definition: dict[str, Any] = {"type": "object", "required": list(properties), "properties": properties}
+    return Node({"$ref": "#/$defs/T"}, {"T": definition})
+
+
+def test_types_that_refer_to_themselves_are_compared_once() -> None:
+    for fields in (2, 8, 40):
+        given = recursive(fields)
+        assert mismatch(Schemas(), given, recursive(fields), as_text=False) is None
+        assert mismatch(Schemas(), given, given, as_text=False) is None
+        wrong = mismatch(Schemas(), recursive(fields, z=TEXT), recursive(fields, z=WHOLE), as_text=False)
+        assert wrong is not None, fields
+    schemas = Schemas()
+    assert mismatch(schemas, recursive(5), recursive(5), as_text=False) is None
+    assert schemas.assumed == 0
+
+
+def test_a_type_met_too_deep_is_compared_where_it_is_met_higher_up() -> None:
+    """The field of the last type is too deep by way of the chain of ``a``, and not by way of ``z``."""
+
+    def chain(end: Any) -> Node:
+        shared = {"$ref": "#/$defs/End"}
+        links = {f"L{n}": needs(a={"$ref": f"#/$defs/L{n + 1}"}) for n in range(MAX_DEPTH - 2)}
+        links[f"L{MAX_DEPTH - 2}"] = needs(a=shared)
+        return Node(needs(a={"$ref": "#/$defs/L0"}, z=shared), {**links, "End": needs(x=end)})
+
+    assert mismatch(Schemas(), chain(TEXT), chain(TEXT), as_text=False) is None
+    assert mismatch(Schemas(), chain(TEXT), chain(FLAG), as_text=False) is not None
+
+
+def test_a_comparison_has_a_budget_and_the_rest_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fields of its own type are combined, each step leads to schemas that were not there before."""
+    names = [f"f{n}" for n in range(12)]
+    members: dict[str, Any] = {"properties": {name: {"$ref": "#/$defs/T"} for name in names}}
+    definition: dict[str, Any] = {"type": "object", "required": names, **members, "allOf": [members]}
+    bomb = Node({"$ref": "#/$defs/T"}, {"T": definition})
+    looks = itertools.count()
+    monkeypatch.setattr("planner_svc.compiler.assign.checkpoint", lambda: next(looks))
+    schemas = Schemas()
+    assert mismatch(schemas, bomb, bomb, as_text=False) is None
+    assert schemas.assumed > 0
+    assert next(looks) < COMPARISON_BUDGET
+    listed = {"enum": [str(number) for number in range(COMPARISON_BUDGET)]}
+    assert mismatch(schemas, node(listed), node({"enum": ["x"]}), as_text=False) is None
 
 
 def doubling(levels: int) -> tuple[Any, dict[str, Any]]:
