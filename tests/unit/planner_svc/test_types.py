@@ -2,12 +2,14 @@
 
 import itertools
 import socket
+import weakref
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from planner_svc.compiler.assign import COMPARISON_BUDGET, MAX_DEPTH, mismatch
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.schemas import MAX_PATTERNS, VALIDATION_BUDGET, Node, Schemas
 from services.contracts.planning import DiagnosticCode
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
@@ -236,12 +238,102 @@ def test_broken_schemas_are_taken_on_trust_and_nothing_is_fetched(schema: Any, m
     assert schemas.assumed == 1
 
 
-def test_a_pattern_that_backtracks_is_linear_or_given_up() -> None:
+def test_a_pattern_that_backtracks_is_linear_or_not_read() -> None:
     schemas = Schemas()
     assert schemas.problem(Node({"pattern": "^(a+)+$"}), "a" * 5_000 + "!") is not None
-    assert schemas.problem(Node({"pattern": "^(?:(?=a)a|(?=a)a)*$"}), "a" * 5_000 + "!") is None
+    assert schemas.assumed == 0
+    for pattern in ("^(?:(?=a)a|(?=a)a)*$", "^(?=.*[0-9]).{3,}$", r"(a)\1"):
+        schemas = Schemas()
+        assert schemas.problem(Node({"pattern": pattern}), "!") is None
+        assert schemas.assumed == 1
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Each level has the one inside it applied several times."""
+    schema: dict[str, Any] = {"properties": {"a": {}}}
+    for _ in range(levels):
+        schema = {"unevaluatedProperties": False, "allOf": [schema]}
+    return schema
+
+
+TEXTS = [f"{n:020}" for n in range(20_000)]
+MANY = [f"f{n}" for n in range(10_000)]
+EXPENSIVE: dict[str, tuple[Any, Any]] = {
+    "patterns by text": ({"allOf": [{"pattern": f"[ab]c{n}"} for n in range(50)]}, "ab" * 1_000),
+    "a pattern and a long text": ({"pattern": "[ab]*a[ab]{700}c"}, "ab" * VALIDATION_BUDGET),
+    "patterns of names": ({"patternProperties": {f"x{n}y": {} for n in range(50)}}, dict.fromkeys(MANY)),
+    "a pattern of all names": ({"propertyNames": {"pattern": "x"}}, dict.fromkeys(TEXTS)),
+    "many patterns": ({"allOf": [{"pattern": f"a{n}"} for n in range(MAX_PATTERNS + 1)]}, "a"),
+    "many patterns elsewhere": ({"properties": {f"f{n}": {"pattern": f"a{n}"} for n in range(100)}}, {}),
+    "large patterns": ({"allOf": [{"pattern": rf"\p{{L}}{{20}}x{n}"} for n in range(MAX_PATTERNS)]}, "hello"),
+    "listed objects by items": ({"items": {"enum": [{"a": text} for text in TEXTS]}}, [{"a": "x"}] * 4_000),
+    "listed texts by items": ({"items": {"enum": [*TEXTS, {}]}}, ["x"] * 4_000),
+    "a constant by items": ({"items": {"const": TEXTS}}, [TEXTS] * 100),
+    "required names by items": ({"items": {"required": MANY}}, [{}] * 200),
+    "dependent names by items": ({"items": {"dependentRequired": {"a": MANY}}}, [{"a": 1}] * 200),
+    "divisions": ({"items": {"multipleOf": 1e-300}}, [1e300] * 4_000),
+    "unevaluated properties": (nested(40), {"a": 1}),
+    "a reference to the whole": ({"anyOf": [{"items": {"$ref": "#"}}] * 2}, [[]]),
+    "another base": ({"$id": "http://x/y", "$defs": {}}, "x"),
+    "a large schema": ({"properties": {f"f{n}": {"type": "string", "title": "x"} for n in range(30_000)}}, {}),
+}
+
+
+@pytest.mark.parametrize("case", EXPENSIVE)
+def test_what_is_expensive_to_check_is_taken_on_trust(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, value = EXPENSIVE[case]
+    built: list[Any] = []
+    validator = jsonschema_rs.Draft202012Validator
+
+    def build(*args: Any, **options: Any) -> Any:
+        built.append(validator(*args, **options))
+        return built[-1]
+
+    monkeypatch.setattr(jsonschema_rs, "Draft202012Validator", build)
+    schemas = Schemas()
+    assert schemas.problem(Node(schema), value) is None
     assert schemas.assumed == 1
-    assert schemas.problem(Node({"pattern": "^(?=.*[0-9]).{3,}$"}), "abc") is not None
+    assert not built, "what it costs is known beforehand"
+
+
+def test_what_is_cheap_is_checked() -> None:
+    schemas = Schemas()
+    few: list[Any] = [*TEXTS[:100]]
+    prices: list[Any] = [1.25] * 100
+    listed = Node({"items": {"enum": TEXTS[:250]}})
+    assert schemas.problem(listed, few) is None
+    assert schemas.problem(listed, [*few, "x"]) is not None
+    named = Node({"type": "object", "properties": {name: {"pattern": rf"^\w{{1,64}}{name}$"} for name in MANY[:50]}})
+    assert schemas.problem(named, {"f7": "xf7"}) is None
+    assert schemas.problem(named, {"f7": "xf8"}) is not None
+    assert schemas.problem(Node(nested(2)), {"a": 1}) is None
+    assert schemas.problem(Node(nested(2)), {"b": 1}) is not None
+    assert schemas.problem(Node({"items": {"multipleOf": 0.01}}), [*prices, 0.001]) is not None
+    assert schemas.assumed == 0
+
+
+def test_errors_are_not_listed_to_find_the_first() -> None:
+    """Each error has a copy of the value: all of them together have the square of its size."""
+    tall: Any = [["a" * 20] * 50] * 100
+    problem = Schemas().problem(Node({"anyOf": [{"allOf": [{"maxItems": 5}] * 500}]}), tall)
+    assert problem == "it is not what the schema allows"
+
+
+def test_validators_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    class Validator:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            alive.add(self)
+
+        def is_valid(self, _: Any) -> bool:
+            return True
+
+    monkeypatch.setattr(jsonschema_rs, "Draft202012Validator", Validator)
+    schemas = Schemas()
+    for n in range(100):
+        assert schemas.problem(Node({"allOf": [{"pattern": f"{m}x{n}"} for m in range(MAX_PATTERNS)]}), "x") is None
+    assert 1 <= len(alive) < 20
 
 
 def test_messages_are_bounded() -> None:
