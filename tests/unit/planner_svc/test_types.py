@@ -256,7 +256,7 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-TEXTS = [f"{n:020}" for n in range(20_000)]
+TEXTS: list[Any] = [f"{n:020}" for n in range(20_000)]
 MANY = [f"f{n}" for n in range(10_000)]
 EXPENSIVE: dict[str, tuple[Any, Any]] = {
     "patterns by text": ({"allOf": [{"pattern": f"[ab]c{n}"} for n in range(50)]}, "ab" * 1_000),
@@ -298,7 +298,7 @@ def test_what_is_expensive_to_check_is_taken_on_trust(case: str, monkeypatch: py
 
 def test_what_is_cheap_is_checked() -> None:
     schemas = Schemas()
-    few: list[Any] = [*TEXTS[:100]]
+    few = TEXTS[:100]
     prices: list[Any] = [1.25] * 100
     listed = Node({"items": {"enum": TEXTS[:250]}})
     assert schemas.problem(listed, few) is None
