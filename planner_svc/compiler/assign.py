@@ -10,16 +10,23 @@ The rule is about *types*, since values are not there yet:
 - a list never fits a single value, nor the other way round; lists fit by their items, objects by required properties;
 - listed values that have none in common do not fit; others that need not match, and formats that differ, are warnings;
 - what a schema does not say is assumed and counted as such.
+
+Schemas may refer to themselves, so each pair is compared once: where it is met inside itself, it fits.
 """
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
 from planner_svc.compiler.schemas import Node, Schemas
+from services.compute import checkpoint
 from services.contracts.planning import DiagnosticCode
 
 MAX_DEPTH = 8
+COMPARISON_BUDGET = 20_000
+"""Flat schemas, fields and listed values that one comparison looks at; what is left over is assumed to fit."""
 _TEXTUAL = frozenset({"boolean", "integer", "number", "string"})
 _NUMERIC = frozenset({"integer", "number"})
 
@@ -33,11 +40,70 @@ class Mismatch:
     certain: bool = True
 
 
-def mismatch(schemas: Schemas, given: Node, wanted: Node, *, as_text: bool, depth: int = 0) -> Mismatch | None:
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two types to compare, ``depth`` steps inside those that were asked about; ``words`` say where that is."""
+
+    given: Node
+    wanted: Node
+    as_text: bool
+    depth: int = 0
+    words: str = ""
+
+
+class _Comparison:
+    """One comparison, from the outside in, so that little is known of what is deepest where the budget ends it.
+
+    The pairs met are known by the identity of their schemas, which ``schemas`` keeps alive.
+    """
+
+    def __init__(self, schemas: Schemas, pair: _Pair) -> None:
+        self.schemas = schemas
+        self._waiting = deque([pair])
+        self._met: set[tuple[int, int, bool]] = set()
+        self._left = COMPARISON_BUDGET
+
+    def pairs(self) -> Iterator[_Pair]:
+        """The pairs that wait, each once, with those that are added meanwhile."""
+        while self._waiting:
+            checkpoint()
+            pair = self._waiting.popleft()
+            key = (id(pair.given.schema), id(pair.wanted.schema), pair.as_text)
+            if key not in self._met:
+                self._met.add(key)
+                yield pair
+
+    def add(self, pair: _Pair, given: Node, wanted: Node, as_text: bool, words: str) -> None:
+        """Compare also what is inside a pair."""
+        self._waiting.append(_Pair(given, wanted, as_text, pair.depth + 1, f"{pair.words}{words} not fit: "))
+
+    def affords(self, steps: int) -> bool:
+        """Whether it may look at so much more. If not, the rest is assumed."""
+        self._left -= steps
+        if self._left < 0:
+            self.schemas.assumed += 1
+            self._waiting.clear()
+        return self._left >= 0
+
+
+def mismatch(schemas: Schemas, given: Node, wanted: Node, *, as_text: bool) -> Mismatch | None:
     """Why a value of type ``given`` does not fit ``wanted``; None where it does."""
+    comparison = _Comparison(schemas, _Pair(given, wanted, as_text))
+    for pair in comparison.pairs():
+        wrong = _mismatch(comparison, pair)
+        if wrong is not None and pair.words:
+            return Mismatch(DiagnosticCode.TYPE_MISMATCH, pair.words + wrong.message, wrong.certain)
+        if wrong is not None:
+            return wrong
+    return None
+
+
+def _mismatch(comparison: _Comparison, pair: _Pair) -> Mismatch | None:
+    """Why two types do not fit, whatever is inside them; that is compared next."""
+    schemas, given, wanted, as_text = comparison.schemas, pair.given, pair.wanted, pair.as_text
     if schemas.is_anything(wanted):
         return None
-    if schemas.is_anything(given) or depth > MAX_DEPTH:
+    if schemas.is_anything(given) or pair.depth > MAX_DEPTH:
         schemas.assumed += 1
         return None
     has, takes = schemas.kinds(given) - {"null"}, schemas.kinds(wanted)
@@ -45,11 +111,19 @@ def mismatch(schemas: Schemas, given: Node, wanted: Node, *, as_text: bool, dept
         return Mismatch(DiagnosticCode.TYPE_MISMATCH, "it never has a value")
     if not has & takes:
         return _disjoint(schemas, given, wanted, as_text)
+    if not comparison.affords(_size(schemas, given) + _size(schemas, wanted)):
+        return None
     if has == {"array"}:
-        return _lists(schemas, given, wanted, as_text, depth)
+        _lists(comparison, pair)
+        return None
     if has == {"object"}:
-        return _objects(schemas, given, wanted, depth)
-    return _values(schemas, given, wanted, as_text) or _leftover(schemas, given, wanted, as_text)
+        return _objects(comparison, pair)
+    return _values(comparison, given, wanted, as_text) or _leftover(schemas, given, wanted, as_text)
+
+
+def _size(schemas: Schemas, node: Node) -> int:
+    """How many flat schemas a node stands for: with each step into a type that names itself twice it doubles."""
+    return sum(len(branch) for branch in schemas.branches(node))
 
 
 def _disjoint(schemas: Schemas, given: Node, wanted: Node, as_text: bool) -> Mismatch | None:
@@ -66,33 +140,32 @@ def _disjoint(schemas: Schemas, given: Node, wanted: Node, as_text: bool) -> Mis
     return Mismatch(DiagnosticCode.TYPE_MISMATCH, f"it is {is_text}, and {asks} is asked for")
 
 
-def _lists(schemas: Schemas, given: Node, wanted: Node, as_text: bool, depth: int) -> Mismatch | None:
-    has, takes = schemas.child(given, 0, strict=True), schemas.child(wanted, 0, strict=False)
-    if not isinstance(has, Node) or not isinstance(takes, Node):
-        return None  # one of them is always empty
-    inner = mismatch(schemas, has, takes, as_text=as_text, depth=depth + 1)
-    if inner is None:
+def _lists(comparison: _Comparison, pair: _Pair) -> None:
+    has = comparison.schemas.child(pair.given, 0, strict=True)
+    takes = comparison.schemas.child(pair.wanted, 0, strict=False)
+    if isinstance(has, Node) and isinstance(takes, Node):  # otherwise one of them is always empty
+        comparison.add(pair, has, takes, pair.as_text, "its items do")
+
+
+def _objects(comparison: _Comparison, pair: _Pair) -> Mismatch | None:
+    schemas = comparison.schemas
+    names = schemas.required(pair.wanted)
+    if not comparison.affords(len(names)):
         return None
-    return Mismatch(DiagnosticCode.TYPE_MISMATCH, f"its items do not fit: {inner.message}", inner.certain)
-
-
-def _objects(schemas: Schemas, given: Node, wanted: Node, depth: int) -> Mismatch | None:
-    for name in sorted(schemas.required(wanted)):
-        has, takes = schemas.child(given, name, strict=True), schemas.child(wanted, name, strict=False)
+    for name in sorted(names):
+        has, takes = schemas.child(pair.given, name, strict=True), schemas.child(pair.wanted, name, strict=False)
         if not isinstance(has, Node):
             return Mismatch(DiagnosticCode.TYPE_MISMATCH, f"it has no field {name!r}, which is asked for")
         if isinstance(takes, Node):
-            inner = mismatch(schemas, has, takes, as_text=False, depth=depth + 1)
-            if inner is not None:
-                message = f"its field {name!r} does not fit: {inner.message}"
-                return Mismatch(DiagnosticCode.TYPE_MISMATCH, message, inner.certain)
+            comparison.add(pair, has, takes, False, f"its field {name!r} does")
     return None
 
 
-def _values(schemas: Schemas, given: Node, wanted: Node, as_text: bool) -> Mismatch | None:
+def _values(comparison: _Comparison, given: Node, wanted: Node, as_text: bool) -> Mismatch | None:
     """Listed values and formats."""
+    schemas = comparison.schemas
     has, takes = schemas.enumeration(given), schemas.enumeration(wanted)
-    if has is not None and takes is not None:
+    if has is not None and takes is not None and comparison.affords(len(has) + len(takes)):
         allowed = {_key(value, as_text) for value in takes}
         fitting = [value for value in has if value is not None and _key(value, as_text) in allowed]
         choices = ", ".join(map(str, takes[:10]))

@@ -1,8 +1,9 @@
 """What a JSON Schema (2020-12) says of a value, as far as a compiler needs to know before any value is there.
 
 Schemas come from imported documents, so they are hostile until shown otherwise: nothing is ever fetched, patterns run
-on a linear-time engine, and expansion and validation have budgets. A schema that is broken or over budget allows
-everything, and the fact is counted as *assumed* instead of proved.
+on a linear-time engine, and expansion and validation have budgets. A schema that is broken, over budget or has a
+pattern that this engine cannot read (look-around) allows everything, and the fact is counted as *assumed* instead of
+proved.
 """
 
 import itertools
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import jsonschema_rs
 from pydantic import JsonValue
 
+from services.compute import checkpoint
 from services.contracts.base import JsonSchema
 
 KINDS = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
@@ -22,8 +24,26 @@ KINDS = frozenset({"null", "boolean", "integer", "number", "string", "array", "o
 MAX_BRANCHES = 64
 EXPANSION_BUDGET = 2_000
 VALIDATION_BUDGET = 50_000
+"""Steps of checking one value. A step takes some 100 ns; a pattern's, a character each, up to 10 us."""
 MAX_MESSAGE = 300
+MAX_PATTERNS = 50
+"""Regular expressions in one validator."""
 _REGEX_BYTES = 1_000_000
+"""Memory for all of them, and again for what they learn from the texts they read."""
+_MAX_REGEX_BYTES = 100_000
+_MAX_VALUES = 50_000
+"""JSON values in the schemas of one validator. It takes half a kilobyte and 1 us to build for each."""
+_MAX_KEPT = 50_000
+"""JSON values in the schemas of the validators that are kept; a pattern counts as ``_PATTERN_VALUES``."""
+_PATTERN_VALUES = 200
+_MAX_ERRORS, _MAX_COPIED = 5_000, 5_000_000
+"""Steps by which a validator is asked what is wrong, and characters: it copies what each error speaks of."""
+_CHEAP = 4
+"""Listed values or names that are compared in one step."""
+_REAPPLIED = 3
+"""How often ``unevaluatedProperties`` and ``unevaluatedItems`` have the schemas beside them applied, measured."""
+_UNFOLLOWED = frozenset({"$id", "$dynamicRef", "$recursiveRef"})
+"""They lead, or make ``$ref`` lead, elsewhere than to the definitions, so that nobody can say what is applied."""
 
 Branch = tuple[JsonSchema, ...]
 """Flat schemas that hold together: one alternative of a schema."""
@@ -58,6 +78,7 @@ class Schemas:
         self._kinds: dict[int, tuple[Node, frozenset[str]]] = {}
         self._children: dict[tuple[int, str | int, bool], tuple[Node, Node | Absence]] = {}
         self._validators: dict[int, tuple[Node, jsonschema_rs.Draft202012Validator | None]] = {}
+        self._kept = 0
 
     def branches(self, node: Node) -> list[Branch]:
         """The alternatives of a schema, references and combinators resolved; none where none fits."""
@@ -132,22 +153,24 @@ class Schemas:
 
     def problem(self, node: Node, value: JsonValue) -> str | None:
         """Why a literal is not allowed, in words; None where it is, or where the schema cannot be used (assumed)."""
-        validator = self._validator(node)
-        if validator is None or not _affordable(node, value):
+        checkpoint()
+        steps = _cost(node, value)
+        validator = None if steps is None else self._validator(node)
+        if steps is None or validator is None:
             self.assumed += 1
             return None
         try:
-            error = next(iter(validator.iter_errors(value)), None)
+            if validator.is_valid(value):
+                return None
+            if steps > _MAX_ERRORS or steps * len(repr(value)) > _MAX_COPIED:
+                return "it is not what the schema allows"
+            validator.validate(value)
+        except jsonschema_rs.ValidationError as error:
+            place = "".join(f"[{part!r}]" for part in error.instance_path)
+            return _shorten(f"{place}: {error.message}" if place else error.message)
         except ValueError:  # lone surrogates, or a recursion limit
             self.assumed += 1
-            return None
-        if error is None:
-            return None
-        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded):
-            self.assumed += 1
-            return None
-        place = "".join(f"[{part!r}]" for part in error.instance_path)
-        return _shorten(f"{place}: {error.message}" if place else error.message)
+        return None
 
     def describe(self, node: Node) -> str:
         """The type in words, for messages: "a list", "text or a whole number"."""
@@ -181,7 +204,12 @@ class Schemas:
     def _validator(self, node: Node) -> jsonschema_rs.Draft202012Validator | None:
         cached = self._validators.get(id(node.schema))
         if cached is None:
-            cached = self._validators[id(node.schema)] = (node, _build_validator(node))
+            validator, size = _build_validator(node)
+            if self._kept + size > _MAX_KEPT:
+                self._validators.clear()
+                self._kept = 0
+            self._kept += size
+            cached = self._validators[id(node.schema)] = (node, validator)
         return cached[1]
 
 
@@ -253,8 +281,18 @@ def _expand(
 
 def _target(reference: str, definitions: Mapping[str, JsonSchema]) -> JsonValue:
     """The definition a reference names; anything where there is none."""
-    name = reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
-    return definitions.get(name, {}) if reference.startswith("#/$defs/") else {}
+    return definitions.get(_name(reference), {}) if reference.startswith("#/$defs/") else {}
+
+
+def _name(reference: str) -> str:
+    return reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")
+
+
+def _is_followed(reference: JsonValue, definitions: Mapping[str, JsonSchema]) -> bool:
+    """Whether a reference leads to a definition, or there is none."""
+    if not isinstance(reference, str):
+        return True
+    return reference.startswith("#/$defs/") and _name(reference) in definitions
 
 
 def _members(branch: Branch, name: str, strict: bool) -> list[JsonValue] | None:
@@ -294,21 +332,40 @@ def _items(branch: Branch, index: int) -> list[JsonValue] | None:
     return found
 
 
-def _build_validator(node: Node) -> jsonschema_rs.Draft202012Validator | None:
-    """A validator that fetches nothing; None where the schema is broken."""
+def _build_validator(node: Node) -> tuple[jsonschema_rs.Draft202012Validator | None, int]:
+    """A validator that fetches nothing, and its size; None where the schema is broken or too large."""
     schema: Any = node.schema
     if isinstance(schema, dict) and (definitions := _reachable(schema, node.definitions)):
         schema = {**schema, "$defs": definitions}
-    linear = jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES)
-    backtracking = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=_REGEX_BYTES)
-    for options in (linear, backtracking):  # the second one for patterns with look-around, which the first refuses
-        try:
-            return jsonschema_rs.Draft202012Validator(
-                schema, offline=True, validate_formats=True, pattern_options=options
-            )
-        except (ValueError, OverflowError, TypeError):
-            continue
-    return None
+    values, patterns = _extent(schema)
+    if values > _MAX_VALUES or patterns > MAX_PATTERNS:
+        return None, 1
+    limit = min(_MAX_REGEX_BYTES, _REGEX_BYTES // max(patterns, 1))
+    try:
+        validator = jsonschema_rs.Draft202012Validator(
+            schema,
+            offline=True,
+            validate_formats=True,
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=limit, dfa_size_limit=limit),
+        )
+    except (ValueError, OverflowError, TypeError):
+        return None, 1
+    return validator, values + patterns * _PATTERN_VALUES
+
+
+def _extent(schema: JsonValue) -> tuple[int, int]:
+    """How many values and regular expressions a schema holds, as far as a validator may be built of it."""
+    waiting: list[JsonValue] = [schema]
+    values = patterns = 0
+    while waiting and values <= _MAX_VALUES:
+        part = waiting.pop()
+        values += 1
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += part.values()
+            patterns += isinstance(part.get("pattern"), str) + len(_dict(part.get("patternProperties")))
+    return values, patterns
 
 
 def _reachable(schema: JsonValue, definitions: Mapping[str, JsonSchema]) -> dict[str, JsonSchema]:
@@ -330,45 +387,89 @@ def _reachable(schema: JsonValue, definitions: Mapping[str, JsonSchema]) -> dict
     return found
 
 
-def _affordable(node: Node, value: JsonValue) -> bool:
-    """Whether validating takes a bounded number of steps.
+def _cost(node: Node, value: JsonValue) -> int | None:
+    """In how many steps a value is validated; None where there are too many, or nobody can say.
 
     Applies the schema's structure without its assertions. Recursive definitions and doubling ``allOf`` chains take a
     validator exponential time (measured: 40 levels of two, hours), and it has no time-out of its own.
     """
     waiting: list[tuple[JsonValue, JsonValue]] = [(node.schema, value)]
-    for _ in range(VALIDATION_BUDGET):
-        if not waiting:
-            return True
+    steps = 0
+    while waiting:
         schema, instance = waiting.pop()
+        steps += 1
         if isinstance(schema, dict):
-            waiting.extend(_applied(schema, instance, node.definitions))
-            if len(waiting) > VALIDATION_BUDGET:
-                return False
-    return not waiting
+            if schema.keys() & _UNFOLLOWED or not _is_followed(schema.get("$ref"), node.definitions):
+                return None
+            steps += _own_steps(schema, instance)
+            waiting.extend(itertools.islice(_applied(schema, instance, node.definitions), VALIDATION_BUDGET))
+        if steps + len(waiting) > VALIDATION_BUDGET:
+            return None
+    return steps
+
+
+def _own_steps(schema: JsonSchema, value: JsonValue) -> int:
+    """The steps that a schema's own assertions take: texts are read by patterns, and lists of values compared."""
+    listed = len(_list(schema.get("enum"))) + ("const" in schema)
+    steps = listed * _size(value) // _CHEAP if listed else 0
+    if isinstance(value, str):
+        steps += len(value) * ("pattern" in schema)
+    elif isinstance(value, dict):
+        patterned = len(_dict(schema.get("patternProperties")))
+        steps += sum(map(len, value)) * patterned * 2 if patterned else 0  # once more for additionalProperties
+        steps += len(_list(schema.get("required"))) + len(_dict(schema.get("properties"))) // _CHEAP
+        steps += sum(1 + len(_list(names)) for names in _dict(schema.get("dependentRequired")).values())
+    elif isinstance(value, int | float) and "multipleOf" in schema:
+        steps += _digits(value) + _digits(schema["multipleOf"])
+    return steps
+
+
+def _size(value: JsonValue) -> int:
+    """How many values there are in a value, itself among them."""
+    waiting, count = [value], 0
+    while waiting:
+        part = waiting.pop()
+        count += 1
+        waiting += part.values() if isinstance(part, dict) else _list(part)
+    return count
+
+
+def _digits(number: JsonValue) -> int:
+    """Binary digits before or behind the point, roughly: division of decimals takes time in proportion."""
+    if isinstance(number, int):
+        return number.bit_length()
+    return abs(math.frexp(number)[1]) if isinstance(number, float) else 0
 
 
 def _applied(
     schema: JsonSchema, value: JsonValue, definitions: Mapping[str, JsonSchema]
 ) -> Iterator[tuple[JsonValue, JsonValue]]:
-    if isinstance(reference := schema.get("$ref"), str):
-        yield _target(reference, definitions), value
-    for key in ("allOf", "anyOf", "oneOf"):
-        yield from ((part, value) for part in _list(schema.get(key)))
-    for key in ("not", "if", "then", "else"):
-        yield schema.get(key), value
-    yield from ((part, value) for part in _dict(schema.get("dependentSchemas")).values())
+    for _ in range(_REAPPLIED if schema.keys() & {"unevaluatedProperties", "unevaluatedItems"} else 1):
+        yield from ((part, value) for part in _in_place(schema, definitions))
     if isinstance(value, dict):
         properties = _dict(schema.get("properties"))
         patterns = list(_dict(schema.get("patternProperties")).values())
-        general = [schema.get(key) for key in ("additionalProperties", "unevaluatedProperties", "propertyNames")]
+        general = [schema.get(key) for key in ("additionalProperties", "unevaluatedProperties")]
+        names = schema.get("propertyNames")
         for name, item in value.items():
             yield from ((part, item) for part in [properties.get(name), *patterns, *general] if part is not None)
+            if names is not None:
+                yield names, name
     elif isinstance(value, list):
         prefix = _list(schema.get("prefixItems"))
         general = [schema.get(key) for key in ("items", "contains", "unevaluatedItems")]
         yield from zip(prefix, value, strict=False)
         yield from ((part, item) for item in value for part in general if part is not None)
+
+
+def _in_place(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Iterator[JsonValue]:
+    """The schemas that are applied to the same value."""
+    if isinstance(reference := schema.get("$ref"), str):
+        yield _target(reference, definitions)
+    for key in ("allOf", "anyOf", "oneOf"):
+        yield from _list(schema.get(key))
+    yield from (schema[key] for key in ("not", "if", "then", "else") if key in schema)
+    yield from _dict(schema.get("dependentSchemas")).values()
 
 
 def _named_kinds(names: JsonValue) -> frozenset[str]:

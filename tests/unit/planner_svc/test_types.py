@@ -1,12 +1,15 @@
 """Schemas as types: walking them, fitting one into another, and surviving hostile ones."""
 
+import itertools
 import socket
+import weakref
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
-from planner_svc.compiler.assign import mismatch
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.assign import COMPARISON_BUDGET, MAX_DEPTH, mismatch
+from planner_svc.compiler.schemas import MAX_PATTERNS, VALIDATION_BUDGET, Node, Schemas
 from services.contracts.planning import DiagnosticCode
 
 DEFINITIONS: dict[str, dict[str, Any]] = {
@@ -132,6 +135,55 @@ def test_fits(given: Any, wanted: Any, body: str, text: str) -> None:
         assert outcome == expected, (as_text, wrong)
 
 
+def recursive(fields: int, **others: Any) -> Node:
+    """A type with required fields of its own type."""
+    names = [f"f{n:02}" for n in range(fields)]
+    properties: dict[str, Any] = {name: {"$ref": "#/$defs/T"} for name in names} | others
+    definition: dict[str, Any] = {"type": "object", "required": list(properties), "properties": properties}
+    return Node({"$ref": "#/$defs/T"}, {"T": definition})
+
+
+def test_types_that_refer_to_themselves_are_compared_once() -> None:
+    for fields in (2, 8, 40):
+        given = recursive(fields)
+        assert mismatch(Schemas(), given, recursive(fields), as_text=False) is None
+        assert mismatch(Schemas(), given, given, as_text=False) is None
+        wrong = mismatch(Schemas(), recursive(fields, z=TEXT), recursive(fields, z=WHOLE), as_text=False)
+        assert wrong is not None, fields
+    schemas = Schemas()
+    assert mismatch(schemas, recursive(5), recursive(5), as_text=False) is None
+    assert schemas.assumed == 0
+
+
+def test_a_type_met_too_deep_is_compared_where_it_is_met_higher_up() -> None:
+    """The field of the last type is too deep by way of the chain of ``a``, and not by way of ``z``."""
+
+    def chain(end: Any) -> Node:
+        shared = {"$ref": "#/$defs/End"}
+        links = {f"L{n}": needs(a={"$ref": f"#/$defs/L{n + 1}"}) for n in range(MAX_DEPTH - 2)}
+        links[f"L{MAX_DEPTH - 2}"] = needs(a=shared)
+        return Node(needs(a={"$ref": "#/$defs/L0"}, z=shared), {**links, "End": needs(x=end)})
+
+    assert mismatch(Schemas(), chain(TEXT), chain(TEXT), as_text=False) is None
+    assert mismatch(Schemas(), chain(TEXT), chain(FLAG), as_text=False) is not None
+
+
+def test_a_comparison_has_a_budget_and_the_rest_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fields of its own type are combined, each step leads to schemas that were not there before."""
+    names = [f"f{n}" for n in range(12)]
+    members: dict[str, Any] = {"properties": {name: {"$ref": "#/$defs/T"} for name in names}}
+    definition: dict[str, Any] = {"type": "object", "required": names, **members, "allOf": [members]}
+    bomb = Node({"$ref": "#/$defs/T"}, {"T": definition})
+    looks = itertools.count()
+    monkeypatch.setattr("planner_svc.compiler.assign.checkpoint", lambda: next(looks))
+    schemas = Schemas()
+    assert mismatch(schemas, bomb, bomb, as_text=False) is None
+    assert schemas.assumed > 0
+    assert next(looks) < COMPARISON_BUDGET
+    listed = {"enum": [str(number) for number in range(COMPARISON_BUDGET)]}
+    assert mismatch(schemas, node(listed), node({"enum": ["x"]}), as_text=False) is None
+
+
 def doubling(levels: int) -> tuple[Any, dict[str, Any]]:
     """Each definition needs the next one twice: 2 to the power of `levels` checks."""
     definitions: dict[str, Any] = {
@@ -186,12 +238,102 @@ def test_broken_schemas_are_taken_on_trust_and_nothing_is_fetched(schema: Any, m
     assert schemas.assumed == 1
 
 
-def test_a_pattern_that_backtracks_is_linear_or_given_up() -> None:
+def test_a_pattern_that_backtracks_is_linear_or_not_read() -> None:
     schemas = Schemas()
     assert schemas.problem(Node({"pattern": "^(a+)+$"}), "a" * 5_000 + "!") is not None
-    assert schemas.problem(Node({"pattern": "^(?:(?=a)a|(?=a)a)*$"}), "a" * 5_000 + "!") is None
+    assert schemas.assumed == 0
+    for pattern in ("^(?:(?=a)a|(?=a)a)*$", "^(?=.*[0-9]).{3,}$", r"(a)\1"):
+        schemas = Schemas()
+        assert schemas.problem(Node({"pattern": pattern}), "!") is None
+        assert schemas.assumed == 1
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Each level has the one inside it applied several times."""
+    schema: dict[str, Any] = {"properties": {"a": {}}}
+    for _ in range(levels):
+        schema = {"unevaluatedProperties": False, "allOf": [schema]}
+    return schema
+
+
+TEXTS: list[Any] = [f"{n:020}" for n in range(20_000)]
+MANY = [f"f{n}" for n in range(10_000)]
+EXPENSIVE: dict[str, tuple[Any, Any]] = {
+    "patterns by text": ({"allOf": [{"pattern": f"[ab]c{n}"} for n in range(50)]}, "ab" * 1_000),
+    "a pattern and a long text": ({"pattern": "[ab]*a[ab]{700}c"}, "ab" * VALIDATION_BUDGET),
+    "patterns of names": ({"patternProperties": {f"x{n}y": {} for n in range(50)}}, dict.fromkeys(MANY)),
+    "a pattern of all names": ({"propertyNames": {"pattern": "x"}}, dict.fromkeys(TEXTS)),
+    "many patterns": ({"allOf": [{"pattern": f"a{n}"} for n in range(MAX_PATTERNS + 1)]}, "a"),
+    "many patterns elsewhere": ({"properties": {f"f{n}": {"pattern": f"a{n}"} for n in range(100)}}, {}),
+    "large patterns": ({"allOf": [{"pattern": rf"\p{{L}}{{20}}x{n}"} for n in range(MAX_PATTERNS)]}, "hello"),
+    "listed objects by items": ({"items": {"enum": [{"a": text} for text in TEXTS]}}, [{"a": "x"}] * 4_000),
+    "listed texts by items": ({"items": {"enum": [*TEXTS, {}]}}, ["x"] * 4_000),
+    "a constant by items": ({"items": {"const": TEXTS}}, [TEXTS] * 100),
+    "required names by items": ({"items": {"required": MANY}}, [{}] * 200),
+    "dependent names by items": ({"items": {"dependentRequired": {"a": MANY}}}, [{"a": 1}] * 200),
+    "divisions": ({"items": {"multipleOf": 1e-300}}, [1e300] * 4_000),
+    "unevaluated properties": (nested(40), {"a": 1}),
+    "a reference to the whole": ({"anyOf": [{"items": {"$ref": "#"}}] * 2}, [[]]),
+    "another base": ({"$id": "http://x/y", "$defs": {}}, "x"),
+    "a large schema": ({"properties": {f"f{n}": {"type": "string", "title": "x"} for n in range(30_000)}}, {}),
+}
+
+
+@pytest.mark.parametrize("case", EXPENSIVE)
+def test_what_is_expensive_to_check_is_taken_on_trust(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, value = EXPENSIVE[case]
+    built: list[Any] = []
+    validator = jsonschema_rs.Draft202012Validator
+
+    def build(*args: Any, **options: Any) -> Any:
+        built.append(validator(*args, **options))
+        return built[-1]
+
+    monkeypatch.setattr(jsonschema_rs, "Draft202012Validator", build)
+    schemas = Schemas()
+    assert schemas.problem(Node(schema), value) is None
     assert schemas.assumed == 1
-    assert schemas.problem(Node({"pattern": "^(?=.*[0-9]).{3,}$"}), "abc") is not None
+    assert not built, "what it costs is known beforehand"
+
+
+def test_what_is_cheap_is_checked() -> None:
+    schemas = Schemas()
+    few = TEXTS[:100]
+    prices: list[Any] = [1.25] * 100
+    listed = Node({"items": {"enum": TEXTS[:250]}})
+    assert schemas.problem(listed, few) is None
+    assert schemas.problem(listed, [*few, "x"]) is not None
+    named = Node({"type": "object", "properties": {name: {"pattern": rf"^\w{{1,64}}{name}$"} for name in MANY[:50]}})
+    assert schemas.problem(named, {"f7": "xf7"}) is None
+    assert schemas.problem(named, {"f7": "xf8"}) is not None
+    assert schemas.problem(Node(nested(2)), {"a": 1}) is None
+    assert schemas.problem(Node(nested(2)), {"b": 1}) is not None
+    assert schemas.problem(Node({"items": {"multipleOf": 0.01}}), [*prices, 0.001]) is not None
+    assert schemas.assumed == 0
+
+
+def test_errors_are_not_listed_to_find_the_first() -> None:
+    """Each error has a copy of the value: all of them together have the square of its size."""
+    tall: Any = [["a" * 20] * 50] * 100
+    problem = Schemas().problem(Node({"anyOf": [{"allOf": [{"maxItems": 5}] * 500}]}), tall)
+    assert problem == "it is not what the schema allows"
+
+
+def test_validators_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    class Validator:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            alive.add(self)
+
+        def is_valid(self, _: Any) -> bool:
+            return True
+
+    monkeypatch.setattr(jsonschema_rs, "Draft202012Validator", Validator)
+    schemas = Schemas()
+    for n in range(100):
+        assert schemas.problem(Node({"allOf": [{"pattern": f"{m}x{n}"} for m in range(MAX_PATTERNS)]}), "x") is None
+    assert 1 <= len(alive) < 20
 
 
 def test_messages_are_bounded() -> None:
