@@ -30,12 +30,13 @@ MAX_PATTERNS = 50
 """Regular expressions in one validator."""
 _REGEX_BYTES = 1_000_000
 """Memory for all of them, and again for what they learn from the texts they read."""
-_MAX_REGEX_BYTES = 100_000
+_MAX_REGEX_BYTES = 400_000
+"""For one: a text of up to 255 characters of any kind takes 270,000."""
 _MAX_VALUES = 50_000
 """JSON values in the schemas of one validator. It takes half a kilobyte and 1 us to build for each."""
 _MAX_KEPT = 50_000
-"""JSON values in the schemas of the validators that are kept; a pattern counts as ``_PATTERN_VALUES``."""
-_PATTERN_VALUES = 200
+"""JSON values in the schemas of the validators that are kept; what a pattern may take counts as so many values."""
+_VALUE_BYTES = 500
 _MAX_ERRORS, _MAX_COPIED = 5_000, 5_000_000
 """Steps by which a validator is asked what is wrong, and characters: it copies what each error speaks of."""
 _CHEAP = 4
@@ -350,7 +351,7 @@ def _build_validator(node: Node) -> tuple[jsonschema_rs.Draft202012Validator | N
         )
     except (ValueError, OverflowError, TypeError):
         return None, 1
-    return validator, values + patterns * _PATTERN_VALUES
+    return validator, values + patterns * limit // _VALUE_BYTES
 
 
 def _extent(schema: JsonValue) -> tuple[int, int]:
