@@ -46,7 +46,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _opened(settings, app.state.registry, encoder, backends, writer) as app.state.service:
+        async with _opened(settings, app.state.registry, encoder, backends, writer) as service:
+            app.state.service = service
+            app.state.readiness |= {"computations": service.check_moving}
             yield
 
     return create_service(

@@ -38,6 +38,8 @@ from services.tracing import span
 from services.turns import Turns
 
 _NO_LIMIT: Final = 1_000_000
+_STUCK_S: Final = 30.0
+"""How long the pool may stand still before the planner is not ready: far longer than one run of a network."""
 _MAX_TOLD: Final = 3
 """Calls of a plan that is told of in words."""
 
@@ -105,6 +107,15 @@ class PlannerService:
     def status(self) -> PlannerStatus:
         """What is known of the language models' servers; they are not asked for that."""
         return PlannerStatus(servers=tuple(status() for status in self._servers))
+
+    async def check_moving(self) -> None:
+        """For readiness: a busy planner gets on with its work. It takes no turn, so it is not late where many wait.
+
+        Raises:
+            Overloaded: no computation has got on for long.
+        """
+        if (stuck_s := self._pool.stuck_s) > _STUCK_S:
+            raise Overloaded(f"no computation has begun, ended or gone on for {stuck_s:.0f} s")
 
     async def compile(self, request: CompileRequest) -> CompileResponse:
         """Prove a plan as it is.

@@ -154,6 +154,7 @@ class ComputePool:
         self._running: list[_Job] = []
         self._accounts = _Accounts()
         self._ended: dict[str, float] = {}
+        self._moved = time.monotonic()
 
     @property
     def workers(self) -> int:
@@ -164,6 +165,15 @@ class ComputePool:
     def in_flight(self) -> int:
         """Number of calls now running or waiting."""
         return self._in_flight
+
+    @property
+    def stuck_s(self) -> float:
+        """For how long no call has begun, ended or been at a checkpoint, while one must; 0 where none must.
+
+        However busy the pool is, this stays as short as what its calls do without a checkpoint.
+        """
+        must = bool(self._lines) or len(self._running) == self._workers
+        return time.monotonic() - self._moved if must else 0.0
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn(*args, **kwargs)`` on a worker thread, in a copy of the caller's context, and return its result.
@@ -201,6 +211,7 @@ class ComputePool:
 
     def check(self, job: _Job) -> None:
         """A running call is at a checkpoint. Raises what ends it; returns when it may go on."""
+        self._moved = time.monotonic()
         unaccounted_s = time.thread_time() - job.mark
         if self._budget_s is not None and job.used_s + unaccounted_s > self._budget_s:
             raise DeadlineExceeded(f"It takes more than {self._budget_s:g} s of processor time.")
@@ -271,6 +282,7 @@ class ComputePool:
 
     def _go(self, job: _Job) -> None:
         before, job.state = job.state, "running"
+        self._moved = time.monotonic()
         self._running.append(job)
         if before == "paused":
             job.resumed.set()
@@ -330,6 +342,7 @@ class ComputePool:
     def _release(self, job: _Job) -> None:
         """A call is over, or was cancelled before it began."""
         with self._lock:
+            self._moved = time.monotonic()
             self._in_flight -= 1
             before, job.state = job.state, "over"
             if before == "running":

@@ -9,6 +9,7 @@ proved.
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,6 +24,9 @@ KINDS = frozenset({"null", "boolean", "integer", "number", "string", "array", "o
 
 MAX_BRANCHES = 64
 EXPANSION_BUDGET = 2_000
+TOTAL_BUDGET = 300_000
+"""What one instance looks at in all alternatives of all nodes: schemas, and what they list. It is ten times what the
+widest of 4,000 operations of known services takes. What is past it is unknown, as what is past a node's own budget."""
 VALIDATION_BUDGET = 50_000
 """Steps of checking one value. A step takes some 100 ns; a pattern's, a character each, up to 10 us."""
 MAX_MESSAGE = 300
@@ -75,7 +79,10 @@ class Schemas:
     def __init__(self) -> None:
         self.assumed = 0
         """How many facts no schema could tell."""
+        self._left = TOTAL_BUDGET
         self._branches: dict[int, tuple[Node, list[Branch]]] = {}
+        self._expanded: dict[int, tuple[Node, list[Branch], int]] = {}
+        self._refused: dict[tuple[int, tuple[str, ...]], tuple[Node, int]] = {}
         self._kinds: dict[int, tuple[Node, frozenset[str]]] = {}
         self._children: dict[tuple[int, str | int, bool], tuple[Node, Node | Absence]] = {}
         self._validators: dict[int, tuple[Node, jsonschema_rs.Draft202012Validator | None]] = {}
@@ -85,11 +92,8 @@ class Schemas:
         """The alternatives of a schema, references and combinators resolved; none where none fits."""
         cached = self._branches.get(id(node.schema))
         if cached is None:
-            try:
-                found = _expand(node.schema, node.definitions, frozenset(), itertools.count())
-            except _OverBudget:
-                found = [()]
-            cached = self._branches[id(node.schema)] = (node, found)
+            found, size = self._expansion(node)
+            cached = self._branches[id(node.schema)] = (node, found if self._affords(size) else [()])
         return cached[1]
 
     def kinds(self, node: Node) -> frozenset[str]:
@@ -110,6 +114,7 @@ class Schemas:
         Where ``strict``, an object that lists its properties has no others unless it says so: the question is what a
         later step may rely on. Otherwise JSON Schema's own rule holds, by which undeclared properties are allowed.
         """
+        node = _followed(node)[0]
         key = (id(node.schema), part, strict)
         cached = self._children.get(key)
         if cached is None:
@@ -173,6 +178,19 @@ class Schemas:
             self.assumed += 1
         return None
 
+    def refused(self, node: Node, values: tuple[str, ...]) -> int:
+        """How many of these texts are not allowed; none where nothing is known of the schema, or too little is left."""
+        node = _followed(node)[0]
+        key = (id(node.schema), values)
+        if key not in self._refused:
+            branches, count = self.branches(node), 0
+            if branches != [()] and self._affords(len(values) * _size(branches)):
+                for value in values:
+                    checkpoint()
+                    count += self.problem(node, value) is not None
+            self._refused[key] = (node, count)
+        return self._refused[key][1]
+
     def describe(self, node: Node) -> str:
         """The type in words, for messages: "a list", "text or a whole number"."""
         kinds = self.kinds(node)
@@ -186,7 +204,28 @@ class Schemas:
             names.append("a whole number")
         return " or ".join(names) or "nothing"
 
+    def _expansion(self, node: Node) -> tuple[list[Branch], int]:
+        """The alternatives of a schema and their size. What refers to one definition shares one expansion."""
+        node, seen = _followed(node)
+        cached = self._expanded.get(id(node.schema))
+        if cached is None:
+            checkpoint()
+            found: list[Branch] = [()]
+            if self._left > 0:
+                with suppress(_OverBudget):
+                    found = _expand(node.schema, node.definitions, seen, itertools.count())
+            cached = self._expanded[id(node.schema)] = (node, found, _size(found))
+        return cached[1], cached[2]
+
+    def _affords(self, cost: int) -> bool:
+        """Take it from what is left for all nodes together: each may be cheap, and there may be thousands."""
+        self._left -= cost
+        return self._left >= 0
+
     def _find_child(self, node: Node, part: str | int, strict: bool) -> Node | Absence:
+        checkpoint()
+        if not self._affords(sum(map(len, self.branches(node)))):
+            return ANYTHING
         found: list[JsonValue] = []
         absence: Absence = "wrong_kind"
         for branch in self.branches(node):
@@ -278,6 +317,25 @@ def _expand(
     if math.prod(len(factor) for factor in factors) > MAX_BRANCHES:
         raise _OverBudget
     return [tuple(itertools.chain.from_iterable(combination)) for combination in itertools.product(*factors)]
+
+
+def _followed(node: Node) -> tuple[Node, frozenset[str]]:
+    """What a schema that is a reference and nothing else leads to, and the references on the way."""
+    seen: set[str] = set()
+    while isinstance(node.schema, dict) and len(node.schema) == 1:
+        reference = node.schema.get("$ref")
+        target = _target(reference, node.definitions) if isinstance(reference, str) else None
+        if not isinstance(reference, str) or reference in seen or not isinstance(target, dict) or not target:
+            break
+        seen.add(reference)
+        node = Node(target, node.definitions)
+    return node, frozenset(seen)
+
+
+def _size(branches: list[Branch]) -> int:
+    """How much there is to look at: the schemas, and what each lists."""
+    schemas = (schema for branch in branches for schema in branch)
+    return sum(1 + sum(len(held) for held in schema.values() if isinstance(held, list | dict)) for schema in schemas)
 
 
 def _target(reference: str, definitions: Mapping[str, JsonSchema]) -> JsonValue:

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from planner_svc.compiler.schemas import Node, Schemas
 from planner_svc.reading.profile import Profile, Slot, member_of, slot_of
 from planner_svc.reading.text import split_name, word_set
+from services.compute import checkpoint
 from services.contracts.base import JsonPath
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Value
 
@@ -53,6 +54,7 @@ def flat(profile: Profile, most: int = MAX_LEAVES) -> Profile:
     """
     plain, found = [], []
     for slot in profile.slots:
+        checkpoint()
         top = _Place((slot.name,), slot.node, slot.required, slot)
         leaves = list(_leaves(profile.schemas, top)) if _members(profile.schemas, top) else []
         found += leaves
@@ -60,8 +62,8 @@ def flat(profile: Profile, most: int = MAX_LEAVES) -> Profile:
             plain.append(slot)
     if not found:
         return profile
-    kept = sorted(found, key=lambda leaf: (not leaf.required, leaf.depth))[:most]
-    return replace(profile, slots=(*plain, *(_slot(profile, leaf) for leaf in found if leaf in kept)))
+    kept = {id(leaf) for leaf in sorted(found, key=lambda leaf: (not leaf.required, leaf.depth))[:most]}
+    return replace(profile, slots=(*plain, *(_slot(profile, leaf) for leaf in found if id(leaf) in kept)))
 
 
 def place_of(path: JsonPath) -> str:
@@ -186,7 +188,7 @@ def _members(schemas: Schemas, place: _Place) -> list[_Place]:
 def _slot(profile: Profile, leaf: _Place) -> Slot:
     member = member_of(leaf.name, leaf.node, required=leaf.required)
     member = member.model_copy(update={"location": leaf.slot.parameter.location})
-    slot = slot_of(profile.schemas, member, leaf.node.definitions, profile.noun, depth=1)
+    slot = slot_of(profile.schemas, member, leaf.node, profile.noun, depth=1)
     holders = [part for part in leaf.path[:-1] if isinstance(part, str)]
     holder = split_name(holders[-1]) if holders else []
     said = slot.said if _WRAPPERS.issuperset(holder) else f"{' '.join(holder)} {slot.said}"

@@ -4,7 +4,7 @@ Profiles depend on the API alone, so they are kept by its content hash and share
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from planner_svc.compiler.schemas import Node, Schemas
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter
-from services.contracts.base import JsonPath, JsonSchema
+from services.contracts.base import JsonPath
 
 MAX_FIELDS = 120
 MAX_NESTING = 5
@@ -144,8 +144,11 @@ def read_profile(api: Api) -> Profile:
     schemas = Schemas()
     noun = _noun(api.path)
     asked = [p for p in api.parameters if p.constant is None and not _is_protocol(p)]
-    slots = tuple(slot_of(schemas, p, api.definitions, noun) for p in asked)
-    settled = tuple(slot_of(schemas, p, api.definitions, noun) for p in api.parameters if p.constant is not None)
+    constant = [p for p in api.parameters if p.constant is not None]
+    slots, settled = (
+        tuple(slot_of(schemas, p, Node(p.json_schema, api.definitions), noun) for p in some)
+        for some in (asked, constant)
+    )
     response = Node(api.response.json_schema, api.definitions)
     fields = tuple(_fields(schemas, response, noun))
     slots = tuple(replace(slot, samples=_samples(slot, fields)) for slot in slots)
@@ -184,11 +187,8 @@ def _noun(path: str) -> str:
     return " ".join([*words[:-1], singular(words[-1])]) if words else ""
 
 
-def slot_of(
-    schemas: Schemas, parameter: Parameter, definitions: Mapping[str, JsonSchema], noun: str, depth: int = 0
-) -> Slot:
-    """A parameter as an argument to fill; at a depth above 0 its own members are not looked into."""
-    node = Node(parameter.json_schema, definitions)
+def slot_of(schemas: Schemas, parameter: Parameter, node: Node, noun: str, depth: int = 0) -> Slot:
+    """A parameter as an argument to fill, ``node`` its schema; above depth 0 its own members are not looked into."""
     parts = split_name(parameter.name)
     words = tuple(stem(part) for part in parts)
     described = parameter.description or _text(parameter.json_schema.get("description"))
@@ -231,7 +231,7 @@ def _samples(slot: Slot, fields: Sequence[Field]) -> tuple[str, ...]:
 
 
 def _is_specific(schemas: Schemas, node: Node) -> bool:
-    return sum(schemas.problem(node, probe) is None for probe in _PROBES) <= 2
+    return len(_PROBES) - schemas.refused(node, _PROBES) <= 2
 
 
 def _children(schemas: Schemas, node: Node, noun: str) -> tuple[Slot, ...]:
@@ -240,7 +240,7 @@ def _children(schemas: Schemas, node: Node, noun: str) -> tuple[Slot, ...]:
         return ()
     needed = schemas.required(node)
     return tuple(
-        slot_of(schemas, member_of(name, child, required=name in needed), child.definitions, noun, depth=1)
+        slot_of(schemas, member_of(name, child, required=name in needed), child, noun, depth=1)
         for name, child in list(schemas.properties(node).items())[:MAX_MEMBERS]
         if name and isinstance(child.schema, dict)
     )

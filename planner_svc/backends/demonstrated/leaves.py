@@ -30,6 +30,11 @@ class Leaf:
     slot: Slot | None
     profile: Profile
 
+    @property
+    def values(self) -> list[JsonValue]:
+        """The literal, or the items of the list that it is."""
+        return self.value if isinstance(self.value, list) else [self.value]
+
     def accepts(self, value: JsonValue) -> bool:
         """Whether the schema allows the value, as far as there is one."""
         return self.slot is None or self.profile.schemas.problem(self.slot.node, value) is None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice, product
 from typing import Final
 
@@ -28,12 +30,15 @@ from planner_svc.backends.demonstrated.readers import (
 from planner_svc.backends.demonstrated.times import writings
 from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording
 from planner_svc.reading.text import STOP, stem
+from services.compute import checkpoint
 
 _MAX_TEXT: Final = 2_000
 _MAX_CLOCKS: Final = 8
 _MAX_PAIRS: Final = 16
 """Clocks, and pairs of a literal and words, that are looked at in search of when a demonstration was made."""
 _STEPS: Final = 4
+_MAX_ALIKE: Final = 8
+"""Tokens of a text that stands there in another form."""
 _FORMS: Final = (
     Form.COPY, Form.TITLE, Form.CAPITAL, Form.LOWER, Form.UPPER, Form.SINGULAR, Form.CAPITAL_SINGULAR,
 )  # fmt: skip
@@ -66,20 +71,14 @@ class Finder:
 
     def __init__(self, demo: Wording, found: Sequence[Leaf]) -> None:
         self._demo = demo
-        self.relative = frozenset(self._relative())
+        self.relative = frozenset(relative(demo))
+        self._wanted = frozenset(v for leaf in found for v in leaf.values if isinstance(v, str) and _is_sought(v))
         searched = self.relative and len(demo.tokens) <= MAX_TOKENS
         self._clocks = tuple(self._likely_clocks(found)) if searched else ()
 
-    def _relative(self) -> Iterator[Run]:
-        """The moments that are others at another clock."""
-        later = self._demo.now + timedelta(days=403)
-        for run, moment in self._demo.moments(month_first=True).items():
-            if self._demo.moments(month_first=True, now=later).get(run) != moment:
-                yield run
-
     def _likely_clocks(self, found: Sequence[Leaf]) -> list[datetime]:
         """Those at which most literals are said, where they say the same ones by the same words; else none."""
-        values = [v for leaf in found for v in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
+        values = [v for leaf in found for v in leaf.values]
         times = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool) and writings(v)]
         pairs = list(islice(product(dict.fromkeys(times), sorted(self.relative)), _MAX_PAIRS))
         told: dict[datetime, frozenset[tuple[str | int, Run]]] = {}
@@ -124,6 +123,7 @@ class Finder:
         return self._scalar(leaf, leaf.value)
 
     def _scalar(self, leaf: Leaf, value: JsonValue) -> list[Said]:
+        checkpoint()
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return []
         if leaf.slot is not None and leaf.slot.paging and value in (0, 1):
@@ -211,19 +211,30 @@ class Finder:
 
     def _formed(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
         """Where a like text stands: in the plural, or with blanks and signs."""
-        tokens = self._demo.tokens
-        if not isinstance(value, str) or len(value) < 3:
+        if not isinstance(value, str):
             return
-        starts = [
-            i
-            for i, token in enumerate(tokens)
-            if self._demo.text[token.start] == value[0] or (self._demo.text[token.start].lower() == value[0].lower())
-        ]
-        for first in starts:
-            for after in range(first + 1, min(first + 9, len(tokens) + 1)):
-                said = self._text(leaf, (first, after), value)
-                if said is not None:
-                    yield said
+        for run in self._alike.get(value, ()):
+            said = self._text(leaf, run, value)
+            if said is not None:
+                yield said
+
+    @cached_property
+    def _alike(self) -> Mapping[str, Sequence[Run]]:
+        """Where a text like a literal's may stand, for all literals at once: the request is long, and they are many."""
+        found: dict[str, list[Run]] = defaultdict(list)
+        count = len(self._demo.tokens)
+        initials = {value[0].lower() for value in self._wanted}
+        for first, token in enumerate(self._demo.tokens):
+            checkpoint()
+            initial = self._demo.text[token.start].lower()
+            if initial not in initials:
+                continue
+            for after in range(first + 1, min(first + _MAX_ALIKE, count) + 1):
+                text = self._demo.said((first, after))
+                for made in {formed(form, text, self._demo) for form in (*_FORMS, None)} & self._wanted:
+                    if made is not None and made[0].lower() == initial:
+                        found[made].append((first, after))
+        return found
 
     def _text(self, leaf: Leaf, run: Run, value: str) -> Said | None:
         text = self._demo.said(run)
@@ -233,6 +244,19 @@ class Finder:
         if not forms:
             return None
         return Said(run, (TextReader(leaf, tuple(forms), text, run[1] - run[0]),), "text")
+
+
+def relative(wording: Wording) -> Iterator[Run]:
+    """The moments that are others at another clock."""
+    later = wording.now + timedelta(days=403)
+    for run, moment in wording.moments(month_first=True).items():
+        if wording.moments(month_first=True, now=later).get(run) != moment:
+            yield run
+
+
+def _is_sought(value: str) -> bool:
+    """Whether a text is looked for in other forms than its own."""
+    return 3 <= len(value) <= _MAX_TEXT
 
 
 def _is_part_of_time(leaf: Leaf) -> bool:

@@ -15,17 +15,21 @@ from pydantic import JsonValue, ValidationError
 from planner_svc.backends.demonstrated.leaves import Leaf, leaves
 from planner_svc.backends.demonstrated.pattern import Pattern
 from planner_svc.backends.demonstrated.readers import MomentReader
-from planner_svc.backends.demonstrated.said import Finder, Said, nearness
+from planner_svc.backends.demonstrated.said import Finder, Said, nearness, relative
 from planner_svc.backends.demonstrated.times import part_of, parts_said, writings
 from planner_svc.backends.demonstrated.wording import MAX_TOKENS, Run, Wording
 from planner_svc.reading.dates import Moment
 from planner_svc.reading.profile import Profile
 from planner_svc.reading.readings import moment_of
 from planner_svc.reading.text import STOP, split_name
+from services.compute import checkpoint
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan, step_references
 
 _MAX_LEAVES: Final = 500
+"""Texts and numbers of a plan, items of lists included, that are looked for in a request."""
+_MAX_LOOKED: Final = _MAX_LEAVES * MAX_TOKENS
+"""The same times the request's tokens: a long request is looked through for a few."""
 _COINCIDENT: Final = (0, 1)
 """Numbers that are as likely one argument's constant as what the request says for another."""
 
@@ -63,8 +67,11 @@ def transferred(
     document = demo.plan.model_dump(mode="json", exclude={"id"})
     if not same:
         document = _without_matches(document)
-    found = list(islice(leaves(document, profiles), _MAX_LEAVES + 1))
-    if len(found) > _MAX_LEAVES:
+    found = list(leaves(document, profiles))
+    if same and _is_as_it_was(shown, found, given):
+        return Transferred(demo.plan, same=True)
+    count = sum(len(leaf.values) for leaf in found)
+    if count > _MAX_LEAVES or count * len(shown.tokens) > _MAX_LOOKED:
         return None
     transfer = _Transfer(demo.plan, document, found, shown, asked, given)
     if same:
@@ -115,6 +122,7 @@ class _Transfer:
 
     def fits(self, hole: Run, run: Run) -> bool:
         """Whether all that is read where the hole is can be read there."""
+        checkpoint()
         return self._is_unchanged(hole, run) or all(
             any(reader(self._asked, run) is not None for reader in one.readers) for _, one in self._at[hole]
         )
@@ -186,7 +194,7 @@ class _Transfer:
         for hole, run in changed:
             gone |= _words(self._shown.said(hole)) - _words(self._asked.said(run))
         gone = {word for word in gone if len(word) > 2 and word not in STOP}
-        texts = [item for leaf in kept for item in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
+        texts = [item for leaf in kept for item in leaf.values]
         if any(gone & _words(text) for text in texts if isinstance(text, str)):
             return True
         old = {tuple(split_name(item)) for leaf in new for item in _texts(leaf.value)} - {()}
@@ -196,8 +204,8 @@ class _Transfer:
         """The application's own values for arguments that the request does not say."""
         found = {}
         for leaf in unsaid:
-            name = leaf.path[3] if leaf.path[2] == "arguments" and len(leaf.path) == 5 else None
-            if isinstance(name, str) and name in self._given and leaf.accepts(self._given[name]):
+            name = _own_name(leaf)
+            if name is not None and name in self._given and leaf.accepts(self._given[name]):
                 found[leaf] = self._given[name]
         return found
 
@@ -212,6 +220,30 @@ class _Transfer:
             return Plan.model_validate(document)
         except ValidationError:
             return None
+
+
+def _is_as_it_was(shown: Wording, found: Sequence[Leaf], given: Mapping[str, JsonValue]) -> bool:
+    """Whether no literal can be another one for the very same request, or is to be kept to its own: whatever says it.
+
+    A time may be, where the request says one by the clock; so may what the application has a value for.
+    """
+    by_clock = bool(relative(shown))
+    for leaf in found:
+        checkpoint()
+        if _is_secret(leaf) or _own_name(leaf) in given or (by_clock and _may_be_time(leaf)):
+            return False
+    return True
+
+
+def _may_be_time(leaf: Leaf) -> bool:
+    times = (value for value in leaf.values if isinstance(value, str | int) and not isinstance(value, bool))
+    return _is_temporal(leaf) or any(map(writings, times))
+
+
+def _own_name(leaf: Leaf) -> str | None:
+    """The argument that the literal is all of; None where it is a part of one, or in a loop or a condition."""
+    name = leaf.path[3] if leaf.path[2] == "arguments" and len(leaf.path) == 5 else None
+    return name if isinstance(name, str) else None
 
 
 def _without_matches(document: Any) -> Any:

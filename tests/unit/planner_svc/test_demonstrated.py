@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from planner_svc.backends.demonstrated import DemonstratedBackend
 from planner_svc.backends.demonstrated.backend import LIKE, SAME
+from planner_svc.backends.demonstrated.wording import Run, Wording
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.proving.choosing import with_matches
 from planner_svc.reading.profile import Library
@@ -15,6 +16,7 @@ from planner_svc.service import PlannerService
 from services.compute import ComputePool
 from services.contracts.demo import Demo
 from services.contracts.plan import Plan
+from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.demonstrated_world import asking, demo_of, demos, pairs, wanted
 from tests.unit.planner_svc.worlds import GET_WEATHER
 
@@ -173,6 +175,67 @@ def test_long_requests_end(backend: DemonstratedBackend, filler: str) -> None:
     assert backend.draft(asking(long, demo)).plan == demo.plan
     assert backend.draft(asking(long.replace("hotels", "inns"), demo)).plan is None
     assert backend.draft(asking(long, WEATHER)).plan is None
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """The runs of words that are looked at."""
+    runs: list[Run] = []
+    said = Wording.said
+
+    def counted(self: Wording, run: Run) -> str:
+        runs.append(run)
+        return said(self, run)
+
+    monkeypatch.setattr(Wording, "said", counted)
+    return runs
+
+
+LONG_QUERY = ("hotels in acities " * 700)[:9_900].strip()
+
+
+def of_many(count: int, query: str = LONG_QUERY, **more: Any) -> Demo:
+    """A demonstration whose words begin like all the texts of its plan, and are none of them."""
+    listed = [f"azz{number}" for number in range(count)]
+    return shown(query, a=("travel.searchHotels", {"city": "acity", "amenities": listed, **more}))
+
+
+@pytest.mark.parametrize("count", [1, 20_000])
+def test_the_very_same_request_is_not_searched_for_values(
+    backend: DemonstratedBackend, looked: list[Run], count: int
+) -> None:
+    demo = of_many(count)
+    assert backend.draft(asking(demo.query, demo)).plan == demo.plan
+    assert not looked
+
+
+def test_a_long_request_is_looked_through_once_for_all_values(backend: DemonstratedBackend, looked: list[Run]) -> None:
+    counts = []
+    for count in (1, 30):
+        demo = of_many(count, LONG_QUERY[:4_000].strip())
+        assert arguments(backend.draft(asking(demo.query, demo, values={"limit": 3, "city": "Bern"})).plan) == {
+            "city": "acity", "amenities": [f"azz{number}" for number in range(count)],
+        }  # fmt: skip
+        counts.append(len(looked))
+        looked.clear()
+    assert counts[1] <= 2 * counts[0]
+
+
+def test_items_of_lists_count_as_values(backend: DemonstratedBackend, looked: list[Run]) -> None:
+    many = of_many(2_000, "Hotels in Rome")
+    assert backend.draft(asking("Hotels in Bern", many)).plan is None
+    assert backend.draft(asking(many.query, many, values={"city": "Bern"})).plan is None
+    assert not looked
+
+
+def test_a_search_for_values_ends_at_its_budget(backend: DemonstratedBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def used_up() -> None:
+        raise DeadlineExceeded("It takes more than 3 s of processor time.")
+
+    demo = of_many(3, "Hotels in acities")
+    monkeypatch.setattr("planner_svc.backends.demonstrated.said.checkpoint", used_up)
+    with pytest.raises(DeadlineExceeded):
+        backend.draft(asking("Hotels in Bern", demo))
 
 
 async def test_a_change_waits_for_an_approval_as_ever(backend: DemonstratedBackend) -> None:

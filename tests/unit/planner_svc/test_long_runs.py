@@ -1,18 +1,27 @@
-"""Patterns read long runs of blanks, marks and words once. Each of these took minutes or hours where they did not."""
+"""Patterns read long runs of blanks, marks and words once, and schemas are read once, however many refer to them.
+
+Each of these took minutes or hours where they were not.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.compact.looks import quotations, sentence_ends
+from planner_svc.compiler import schemas
+from planner_svc.compiler.schemas import Branch, Node
 from planner_svc.reading.actions import asks_for_action, may_be_meant, told
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.enumerations import whole
-from planner_svc.reading.profile import read_profile
+from planner_svc.reading.profile import MAX_MEMBERS, read_profile
 from planner_svc.reading.values import find_spans
-from tests.unit.planner_svc.building import api
+from services.contracts.api import Api, Location
+from services.errors import DeadlineExceeded
+from tests.unit.planner_svc.building import TEXT, api, param, record
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LONG = 100_000
@@ -46,6 +55,64 @@ def test_values_and_dates_of_requests_as_long_as_they_may_be(text: str) -> None:
     cut = HOSTILE[text][-10_000:]
     find_spans(cut, NOW)
     DateReader(NOW).find(cut)
+
+
+def of_shared(count: int, **beside: Any) -> Api:
+    """So many objects that all refer to one definition of 64 alternatives, which each list 40 texts."""
+    halves = [
+        {"anyOf": [record(**{f"{half}{index}_{at}": TEXT for at in range(20)}) for index in range(8)]} for half in "qr"
+    ]
+    parameters = (param(f"p{index}", {"$ref": "#/$defs/X", **beside}, at=Location.BODY) for index in range(count))
+    return api("make", *parameters, method="POST", definitions={"X": {"allOf": halves}})
+
+
+@pytest.fixture
+def visits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many schemas are looked at for a member, one number each time."""
+    seen: list[int] = []
+
+    def counted(branch: Branch, name: str, strict: bool) -> list[JsonValue] | None:
+        seen.append(len(branch))
+        return members(branch, name, strict)
+
+    members = schemas._members
+    monkeypatch.setattr(schemas, "_members", counted)
+    return seen
+
+
+def test_what_many_refer_to_is_read_once(visits: list[int]) -> None:
+    few = len(read_profile(of_shared(1)).slots) and sum(visits)
+    visits.clear()
+    profile = read_profile(of_shared(50))
+    assert sum(visits) <= 2 * few
+    assert all(len(slot.children) == MAX_MEMBERS for slot in profile.slots[:20])
+
+
+def test_an_api_is_read_within_one_budget(visits: list[int]) -> None:
+    profile = read_profile(of_shared(100, title="another"))
+    assert sum(visits) <= schemas.TOTAL_BUDGET
+    assert profile.slots[0].kinds == {"object"}
+    assert profile.slots[-1].kinds == schemas.KINDS - {"null"}
+
+
+def test_reading_an_api_ends_at_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    def used_up() -> None:
+        raise DeadlineExceeded("It takes more than 3 s of processor time.")
+
+    monkeypatch.setattr(schemas, "checkpoint", used_up)
+    with pytest.raises(DeadlineExceeded):
+        read_profile(api("get_thing", param("name")))
+
+
+def test_what_is_past_the_budget_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "TOTAL_BUDGET", 10)
+    found = schemas.Schemas()
+    known, later = (Node(record(**{f"{at}{index}": TEXT for index in range(6)})) for at in "ab")
+    assert found.kinds(known) == {"object"}
+    assert found.is_anything(later)
+    assert found.child(later, "other", strict=True) is schemas.ANYTHING
+    assert found.kinds(known) == {"object"}
+    assert found.problem(later, {"b0": 1}) is not None  # a validator knows
 
 
 def test_every_candidate_is_asked_of_a_long_request() -> None:

@@ -9,9 +9,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from planner_svc.cascade import CascadePolicy
+from planner_svc.main import create_app
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Lazily, MissingValue, PlanDraft
 from planner_svc.service import PlannerService
+from planner_svc.settings import PlannerSettings
+from services.clients.base import open_http
+from services.clients.planner import PlannerClient
+from services.clients.transport import InProcessTransport
 from services.compute import ComputePool
 from services.contracts.api import Api, SecretKind, SecurityRequirement
 from services.contracts.context import Context
@@ -19,7 +24,7 @@ from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import ObjectValue, Plan
 from services.contracts.planning import CompileRequest, Decision, DiagnosticCode, PlanRequest, Policy, PolicyRule
 from services.contracts.retrieval import Candidate
-from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable, ValidationFailed
+from services.errors import DeadlineExceeded, NotReady, Overloaded, ServiceUnavailable, ValidationFailed
 from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, plan, record, step
 
 FIND = api("find", param("name"), returns=record(code={"type": "string"}))
@@ -341,3 +346,27 @@ async def test_demonstrations_that_do_not_fit_say_nothing_of_a_request(
 def test_a_backend_to_escalate_to_must_be_there(pool: ComputePool) -> None:
     with pytest.raises(ValueError, match="'other' is not among scripted"):
         service(pool, PlanDraft(GOOD), policy=UNSURE)
+
+
+async def test_a_busy_planner_is_ready_and_one_that_stands_still_is_not() -> None:
+    settings = PlannerSettings(compute_workers=2, compute_waiting=2)
+    app = create_app(settings, backends={settings.default_backend: Scripted(PlanDraft(GOOD))})
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def long() -> None:  # without a checkpoint
+        begun.release()
+        gate.wait(60)
+
+    async with app.router.lifespan_context(app), open_http("http://planner", InProcessTransport(app)) as http:
+        planner, pool = PlannerClient(http), app.state.service._pool
+        await planner.ready()
+        tasks = [asyncio.create_task(pool.run(long)) for _ in range(4)]
+        for _ in range(2):
+            assert await asyncio.to_thread(begun.acquire, True, 60)
+        await planner.ready()  # though it is full
+        pool._moved -= 1_000
+        with pytest.raises(NotReady, match="computations"):
+            await planner.ready()
+        gate.set()
+        await asyncio.gather(*tasks)
+        await planner.ready()

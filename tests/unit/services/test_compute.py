@@ -261,6 +261,50 @@ async def test_closing_ends_a_call_that_has_paused() -> None:
     await asyncio.gather(running, closing)
 
 
+async def test_a_pool_is_stuck_while_a_call_must_get_on_and_none_does() -> None:
+    pool, gate, over = ComputePool(1, 2), threading.Event(), threading.Event()
+    begun, checked = threading.Event(), threading.Event()
+
+    def long() -> None:
+        begun.set()
+        gate.wait(TIMEOUT_S)
+        while not over.is_set():
+            checkpoint()
+            checked.set()
+
+    assert pool.stuck_s == 0
+    task = asyncio.create_task(pool.run(long))
+    assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
+    pool._moved -= 1_000
+    assert pool.stuck_s >= 1_000
+    gate.set()
+    assert await asyncio.to_thread(checked.wait, TIMEOUT_S)
+    assert 0 < pool.stuck_s < 1_000
+    over.set()
+    await task
+    await _until(pool, 0)
+    pool._moved -= 1_000
+    assert pool.stuck_s == 0  # nothing is to do
+    await pool.close()
+
+
+async def test_a_pool_with_a_free_thread_is_not_stuck() -> None:
+    pool, gate, begun = ComputePool(2, 2), threading.Event(), threading.Event()
+
+    def long() -> None:
+        begun.set()
+        gate.wait(TIMEOUT_S)
+
+    task = asyncio.create_task(pool.run(long))
+    assert await asyncio.to_thread(begun.wait, TIMEOUT_S)
+    pool._moved -= 1_000
+    assert pool.stuck_s == 0  # who comes now finds a thread
+    assert await pool.run(abs, -1) == 1
+    gate.set()
+    await task
+    await pool.close()
+
+
 async def test_nobody_has_all_threads_while_others_come_now_and_then() -> None:
     gate, begun = threading.Event(), threading.Semaphore(0)
 
