@@ -470,7 +470,7 @@ def _cost(node: Node, value: JsonValue) -> int | None:
 def _own_steps(schema: JsonSchema, value: JsonValue) -> int:
     """The steps that a schema's own assertions take: texts are read by patterns, and lists of values compared."""
     listed = len(_list(schema.get("enum"))) + ("const" in schema)
-    steps = listed * _size(value) // _CHEAP if listed else 0
+    steps = listed * _count(value) // _CHEAP if listed else 0
     if isinstance(value, str):
         steps += len(value) * ("pattern" in schema)
     elif isinstance(value, dict):
@@ -483,7 +483,7 @@ def _own_steps(schema: JsonSchema, value: JsonValue) -> int:
     return steps
 
 
-def _size(value: JsonValue) -> int:
+def _count(value: JsonValue) -> int:
     """How many values there are in a value, itself among them."""
     waiting, count = [value], 0
     while waiting:
