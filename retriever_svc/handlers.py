@@ -84,6 +84,7 @@ async def search_apis(
     offset: Annotated[int, Query(ge=0, le=100_000, description="APIs to skip.")] = 0,
 ) -> ApiSearchPage:
     """With a query: ranked, an exact id, operation or path first. Without: in order of id."""
+    for_tenant.set(tenant or "")
     providers = () if provider is None else (provider,)
     filters = Filters(providers, tuple(tag or ()), tuple(method or ()), deprecated, tenant)
     version, total, found = await service.search(query, filters, limit, offset)
@@ -131,6 +132,7 @@ async def set_constants(
     provider: Annotated[ProviderName, Path()], body: ConstantsRequest, service: Service, tenant: Whose = None
 ) -> ProviderConstants:
     """Set and remove constants, all of them or none; 409 where it was not this tenant that imported the provider."""
+    for_tenant.set(tenant or "")
     return await service.constants.change(provider, body, tenant)
 
 
@@ -156,6 +158,7 @@ async def import_apis(body: ImportRequest, service: Service, tenant: Whose = Non
     say what would become of each API. A tenant imports for itself alone.
     What cannot be read is refused before anything is streamed. A stream that ends without a report changed nothing.
     """
+    for_tenant.set(tenant or "")
     return NdjsonResponse(await service.documents.open(body, tenant))
 
 

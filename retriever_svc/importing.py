@@ -7,10 +7,11 @@ import dataclasses
 import functools
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
@@ -22,7 +23,7 @@ from retriever_svc.importers import Imported, Limits, import_document
 from retriever_svc.models import Change, Pin, Record
 from retriever_svc.storage import CatalogueStorage, refuse_unexpected
 from retriever_svc.twins import find_twins
-from services.compute import ComputePool
+from services.compute import ComputePool, checkpoint
 from services.contracts.api import (
     DocumentPage,
     ImportChange,
@@ -37,6 +38,7 @@ from services.contracts.review import SensitiveChange
 from services.encoder import Encoder, Vectors
 from services.errors import Conflict, Forbidden, InvalidDocument
 
+T = TypeVar("T")
 _REASONS = 3
 _SKIPPED = 20
 _MAX_DETAIL = 600
@@ -151,7 +153,7 @@ class DocumentImporter:
         imported = _owned(imported, request, known)
         constants = known.constants if known is not None else {}
         imported = await self._pool.run(with_constants, imported, constants)
-        records = await self._pool.run(lambda: tuple(record(api, imported.version) for api in imported.apis))
+        records = await self._pool.run(lambda: tuple(record(api, imported.version) for api in _paced(imported.apis)))
         pin = dataclasses.replace(self._pin(imported, request, tenant), constants=constants)
         change = await self._storage.change(pin, records, tenant)
         await self._refuse_foreign(imported.provider, change.added)
@@ -303,7 +305,7 @@ class DocumentImporter:
         new = {api.id: api for api in prepared.imported.apis}
         old = await self._storage.get(ids)
         pairs = [(old[key], new[key]) for key in ids if key in old]
-        return await self._pool.run(lambda: [differences.updated(*pair) for pair in pairs])
+        return await self._pool.run(lambda: [differences.updated(*pair) for pair in _paced(pairs)])
 
     async def _report(self, prepared: Prepared, version: int) -> ImportReport:
         imported, change = prepared.imported, prepared.change
@@ -395,6 +397,13 @@ def _refuse_nothing(imported: Imported) -> None:
 def _ordered(tenants: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Each once, in an order of their own: another order is no change."""
     return None if tenants is None else tuple(sorted(set(tenants)))
+
+
+def _paced(items: Iterable[T]) -> Iterator[T]:
+    """The same, with a checkpoint before each."""
+    for item in items:
+        checkpoint()
+        yield item
 
 
 def _groups(keys: Sequence[str], size: int) -> list[Sequence[str]]:

@@ -82,7 +82,9 @@ async def _opened(
         reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
     indexes = open_indexes(settings.index, reader.name, reader.dimension, settings.database_url)
     opened.push_async_callback(asyncio.to_thread, indexes.close)
-    imports = ComputePool(settings.import_workers, settings.compute_waiting, name="retriever-import")
+    imports = ComputePool(
+        settings.import_workers, settings.compute_waiting, name="retriever-import", budget_s=settings.import_cpu_s
+    )
     opened.push_async_callback(imports.close)
     searches = ComputePool(settings.compute_workers, settings.compute_waiting, name="retriever-search")
     opened.push_async_callback(searches.close)

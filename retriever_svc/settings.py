@@ -45,6 +45,13 @@ class RetrieverSettings(InternalSettings):
     import_workers: int = Field(
         default=2, ge=1, le=64, description="Threads that read documents and embed what they hold, beside searches."
     )
+    import_cpu_s: float = Field(
+        default=120.0,
+        gt=0,
+        le=3_600,
+        description="Processor seconds that reading one document may take; then the answer is 504. The largest YAML"
+        " documents take 40 s.",
+    )
     dense_weight: float = Field(
         default=0.6, ge=0, le=1, description="Weight of meaning against words in a score: 0 words only, 1 meaning only."
     )

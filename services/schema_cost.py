@@ -14,6 +14,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
+from services.compute import checkpoint
 from services.contracts.base import JsonSchema
 
 _REFERENCE: Final = "#/$defs/"
@@ -32,11 +33,21 @@ class Unbounded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """How many schemas are applied to each value at most, how many patterns to each text, by which definitions."""
+    """What checking values takes, and making a validator.
+
+    Attributes:
+        steps: how many schemas are applied to each value at most.
+        patterns: how many patterns are applied to each text at most.
+        definitions: the names of the definitions that are applied.
+        schemas: how many schemas there are in all.
+        expressions: the patterns that there are in all; a validator compiles each once.
+    """
 
     steps: int
     patterns: int
     definitions: frozenset[str]
+    schemas: int
+    expressions: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -59,8 +70,9 @@ class _Place:
 def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
     """The cost of checking values against a schema. Raises Unbounded."""
     places: dict[int, _Place] = {}
-    waiting, names, seen = [schema], set[str](), 0
+    waiting, names, expressions, seen = [schema], set[str](), set[str](), 0
     while waiting:
+        checkpoint()
         arrived = waiting.pop()
         if id(arrived) in places:
             continue
@@ -68,11 +80,19 @@ def cost_of(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Cost:
         seen += len(parts)
         if seen >= _MAX_SCHEMAS:
             raise Unbounded
+        for part in parts:
+            expressions.update(_expressions(part))
         place = places[id(arrived)] = _place(parts)
         waiting += place.children
     ways = _ways(places)
     steps, patterns = (max(place.steps for place in places.values()), max(place.patterns for place in places.values()))
-    return Cost(steps * ways, patterns * ways, frozenset(names))
+    return Cost(steps * ways, patterns * ways, frozenset(names), seen, frozenset(expressions))
+
+
+def _expressions(part: JsonSchema) -> list[str]:
+    """The patterns of one schema, those in it not included."""
+    pattern = part.get("pattern")
+    return [*_members(part.get("patternProperties")), *([pattern] if isinstance(pattern, str) else [])]
 
 
 def _in_place(schema: JsonSchema, definitions: Mapping[str, JsonSchema], names: set[str]) -> Iterator[JsonSchema]:
@@ -135,6 +155,7 @@ def _ways(places: Mapping[int, _Place]) -> int:
     """
     total = dict.fromkeys(places, 1)
     for _ in range(_MAX_ROUNDS):
+        checkpoint()
         before = dict(total)
         for key, place in reversed(list(places.items())):
             further = max((total[id(child)] for child in place.children), default=1)

@@ -19,12 +19,13 @@ from pydantic import JsonValue
 
 from retriever_svc.importers.refs import JsonObject, as_list
 from retriever_svc.importers.servers import PLACEHOLDER
+from services.compute import checkpoint
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonSchema
+from services.patterns import REGEX_BYTES, compile_steps
 
 _HEADERS: Final = frozenset({Location.HEADER, Location.COOKIE})
 _MAX_HOPS: Final = 5
-_REGEX_BYTES: Final = 100_000
 _DIRECTING: Final = re.compile(
     r"override|rewrite|original[-_]?ur[il]|forwarded|^x-(?:http-)?(?:method|host|path|uri|url)\b|^_method$",
     re.IGNORECASE,
@@ -37,7 +38,8 @@ _OF_SCALARS: Final = (
 _PLAIN: Final = ("type", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum")
 _COMBINING: Final = ("allOf", "anyOf", "oneOf")
 _MAX_PARTS: Final = 64
-_MAX_PATTERNS: Final = 4
+_MAX_PATTERN_STEPS: Final = 12_000
+"""What compiling the patterns of one schema may take: four or more."""
 _MAX_SCHEMA_BYTES: Final = 64 * 1024
 _FILLER: Final = frozenset({"string", "value", "text"})
 """What generators of documents write where there is no default."""
@@ -134,6 +136,7 @@ def _allows(schema: JsonSchema, definitions: Mapping[str, JsonSchema], value: Js
         content = orjson.dumps(_Scalars(definitions).of(schema))
     except (_TooMuch, TypeError):
         return True
+    checkpoint()
     validator = _validator(content) if len(content) <= _MAX_SCHEMA_BYTES else None
     try:
         return validator is None or validator.is_valid(value)
@@ -154,15 +157,15 @@ class _Scalars:
 
     definitions: Mapping[str, JsonSchema]
     parts: int = 0
-    patterns: int = 0
+    pattern_steps: int = 0
 
     def of(self, schema: JsonValue) -> JsonValue:
         """The part. Raises _TooMuch, also where a definition leads to itself or is not there."""
         if not isinstance(schema, dict):
             return schema
         self.parts += 1
-        self.patterns += "pattern" in schema
-        if self.parts > _MAX_PARTS or self.patterns > _MAX_PATTERNS or "$dynamicRef" in schema:
+        self.pattern_steps += compile_steps(str(schema["pattern"])) if "pattern" in schema else 0
+        if self.parts > _MAX_PARTS or self.pattern_steps > _MAX_PATTERN_STEPS or "$dynamicRef" in schema:
             raise _TooMuch
         part: JsonObject = {key: schema[key] for key in _OF_SCALARS if key in schema}
         part |= {key: self.of(schema[key]) for key in ("not", "if", "then", "else") if key in schema}
@@ -184,7 +187,7 @@ def _validator(schema: bytes) -> jsonschema_rs.Draft202012Validator | None:
             orjson.loads(schema),
             offline=True,
             validate_formats=False,
-            pattern_options=jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES),
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=REGEX_BYTES),
         )
     except (ValueError, OverflowError, TypeError):
         return None

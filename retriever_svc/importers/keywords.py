@@ -6,13 +6,11 @@ the schema then allows more than its author meant, never something else.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-import jsonschema_rs
 import orjson
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import MAX_FIELD_DESCRIPTION, MAX_NAME
+from retriever_svc.importers.patterns import Patterns
 from retriever_svc.importers.refs import JsonObject, as_list, as_text, is_true
 
 # Tuples where they are gone through: what comes out must not depend on how a set is ordered in this process.
@@ -50,12 +48,10 @@ _MAX_ENUM = 1_000
 _MAX_EXAMPLES = 3
 _MAX_LOOKED_AT = 20
 _MAX_VALUE_BYTES = 1_000
-_MAX_PATTERN = 1_000
-_REGEX_BYTES = 100_000
 
 
-def plain_keywords(schema: JsonObject) -> JsonObject:
-    """Every keyword that holds no further schema, in its 2020-12 form."""
+def plain_keywords(schema: JsonObject, patterns: Patterns) -> JsonObject:
+    """Every keyword that holds no further schema, in its 2020-12 form; ``patterns``: those of its document."""
     out: JsonObject = {}
     _copy_type(schema, out)
     _copy_bounds(schema, out)
@@ -76,7 +72,7 @@ def plain_keywords(schema: JsonObject) -> JsonObject:
         if text := as_text(schema.get(key), MAX_NAME):
             out[key] = text
     pattern = schema.get("pattern")
-    if isinstance(pattern, str) and is_pattern(pattern) and not _refuses(pattern, tuple(_texts(out.get("examples")))):
+    if isinstance(pattern, str) and patterns.allow(pattern, _texts(out.get("examples"))):
         out["pattern"] = pattern
     return out
 
@@ -84,19 +80,6 @@ def plain_keywords(schema: JsonObject) -> JsonObject:
 def _texts(examples: JsonValue) -> list[str]:
     """The texts among examples that somebody chose: generators write the type's name where nobody did."""
     return [example for example in as_list(examples) if isinstance(example, str) and example not in ("", "string")]
-
-
-@lru_cache(maxsize=1_024)
-def _refuses(pattern: str, examples: tuple[str, ...]) -> bool:
-    """Whether a pattern matches none of the author's own examples: escaped once too often, it would allow nothing."""
-    if not examples:
-        return False
-    try:
-        options = jsonschema_rs.RegexOptions(size_limit=_REGEX_BYTES)  # takes time in proportion to the text
-        validator = jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=options)
-    except (ValueError, jsonschema_rs.ValidationError):  # it looks around itself: nobody knows
-        return False
-    return not any(validator.is_valid(example) for example in examples)
 
 
 def make_nullable(schema: JsonObject) -> JsonObject:
@@ -111,18 +94,6 @@ def make_nullable(schema: JsonObject) -> JsonObject:
     if kind is None and not ((IN_PLACE | {"$ref", "const"}) & schema.keys()):
         return schema
     return {"anyOf": [schema, {"type": "null"}]}
-
-
-@lru_cache(maxsize=4_096)
-def is_pattern(pattern: str) -> bool:
-    """Whether a validator can compile this regular expression."""
-    if len(pattern) > _MAX_PATTERN:
-        return False
-    try:
-        jsonschema_rs.Draft202012Validator({"pattern": pattern})
-    except (ValueError, jsonschema_rs.ValidationError):
-        return False
-    return True
 
 
 def _copy_type(schema: JsonObject, out: JsonObject) -> None:

@@ -16,6 +16,7 @@ import yaml
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import Limits
+from services.compute import checkpoint
 from services.errors import InvalidDocument
 
 try:  # libyaml is ten times faster; wheels for every common platform carry it
@@ -30,6 +31,8 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _INT64 = 2**63
 _MAX_EXAMPLE = 500_000
 _MAX_EXAMPLE_DEPTH = 30
+_CHECK_EVERY = 256
+"""Values from one checkpoint to the next, less than a millisecond but for texts."""
 
 
 def read_document(text: str, limits: Limits) -> dict[str, JsonValue] | list[JsonValue]:
@@ -129,7 +132,9 @@ def _read_yaml(text: str, limits: Limits) -> Any:
         return yaml.load(text, Loader=_Yaml12Loader)  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
         raise InvalidDocument(f"the document is neither JSON nor valid YAML: {_one_line(error)}") from error
-    except (ValueError, TypeError, RecursionError) as error:  # a number of 5,000 digits, a list as a key, "? ? ? ?"
+    # A number of 5,000 digits, a list as a key, "? ? ? ?"; and what the constructors raise of themselves, for a text
+    # with a tag that does not fit: `!!timestamp x`, `!!bool x`, `!!int ''`.
+    except (ValueError, TypeError, RecursionError, ArithmeticError, AttributeError, LookupError) as error:
         raise InvalidDocument(f"the document is YAML that JSON cannot express: {_one_line(error)}") from error
 
 
@@ -140,7 +145,9 @@ def _measure_yaml(text: str, limits: Limits) -> None:
     count when it began.
     """
     total, opened, sizes = 0, list[tuple[str | None, int]](), dict[str, int]()
-    for event in yaml.parse(text, Loader=_BaseLoader):
+    for number, event in enumerate(yaml.parse(text, Loader=_BaseLoader)):
+        if number % _CHECK_EVERY == 0:
+            checkpoint()
         if isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, total))
             total += 1
@@ -170,6 +177,16 @@ class _Yaml12Loader(_BaseLoader):
 
     # PyYAML looks for it in this very class, and would extend the base class otherwise.
     yaml_implicit_resolvers = {}  # noqa: RUF012
+
+    def resolve(self, *arguments: Any) -> Any:
+        """The tag of a value; each is asked for while values are put together, in one call that has no other pause."""
+        checkpoint()
+        return super().resolve(*arguments)  # type: ignore[no-untyped-call]
+
+    def construct_object(self, *arguments: Any, **options: Any) -> Any:
+        """A value."""
+        checkpoint()
+        return super().construct_object(*arguments, **options)
 
 
 def _construct_int(loader: Any, node: yaml.ScalarNode) -> int:
@@ -209,6 +226,8 @@ class _Cleaner:
             InvalidDocument: deeper or larger than the limits allow.
         """
         self._nodes += 1
+        if self._nodes % _CHECK_EVERY == 0:
+            checkpoint()
         if depth > self._limits.depth:
             raise InvalidDocument(f"the document is nested more than {self._limits.depth} levels deep")
         if self._nodes > self._limits.nodes:

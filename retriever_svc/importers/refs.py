@@ -8,12 +8,15 @@ from urllib.parse import unquote
 from pydantic import JsonValue
 
 from retriever_svc.importers.limits import MAX_STEPS
+from services.compute import checkpoint
 from services.errors import InvalidDocument
 
 JsonObject = dict[str, JsonValue]
 
 _MAX_HOPS = 50
 _MAX_POINTER = 2_000
+_CHECK_EVERY = 1_000
+"""Steps from one checkpoint to the next, about a millisecond."""
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 """Control characters but tab and line feed, bidirectional embeddings and isolates, and the tags of Unicode."""
 
@@ -33,6 +36,7 @@ class Document:
         self.root = root
         self._steps = steps
         self._left = steps
+        self._unchecked = 0
 
     def spend(self, steps: int) -> None:
         """Count work. What is written once can be used by every operation, and so cost far more than its text.
@@ -41,9 +45,14 @@ class Document:
             InvalidDocument: it is more than the limit.
         """
         self._left -= steps
+        self._unchecked += steps
+        if self._unchecked >= _CHECK_EVERY:
+            self._unchecked = 0
+            checkpoint()
         if self._left < 0:
             raise InvalidDocument(
-                f"reading the document takes more than {self._steps:,} steps: its parts are shared too widely"
+                f"reading the document takes more than {self._steps:,} steps: its parts are shared too widely, or it"
+                " has too many patterns"
             )
 
     def resolve(self, reference: JsonValue) -> tuple[str, JsonValue]:

@@ -21,12 +21,12 @@ from retriever_svc.importers.keywords import (
     SUBSCHEMA,
     SUBSCHEMA_LIST,
     SUBSCHEMA_MAP,
-    is_pattern,
     make_nullable,
     plain_keywords,
 )
 from retriever_svc.importers.limits import Limits, Notes
 from retriever_svc.importers.names import Names
+from retriever_svc.importers.patterns import Patterns
 from retriever_svc.importers.refs import (
     DanglingReference,
     Document,
@@ -85,6 +85,7 @@ class Schemas:
     """
 
     def __init__(self, document: Document, directional: bool, limits: Limits, notes: Notes) -> None:
+        self.patterns = Patterns(document.spend)
         self._document = document
         self._directional = directional
         self._limits = limits
@@ -320,7 +321,7 @@ class _Reader:
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else True
         self._schemas.spend(schema)
-        out = plain_keywords(schema)
+        out = plain_keywords(schema, self._schemas.patterns)
         if "$ref" in schema:
             out |= self._reference(schema["$ref"], in_place)
         for key in (key for key in SUBSCHEMA if key in schema):
@@ -366,7 +367,7 @@ class _Reader:
             name: self.read(member, in_place)
             for name, member in members.items()
             if (key != "properties" or self._schemas.travels(member, self._direction))
-            and (key != "patternProperties" or is_pattern(name))
+            and (key != "patternProperties" or self._schemas.patterns.usable(name))
         }
         if kept:
             out[key] = dict(kept)

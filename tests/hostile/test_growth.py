@@ -82,7 +82,7 @@ async def opened(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[HttpAda
         )
         monkeypatch.setattr("executor_svc.adapters.http.guard._MAX_ADMITTED", 100)
         monkeypatch.setattr("executor_svc.adapters.http.hosts._MAX_HOSTS", 100)
-        monkeypatch.setattr("executor_svc.adapters.http.adapter._MAX_PROFILES", 100)
+        monkeypatch.setattr("executor_svc.adapters.http.adapter._MAX_PAGINGS", 100)
         monkeypatch.setattr("executor_svc.adapters.http.tokens._MAX_TOKENS", 100)
         async with open_http_adapter(settings, SecretStore.load(None, settings.secrets)) as adapter:
             yield adapter, host

@@ -1,6 +1,7 @@
 """The HTTP adapter: a call becomes a request, the answer an outcome. Credentials are resolved and masked in here."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pydantic import JsonValue
 from yarl import URL
 
 from executor_svc.adapters.http.budget import OutOfRoom
-from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
+from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of, is_promised
 from executor_svc.adapters.http.credentials import Authenticator, CredentialUnavailable
 from executor_svc.adapters.http.hosts import HostEvent, Hosts, Observer
 from executor_svc.adapters.http.listing import Listing, ListLimits
@@ -25,14 +26,18 @@ from executor_svc.masking import Masker
 from executor_svc.models import Call, CallOutcome, CallResult, Unpreviewable
 from executor_svc.secret_store import SecretStore
 from executor_svc.settings import ExecutorSettings
-from services.compute import ComputePool
+from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.operations import Breaker
 from services.contracts.outcome import Failed, RequestRecord, Succeeded
 from services.contracts.secret import SecretOutcome, SecretTest
 from services.errors import Overloaded
 
-_MAX_PROFILES: Final = 512
+_MAX_PAGINGS: Final = 512
+_CHECKERS_BYTES: Final = 100_000_000
+"""Memory for checkers, as far as they are kept for the next answer."""
+_NO_CHECKER_BYTES: Final = 1_000
+"""What it takes to know that there can be none."""
 _MAX_VIOLATION: Final = 200
 _MAX_MESSAGE: Final = 1_000
 _LARGE: Final = 64 * 1024
@@ -51,11 +56,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Profile:
-    """What the adapter works out once for each API."""
+class _Made:
+    """The checker of an API; None where its answers cannot be checked."""
 
     checker: Checker | None
-    paging: Paging | None
+
+    @property
+    def bytes(self) -> int:
+        """The memory that it takes, or somewhat more."""
+        return self.checker.bytes if self.checker is not None else _NO_CHECKER_BYTES
 
 
 @dataclass(slots=True)
@@ -63,7 +72,7 @@ class _Reading:
     """What is learned of a call beside its outcome."""
 
     sending: Sending
-    profile: _Profile
+    paging: Paging | None
     requests: int = 0
     bytes: int = 0
     pages: int = 1
@@ -86,7 +95,9 @@ class HttpAdapter:
         self._sender, self._pool, self._max_values = sender, pool, settings.max_response_values
         self._strict = settings.strict_responses
         self._limits = ListLimits(settings.max_pages, settings.max_list_items, settings.max_response_bytes)
-        self._profiles: Recent[tuple[str, str], _Profile] = Recent(_MAX_PROFILES)
+        self._pagings: Recent[tuple[str, str], Paging | None] = Recent(_MAX_PAGINGS)
+        self._checkers: Recent[tuple[str, str], _Made] = Recent(_CHECKERS_BYTES, lambda made: made.bytes)
+        self._lock = threading.Lock()
 
     def breakers(self) -> tuple[Breaker, ...]:
         """What is known of hosts in trouble."""
@@ -98,6 +109,7 @@ class HttpAdapter:
         A list is followed over its pages as far as the plan makes use of it, unless the plan itself says which part it
         wants. If a page cannot be had, the whole call has failed: half a list must not pass for a list.
         """
+        for_tenant.set(call.tenant or "")
         with self._sender.share(origin_of(call.api)) as share:
             sending = Sending(call, share)
             try:
@@ -112,7 +124,7 @@ class HttpAdapter:
             return CallResult(sending.settle(refused), None, 0)
 
     async def _made(self, request: HttpRequest, sending: Sending) -> CallResult:
-        reading = _Reading(sending, self._profile(sending.call.api))
+        reading = _Reading(sending, self._paging(sending.call.api))
         ended = await self._read(request, reading)
         outcome = self._settled(ended, sending) if isinstance(ended, Failed) else ended
         attempts = sending.attempts - max(0, reading.requests - 1)
@@ -167,7 +179,7 @@ class HttpAdapter:
         if isinstance(page, Failed):
             return page
         reply, value = page
-        call, paging = reading.sending.call, reading.profile.paging
+        call, paging = reading.sending.call, reading.paging
         if paging is not None and isinstance(value, (list, dict)) and not paging.chosen(call.arguments):
             limits = self._limits.for_items(call.items)
             listing = Listing(paging, limits, request, reply, value, anywhere=call.pages_anywhere)
@@ -207,7 +219,8 @@ class HttpAdapter:
             if not 200 <= reply.status < 300:
                 return _refused(reply, sending.masker)
             reading.bytes += len(reply.body)
-            value, violations = await self._aside(reading, self._understood, reply, reading)
+            checker = await self._checker(sending.call, reply.status)
+            value, violations = await self._aside(reading, self._understood, reply, sending, checker)
         except _Unread as error:
             return error.failed.model_copy(update={"status": reply.status})
         except CredentialUnavailable as error:
@@ -221,12 +234,12 @@ class HttpAdapter:
                 return Failed(reason="bad_response", message=message, status=reply.status)
         return reply, value
 
-    def _understood(self, reply: Reply, reading: _Reading) -> tuple[JsonValue, tuple[str, ...]]:
+    def _understood(self, reply: Reply, sending: Sending, checker: Checker | None) -> tuple[JsonValue, tuple[str, ...]]:
         """The value of an answer, and where it breaks the schema. Raises BadResponse."""
-        masker, checker = reading.sending.masker, reading.profile.checker
+        masker = sending.masker
         # Masked before it is read: reading changes the case of a media type, and takes it apart.
         kind = masker.text(reply.content_type)
-        value = decode(reading.sending.call.api, reply.status, kind, reply.body, self._max_values)
+        value = decode(sending.call.api, reply.status, kind, reply.body, self._max_values)
         violations = checker.violations(reply.status, value, reply.body) if checker is not None else ()
         return value, tuple(masker.text(violation)[:_MAX_VIOLATION] for violation in violations)
 
@@ -242,11 +255,34 @@ class HttpAdapter:
         except Overloaded:
             raise _Unread(Failed(reason="overloaded", message=_TOO_MANY)) from None
 
-    def _profile(self, api: Api) -> _Profile:
-        def make() -> _Profile:
-            return _Profile(checker_of(api), paging_of(api))
+    def _paging(self, api: Api) -> Paging | None:
+        key = (api.content_hash, api.id)
+        return self._pagings.get(key, lambda: paging_of(api)) if api.content_hash else paging_of(api)
 
-        return self._profiles.get((api.content_hash, api.id), make) if api.content_hash else make()
+    async def _checker(self, call: Call, status: int) -> Checker | None:
+        """What checks an answer of this status, made beside the event loop; None where it cannot be had in time."""
+        api = call.api
+        if not is_promised(api, status):
+            return None
+        key = (api.content_hash, api.id)
+        if api.content_hash and (made := self._checkers.peek(key)) is not None:
+            return self._kept(key, made).checker
+
+        def make() -> _Made:  # not again for each of many calls that wait for it at the same time
+            if not api.content_hash:
+                return _Made(checker_of(api))
+            return self._kept(key, self._checkers.peek(key) or _Made(checker_of(api)))
+
+        try:
+            async with asyncio.timeout_at(call.deadline):
+                return (await self._pool.run(make)).checker
+        except (TimeoutError, Overloaded):
+            return None
+
+    def _kept(self, key: tuple[str, str], made: _Made) -> _Made:
+        """What is kept under this key from here on; from any thread."""
+        with self._lock:
+            return self._checkers.get(key, lambda: made)
 
     def _settled(self, failed: Failed, sending: Sending) -> CallOutcome:
         outcome = sending.settle(failed)

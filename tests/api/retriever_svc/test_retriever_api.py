@@ -16,6 +16,7 @@ from retriever_svc.settings import RetrieverSettings
 from services.clients.base import open_http
 from services.clients.retriever import RetrieverClient
 from services.clients.transport import InProcessTransport
+from services.compute import ComputePool, for_tenant
 from services.contracts.api import ImportReport, ImportRequest
 from services.contracts.retrieval import RetrieveRequest
 from services.encoder import load_encoder
@@ -93,6 +94,22 @@ async def test_the_road_of_a_document(client: RetrieverClient) -> None:
     assert (await client.get("the-zoo.getAnimal")).path == "/animals/{id}"
     await client.delete_provider("the-zoo")
     assert (await client.status()).apis == 0
+
+
+async def test_an_import_counts_as_its_tenants_work(client: RetrieverClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From reading the document to storing what it holds: it is streamed, after the handler has returned."""
+    worked_for, run = list[str](), ComputePool.run
+
+    async def noting(pool: ComputePool, *arguments: Any, **options: Any) -> Any:
+        worked_for.append(for_tenant.get())
+        return await run(pool, *arguments, **options)
+
+    monkeypatch.setattr(ComputePool, "run", noting)
+    request = ImportRequest(document=json.dumps(ZOO))
+    events = [event async for event in client.import_document(request, tenant="red")]
+    assert isinstance(events[-1], ImportReport)
+    assert len(worked_for) >= 3
+    assert set(worked_for) == {"red"}
 
 
 async def test_one_api_by_hand(client: RetrieverClient) -> None:

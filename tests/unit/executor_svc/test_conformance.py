@@ -2,15 +2,22 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
+import jsonschema_rs
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from executor_svc.adapters.http import adapter as adapter_module
 from executor_svc.adapters.http.conformance import MAX_VIOLATIONS, Checker, checker_of
+from executor_svc.adapters.http.recent import Recent
+from services.compute import for_tenant
 from services.contracts.api import Api, ApiResponse, SecretKind, SecurityRequirement
 from services.contracts.outcome import Failed, Succeeded
+from services.errors import Overloaded
 from services.schema_cost import Unbounded, cost_of
 from tests.support.executing import api
 from tests.support.upstream import Upstream
@@ -132,6 +139,9 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
     "a pattern that goes back": ({"pattern": "(a+)+(?=b)"}, {}),
     "a pattern that is none": ({"pattern": "("}, {}),
     "a pattern of enormous size": ({"pattern": "((a{1,100}){1,100}){1,100}"}, {}),
+    "very many patterns": ({"allOf": [{"pattern": f"^a{i}$"} for i in range(101)]}, {}),
+    "patterns of very many names": ({"patternProperties": {f"^a{i}$": {} for i in range(101)}}, {}),
+    "a pattern that takes long to read": ({"pattern": r"\s|" * 333}, {}),
     "very many branches": ({"anyOf": [{"const": i} for i in range(50_000)]}, {}),
     "very many definitions": (ref("d0"), {f"d{i}": {"items": ref(f"d{i + 1}")} for i in range(50_000)}),
 }
@@ -140,6 +150,24 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_schema_is_not_checked_against(name: str) -> None:
     assert checker_of(promising(*HOSTILE[name])) is None
+
+
+def test_patterns_share_what_a_checker_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is compiled once, wherever it is applied; with very many, none is compiled at all."""
+    asked, options = list[int](), jsonschema_rs.RegexOptions
+
+    def counted(*, size_limit: int, dfa_size_limit: int) -> jsonschema_rs.RegexOptions:
+        asked.append(size_limit + dfa_size_limit)
+        return options(size_limit=size_limit, dfa_size_limit=dfa_size_limit)
+
+    monkeypatch.setattr(jsonschema_rs, "RegexOptions", counted)
+    for number in (1, 10, 90):
+        schema = {"properties": {f"p{i}": {"pattern": f"^a{i % number}$"} for i in range(1_000)}}
+        assert checker(schema).bytes < 8_000_000
+        assert asked.pop() * number <= 2_000_000
+    for name in ("very many patterns", "patterns of very many names", "a pattern that takes long to read"):
+        assert checker_of(promising(*HOSTILE[name])) is None
+    assert asked == []
 
 
 def test_a_linear_engine_has_no_catastrophic_patterns() -> None:
@@ -232,6 +260,57 @@ async def test_violations_hold_no_secret(upstream: Upstream, opened: Opener) -> 
     operation = promising({"additionalProperties": {"type": "string"}}, server=upstream.origin)
     result = await call(operation.model_copy(update={"security": ((needed,),), "content_hash": ""}))
     assert result.violations == ("/*** and ***: type string",)
+
+
+async def test_a_checker_is_made_beside_the_loop_where_there_is_an_answer(
+    upstream: Upstream, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for what only the loop can do, works for the tenant of the call, and is made once for many calls."""
+    loop, turned, made_for = asyncio.get_running_loop(), threading.Event(), list[str]()
+
+    def waiting(api: Api) -> Checker | None:
+        made_for.append(for_tenant.get())
+        loop.call_soon_threadsafe(turned.set)
+        assert turned.wait(20.0), "the loop was held up"
+        return checker_of(api)
+
+    monkeypatch.setattr(adapter_module, "checker_of", waiting)
+    upstream.replies("/p", web.json_response({}, status=404))
+    operation = promising(PRICE, server=upstream.origin).model_copy(update={"content_hash": "1"})
+    call = await opened()
+    assert isinstance((await call(operation, tenant="red")).outcome, Failed)
+    assert made_for == []
+    upstream.replies("/p", {"amount": 1})
+    results = await asyncio.gather(*(call(operation, tenant="red") for _ in range(30)))
+    assert {type(result.outcome) for result in results} == {Succeeded}
+    assert set(made_for) == {"red"}
+    assert len(made_for) <= 2  # one on each thread
+    before = len(made_for)
+    await call(operation)
+    assert len(made_for) == before
+
+
+async def test_an_answer_is_taken_where_no_checker_can_be_had(
+    upstream: Upstream, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(api: Api) -> Checker | None:
+        raise Overloaded("the answers pool is full", retry_after_s=1)
+
+    monkeypatch.setattr(adapter_module, "checker_of", refusing)
+    upstream.replies("/p", {"amount": "none"})
+    result = await (await opened())(promising(PRICE, server=upstream.origin))
+    assert (type(result.outcome), result.violations) == (Succeeded, ())
+
+
+def test_checkers_are_kept_by_their_weight() -> None:
+    kept: Recent[int, Checker] = Recent(10_000_000, lambda one: one.bytes)
+    for number in range(20):
+        schema = {"allOf": [{"pattern": f"^a{number}-{i}$"} for i in range(30)]}
+        kept.get(number, lambda schema=schema: checker(schema))  # type: ignore[misc]
+    assert 1 < len(kept) < 10
+    assert sum(one.bytes for one in kept.values()) <= 10_000_000
+    assert kept.peek(19) is not None
+    assert kept.peek(0) is None
 
 
 async def test_what_is_kept_of_schemas_is_bounded(upstream: Upstream, opened: Opener) -> None:
