@@ -38,9 +38,15 @@ def test_what_is_sent_anyhow_is_no_part_of_a_solution(tmp_path: Path) -> None:
     def parameter(name: str, **more: Any) -> dict[str, Any]:
         return {"name": name, "wire_name": name, "location": "query", "json_schema": {"type": "string"}, **more}
 
-    asked = {"id": "shop.find", "provider": "shop", "name": "find", "server": "https://shop.example", "path": "/find"}
+    asked: dict[str, Any] = {
+        "id": "shop.find",
+        "provider": "shop",
+        "name": "find",
+        "server": "https://shop.example",
+        "path": "/find",
+    }
     asked |= {"parameters": [parameter("op", constant="find"), parameter("page", constant="1"), parameter("q")]}
-    calls = [{"api": "shop.find", "args": {"op": "find", "page": "2", "q": "find"}}]
+    calls: list[dict[str, Any]] = [{"api": "shop.find", "args": {"op": "find", "page": "2", "q": "find"}}]
     instances = [{"id": "1", "query": "Find it, page 2", "calls": calls}]
     (one,) = read_dataset(folder(tmp_path, [{"name": "shop.find", "api": asked}], instances)).instances
     assert one.calls[0].args == {"page": "2", "q": "find"}
