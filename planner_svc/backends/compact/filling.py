@@ -19,6 +19,7 @@ from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import Spans, Wish
 from planner_svc.backends.compact.task import UNLIKELY, Gap, Task
 from planner_svc.compiler.assign import mismatch
+from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import whole
@@ -76,6 +77,7 @@ class Filler:
 
     def __init__(self, task: Task, called: Floats, judges: Judges) -> None:
         self._task, self._called, self._judges = task, called, judges
+        self._schemas = Schemas()  # those of a profile are everybody's: another API would use up what they may look at
         self._calling = np.flatnonzero(called >= WANTING).tolist()
         logits = task.reading.logits
         self._sources: Floats = softmax(logits["source"])
@@ -389,7 +391,7 @@ class Filler:
         strong.sort(key=lambda one: -one[0])
         offers: list[Offer] = []
         for strength, other, output in strong[:MAX_OUTPUTS]:
-            wrong = mismatch(consumer.schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
+            wrong = mismatch(self._schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
             if wrong is None or not wrong.certain:
                 called = float(self._called[other])
                 near = nearness(consumer.api, self._task.apis[other].profile.api)

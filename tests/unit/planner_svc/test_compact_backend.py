@@ -13,6 +13,8 @@ from planner_svc.backends.compact import CompactBackend
 from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import CalibrationError
 from planner_svc.compile import compile_plan
+from planner_svc.compiler.assign import Mismatch, mismatch
+from planner_svc.compiler.schemas import Node, Schemas
 from planner_svc.models import PlanDraft
 from planner_svc.reading.profile import read_profile
 from services.compute import ComputePool
@@ -105,6 +107,25 @@ def test_what_is_required_and_not_said_is_looked_up(backend: CompactBackend) -> 
     steps = ["searchCountries(name='Denmark')", "getNextHoliday(country_code=var1.alpha2, after='2027-05-01')"]
     assert written(draft) == steps
     assert not draft.missing
+
+
+def test_a_request_leaves_what_is_kept_of_an_api_as_it_was(
+    backend: CompactBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fields of other APIs, other tenants' among them, would use up what its schemas may look at."""
+    compared_by: list[Schemas] = []
+
+    def noting(schemas: Schemas, given: Node, wanted: Node, *, as_text: bool) -> Mismatch | None:
+        compared_by.append(schemas)
+        return mismatch(schemas, given, wanted, as_text=as_text)
+
+    monkeypatch.setattr("planner_svc.backends.compact.filling.mismatch", noting)
+    query = "What's the next public holiday in Denmark after 1 May 2027?"
+    apis = (NEXT_HOLIDAY, FIND_COUNTRY, *SHOP)
+    kept = {id(backend._encodings.of(one).profile.schemas) for one in apis}
+    backend.draft(request(query, apis))
+    assert compared_by
+    assert kept.isdisjoint(map(id, compared_by))
 
 
 def test_what_a_change_requires_and_nobody_says_is_asked(backend: CompactBackend) -> None:
