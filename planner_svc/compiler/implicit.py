@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from planner_svc.compiler.access import secrets_for
 from planner_svc.compiler.arguments import ArgumentChecker
@@ -22,6 +23,8 @@ from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value
 from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy, Question
 
 MAX_COMPLETED = 100
+MAX_MISSING = 1_000
+"""Missing arguments that are filled or reported; one alone keeps a plan from being proved."""
 MAX_INSERTED = 16
 MAX_PRODUCERS = 50
 """Fields looked at for one name; where there are more, there is a choice anyway."""
@@ -60,17 +63,18 @@ class Producer:
 
 
 def find_missing(plan: Plan, apis: Mapping[str, Api], checker: ArgumentChecker) -> list[Missing]:
-    """Required arguments that steps of known APIs do not have, in the plan's order."""
+    """Required arguments that steps of known APIs do not have, in the plan's order; the first :data:`MAX_MISSING`."""
     required = {
         api_id: [entry for entry in reversed(checker.parameters(apis[api_id]).values()) if entry[0].needed]
         for api_id in {step.api for step in plan.steps} & apis.keys()
     }
-    return [
+    found = (
         Missing(step, apis[step.api], parameter, node)
         for step in plan.steps
         for parameter, node in required.get(step.api, ())
         if parameter.name not in step.arguments
-    ]
+    )
+    return list(islice(found, MAX_MISSING))
 
 
 class Completer:

@@ -7,6 +7,7 @@ changed. Whoever approves it sees what is there, and hardly what is not.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -44,6 +45,8 @@ _PAST: Final = re.compile(
     re.IGNORECASE,
 )
 """What stands before a value that is not to be any more."""
+_NEARLY: Final = 1e-6
+"""By which share of one of them two numbers may differ that are the same."""
 _BEFORE: Final = 30
 _MAX_LISTED: Final = 6
 _MAX_LEAVES: Final = 120
@@ -166,7 +169,7 @@ class _Said:
         counts: dict[str, int] = {}
         for step in plan.steps:
             counts[step.api] = counts.get(step.api, 0) + 1
-        self._numbers = {*numbers, *map(float, counts.values())}
+        self._numbers = sorted({*numbers, *map(float, counts.values())})
         self._dates = any(re.search(r"\d{4}|\d:\d\d", text) for text in self._texts) or any(n > 1e9 for n in numbers)
 
     def says(self, span: Span) -> bool:
@@ -189,7 +192,12 @@ class _Said:
 
     def _number(self, value: float) -> bool:
         forms = {sign * form for sign in (1, -1) for scale in _SCALES for form in (value * scale, value / scale)}
-        return any(abs(form - said) <= 1e-6 * abs(said) for form in forms for said in self._numbers)
+        return any(map(self._has, forms))
+
+    def _has(self, value: float) -> bool:
+        low, high = sorted((value / (1 + _NEARLY), value / (1 - _NEARLY)))
+        place = bisect_left(self._numbers, low)
+        return place < len(self._numbers) and self._numbers[place] <= high
 
 
 def literals(plan: Plan) -> Iterator[str | int | float]:

@@ -7,7 +7,8 @@ cannot be undone it is worse than no plan.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from planner_svc.proving.leftovers import literals
@@ -41,8 +42,9 @@ _CLOSING: Final = stem_set(
 )
 """What a noun phrase ends at."""
 _MAX_WORDS: Final = 4
-_BEGINS: Final = 3
-"""Letters that words which are alike begin with, whatever their ends."""
+_LEAST: Final = 4
+"""Letters of the shorter one of two words that are alike."""
+_MAX_LETTERS: Final = 40
 
 
 def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
@@ -65,8 +67,8 @@ def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
     profiles = [read_profile(api) for api in changing.values()]
     names = [_names(profile) for profile in profiles]
     things = [(verb, thing) for verb, rest in removing if (thing := list(_thing(rest)))]
-    known = frozenset[str]().union(*names)
-    if things and not any(is_known(word, known) for _, thing in things for word in stems(" ".join(thing))):
+    known = Vocabulary(frozenset[str]().union(*names))
+    if things and not any(word in known for _, thing in things for word in stems(" ".join(thing))):
         return _reason(f"{things[0][0]} “{' '.join(things[0][1])}”", profiles)
     undoes = any(one.effect == "destroy" or own & _UNDOING for one, own in zip(profiles, names, strict=True))
     if len(removing) == len(said) and not undoes and not _sets_something(query, plan):
@@ -97,15 +99,32 @@ def _thing(rest: str) -> Iterator[str]:
             yield word
 
 
-def is_known(word: str, known: frozenset[str]) -> bool:
-    """Whether a word is among others, in another form or shortened: "cert", "licence"."""
-    begins = word[:_BEGINS]
-    return word in known or any(_alike(word, other) for other in known if other.startswith(begins))
+class Vocabulary:
+    """Words among which others are found in another form or shortened: documents may have tens of thousands.
 
+    Two words are alike where one of them begins the other, or they differ in their last letters alone and are equally
+    long but for one letter; the shorter one has :data:`_LEAST` letters.
+    """
 
-def _alike(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    return len(short) >= 4 and (long.startswith(short) or (len(long) - len(short) < 2 and long.startswith(short[:-1])))
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = {word[:_MAX_LETTERS] for word in words}
+        self._sorted = sorted(word for word in self._words if len(word) >= _LEAST)
+        self._without_last = {word[:-1] for word in self._sorted}
+        self._without_two = {word[:-2] for word in self._sorted}
+
+    def __contains__(self, word: str) -> bool:
+        """Whether a word or one like it is there."""
+        word = word[:_MAX_LETTERS]
+        if word in self._words or len(word) < _LEAST:
+            return word in self._words
+        place = bisect_left(self._sorted, word)
+        return (
+            (place < len(self._sorted) and self._sorted[place].startswith(word))
+            or any(word[:size] in self._words for size in range(_LEAST, len(word)))
+            or word[:-1] in self._without_last
+            or word[:-1] in self._without_two
+            or word[:-2] in self._without_last
+        )
 
 
 def _sets_something(query: str, plan: Plan) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from planner_svc.compiler.schemas import Node
 from planner_svc.proving.leftovers import literals
-from planner_svc.proving.near_misses import is_known
+from planner_svc.proving.near_misses import Vocabulary
 from planner_svc.reading.asked import Asked, asked_for
 from planner_svc.reading.profile import MAX_FIELDS, MAX_NESTING, Profile, read_profile, words_of_api
 from planner_svc.reading.text import MAX_CHARS, split_name, stems
@@ -24,6 +24,10 @@ from services.contracts.plan import Plan
 _MAX_NAMED: Final = 3
 _MAX_ASKED: Final = 20
 """Things that are looked for: each is compared with all words of all candidates."""
+_MAX_LISTED: Final = 5_000
+"""Values that the arguments of an API list, as far as they are read."""
+_MAX_VALUE: Final = 200
+"""Characters of one."""
 _MAX_SUMMARY: Final = 100
 
 
@@ -71,14 +75,19 @@ def _called(plan: Plan, apis: Mapping[str, Api]) -> list[Api]:
 
 def _words(profile: Profile) -> frozenset[str]:
     """Stems of all that an API may be about, the values that its arguments list among them."""
-    listed = " ".join(part for slot in profile.slots for value in slot.choices for part in split_name(str(value)))
-    return words_of_api(profile).union(stems(listed))
+    found, left = set(words_of_api(profile)), _MAX_LISTED
+    for choices in dict.fromkeys(tuple(map(str, slot.choices)) for slot in profile.slots):
+        checkpoint()
+        listed = islice(choices, left)
+        found.update(word for value in listed for word in stems(" ".join(split_name(value[:_MAX_VALUE]))))
+        left = max(left - len(choices), 0)
+    return frozenset(found)
 
 
 def _without(asked: Iterable[Asked], known: frozenset[str] | set[str]) -> list[Asked]:
     """Those of which no word is known."""
-    words = frozenset(known)
-    return [one for one in asked if not any(is_known(word, words) for word in one[1])]
+    words = Vocabulary(known)
+    return [one for one in asked if not any(word in words for word in one[1])]
 
 
 def _declared(profile: Profile) -> bool:

@@ -12,8 +12,12 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.compact.looks import quotations, sentence_ends
-from planner_svc.compiler import schemas
-from planner_svc.compiler.schemas import Branch, Node
+from planner_svc.compiler import findings, schemas
+from planner_svc.compiler.arguments import ArgumentChecker
+from planner_svc.compiler.findings import Findings
+from planner_svc.compiler.implicit import find_missing
+from planner_svc.compiler.schemas import Branch, Node, Schemas
+from planner_svc.proving import leftovers, untold
 from planner_svc.reading.actions import asks_for_action, may_be_meant, told
 from planner_svc.reading.dates import DateReader
 from planner_svc.reading.enumerations import whole
@@ -21,7 +25,7 @@ from planner_svc.reading.profile import MAX_MEMBERS, read_profile
 from planner_svc.reading.values import find_spans
 from services.contracts.api import Api, Location
 from services.errors import DeadlineExceeded
-from tests.unit.planner_svc.building import TEXT, api, param, record
+from tests.unit.planner_svc.building import TEXT, api, param, plan, prove, record, step
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 LONG = 100_000
@@ -121,3 +125,59 @@ def test_every_candidate_is_asked_of_a_long_request() -> None:
     query = HOSTILE["blanks before a verb"]
     for _ in range(1_000):
         may_be_meant(profile, query)
+
+
+def test_names_are_compared_within_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def noting(name: str, known: list[str]) -> list[str]:
+        compared.append(sum(len(name) * len(other) for other in known))
+        return known[:1]
+
+    monkeypatch.setattr("planner_svc.compiler.findings.difflib.get_close_matches", noting)
+    found = findings.Findings()
+    assert found.similar("colour", ["color", "x" * 65]) == ["color"]
+    assert found.similar("x" * 65, ["x"]) == []
+    for _ in range(findings.MAX_SUGGESTIONS):
+        found.similar("ab" * 32, ["ba" * 32] * 2_000)
+    assert sum(compared) <= 2_000_000
+
+
+def test_numbers_of_a_plan_are_looked_up() -> None:
+    looked: list[Any] = []
+
+    class Noting(list[float]):
+        def __getitem__(self, place: Any) -> Any:
+            looked.append(place)
+            return super().__getitem__(place)
+
+    said = leftovers._Said(plan(step("a", "x", numbers=list(range(10_000, 40_000)))), {"t.x": api("x")})
+    said._numbers = Noting(said._numbers)
+    assert said._number(-12_345 / 60)
+    assert not said._number(0.1234567)
+    assert len(looked) < 40 * 72
+
+
+def test_what_is_missing_is_counted_to_a_bound() -> None:
+    wide = api("wide", *(param(f"p{number}", required=True) for number in range(60)))
+    asked = plan(*(step(f"s{number}", "wide") for number in range(40)))
+    assert prove(asked, wide).compiled is None
+    checker = ArgumentChecker(asked, {wide.id: wide}, Schemas(), Findings())
+    assert len(find_missing(asked, {wide.id: wide}, checker)) == 1_000
+
+
+def test_listed_values_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def split(name: str) -> list[str]:
+        read.append(name)
+        return [name]
+
+    monkeypatch.setattr(untold, "split_name", split)
+    listed = {"enum": [f"value {number}" for number in range(900)]}
+    untold._words(read_profile(api("list", *(param(f"p{number}", listed) for number in range(30)))))
+    assert len(read) == 900
+    read.clear()
+    each = (param(f"p{n}", {"enum": [f"v{n}x{m}" for m in range(900)]}) for n in range(30))
+    untold._words(read_profile(api("list", *each)))
+    assert len(read) == 5_000

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from planner_svc.cascade import CascadePolicy
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import PlanDraft
-from planner_svc.proving.near_misses import is_known
+from planner_svc.proving.near_misses import Vocabulary
 from planner_svc.proving.untold import unnamed, untold
 from planner_svc.service import PlannerService
 from services.compute import ComputePool
@@ -111,11 +111,12 @@ def test_a_thousand_questions_are_not_all_looked_for(monkeypatch: pytest.MonkeyP
     """Each word would be compared with all words of all candidates."""
     compared: list[str] = []
 
-    def noting(word: str, known: frozenset[str]) -> bool:
-        compared.append(word)
-        return is_known(word, known)
+    class Noting(Vocabulary):
+        def __contains__(self, word: str) -> bool:
+            compared.append(word)
+            return super().__contains__(word)
 
-    monkeypatch.setattr("planner_svc.proving.untold.is_known", noting)
+    monkeypatch.setattr("planner_svc.proving.untold.Vocabulary", Noting)
     names = [f"zorble{one}{two}" for one in "bcdfghjklm" for two in "bcdfghjklmnpqrstvwxz"]
     others = [api(f"other{number}", returns=record(weight=WHOLE)) for number in range(10)]
     told = said("Get the order. " + " ".join(f"which {name} has it?" for name in names), ORDER, *others)
