@@ -129,12 +129,26 @@ class PlannerService:
         return answer.model_copy(update={"compiled": await self._signed(answer.compiled, request.policy)})
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
-        """Have the default backend read APIs before a request has them as candidates.
+        """Have the default backend read APIs before a request has them as candidates, each for the tenant it is of.
+
+        One that takes too long does not keep the others from being read.
 
         Raises:
+            DeadlineExceeded: none was read, and one takes too long.
             Overloaded: too much work is waiting.
         """
-        return ReadApisReport(read=await self._backends[self._default].read(apis))
+        read, error = 0, None
+        for api in apis:
+            before = for_tenant.set(next(iter(api.tenants), ""))
+            try:
+                read += await self._backends[self._default].read([api])
+            except DeadlineExceeded as exceeded:
+                error = exceeded
+            finally:
+                for_tenant.reset(before)  # who calls from this process goes on with work of its own
+        if error is not None and not read:
+            raise error
+        return ReadApisReport(read=read)
 
     async def plan(self, request: PlanRequest) -> PlanResponse:
         """Plan a request: a proved plan, questions to the user, or the statement that nothing fits.

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.reading.kept import Kept
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
@@ -393,22 +394,19 @@ def _text(value: JsonValue) -> str:
 
 
 class Library:
-    """Profiles by content hash, a bounded number of them, the least recently used dropped first.
+    """Profiles by content hash, the least recently used dropped first, bounded in number and in weight.
 
     Several threads may use it: at worst two of them compute the same entry.
     """
 
     def __init__(self, max_profiles: int = 2_000) -> None:
-        self._profiles: dict[str, Profile] = {}
-        self._max_profiles = max_profiles
+        self._kept: Kept[Profile] = Kept(max_profiles)
 
     def profile(self, api: Api) -> Profile:
         """The API's profile, read now if it is not known."""
         key = f"{api.id}\n{api.content_hash}"
-        found = self._profiles.pop(key, None)
+        found = self._kept.get(key)
         if found is None or (not api.content_hash and found.api != api):
             found = read_profile(api)
-        self._profiles[key] = found
-        while len(self._profiles) > self._max_profiles:
-            self._profiles.pop(next(iter(self._profiles), ""), None)
+            self._kept.put(key, found, api)
         return found

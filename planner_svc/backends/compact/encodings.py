@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from threading import Lock
 
 from planner_svc.backends.compact.items import Encoded, encode
+from planner_svc.reading.kept import Kept
 from planner_svc.reading.leaves import flat
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
@@ -20,27 +20,19 @@ class Encodings:
 
     Args:
         encoder: reads them.
-        most_items: kept at most; an API has one, and one for each parameter, option and field of its answer.
+        most_items: kept at most; an API has one, and one for each parameter, option and field of its answer. What
+            APIs weigh is bounded too (see :class:`Kept`).
     """
 
     def __init__(self, encoder: Encoder, most_items: int = MOST_ITEMS) -> None:
-        self._encoder, self._most = encoder, most_items
-        self._known: dict[str, Encoded] = {}
-        self._items = 0
-        self._lock = Lock()
+        self._encoder = encoder
+        self._kept: Kept[Encoded] = Kept(most_items)
 
     def of(self, api: Api) -> Encoded:
         """The API's items with their vectors; read now where they are not known."""
         key = f"{api.id}\n{api.content_hash or hashlib.sha256(api.model_dump_json().encode()).hexdigest()}"
-        with self._lock:
-            found = self._known.pop(key, None)
-            if found is not None:
-                self._known[key] = found
-                return found
-        found = encode(flat(read_profile(api)), self._encoder)
-        with self._lock:
-            self._items += len(found.items) if key not in self._known else 0
-            self._known[key] = found
-            while self._items > self._most and len(self._known) > 1:
-                self._items -= len(self._known.pop(next(iter(self._known))).items)
+        found = self._kept.get(key)
+        if found is None:
+            found = encode(flat(read_profile(api)), self._encoder)
+            self._kept.put(key, found, api, len(found.items))
         return found

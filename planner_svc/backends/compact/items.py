@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from planner_svc.reading.profile import Effect, Field, Profile, Slot
 from planner_svc.reading.text import split_name, stems
+from services.compute import checkpoint
 from services.encoder import Encoder, TokenEncoding
 
 MAX_SLOTS: Final = 24
@@ -82,6 +83,7 @@ def encode(profile: Profile, encoder: Encoder) -> Encoded:
     items = items_of(profile)
     vectors = np.zeros((len(items), encoder.dimension), np.float16)
     for text, places in _texts(items):
+        checkpoint()  # an API may have hundreds of texts, each of them a pass
         read = encoder.encode_tokens(text)
         for index, start, end in places:
             vectors[index] = _mean(read, start, end)

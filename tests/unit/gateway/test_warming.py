@@ -8,7 +8,7 @@ import pytest
 from gateway.warming import Warmer
 from services.contracts.api import Api
 from services.contracts.planning import ReadApisReport
-from services.errors import ServiceUnavailable
+from services.errors import DeadlineExceeded, ServiceUnavailable
 from tests.fakes import FakePlanner, FakeRetriever
 
 APIS = [Api(id=f"shop.{n:03}", provider="shop", name=f"call {n}", method="GET", path=f"/{n}") for n in range(230)]
@@ -69,3 +69,19 @@ async def test_a_planner_that_gains_nothing_is_left_alone(monkeypatch: pytest.Mo
     await warmer.look()
     await warmer.look()
     assert 0 < len(planner.known) < 20
+
+
+async def test_apis_that_take_too_long_do_not_keep_the_others_from_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = FakePlanner()
+
+    async def read(apis: Sequence[Api]) -> ReadApisReport:
+        planner.known += [api.id for api in apis]
+        if APIS[0].id in planner.known[-len(apis) :]:
+            raise DeadlineExceeded("It takes more than 3 s of processor time.")
+        return ReadApisReport(read=len(apis))
+
+    monkeypatch.setattr(planner, "read", read)
+    warmer = Warmer(FakeRetriever(*APIS), planner, most=1_000)
+    await warmer.look()
+    await warmer.look()
+    assert planner.known == [api.id for api in APIS]

@@ -1,15 +1,20 @@
 """What an API offers a request: its items, their vectors, and the words they share with a request."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from pydantic import JsonValue
 
+from planner_svc.backends.compact.encodings import Encodings
 from planner_svc.backends.compact.inputs import FEATURES, arrange, token_stems
 from planner_svc.backends.compact.items import SHAPES, Kind, encode, items_of, matches, shape_of
+from planner_svc.reading.kept import MOST_CHARACTERS_EACH, Kept
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
-from services.encoder import Encoder, load_encoder
+from services.encoder import Encoder, TokenEncoding, Vectors, load_encoder
+from services.errors import DeadlineExceeded
 from tests.unit.planner_svc.worlds import GET_WEATHER, HOSTILE, SHOP, api, param
 
 
@@ -77,3 +82,74 @@ def test_a_request_without_matching_words_is_arranged(encoder: Encoder) -> None:
     assert inputs.features[1:].sum() == 0
     options = np.flatnonzero(inputs.kind == Kind.OPTION)
     assert (inputs.kind[inputs.parent[options]] == Kind.PARAMETER).all()
+
+
+class Counting:
+    """An encoder that counts its passes."""
+
+    name, dimension = "counting", 4
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        raise NotImplementedError
+
+    def encode_tokens(self, text: str) -> TokenEncoding:
+        self.passes += 1
+        return TokenEncoding(np.ones((1, 4), np.float32), [(0, len(text))], np.ones(4, np.float32))
+
+
+def test_reading_an_api_may_end_before_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, JsonValue] = {"type": "string", "enum": [f"{n} " + "word " * 11 for n in range(16)]}
+    wide = read_profile(api("wide", "Get wide things.", *(param(f"p{n}", options) for n in range(24))))
+    free, stopped = Counting(), Counting()
+    encode(wide, free)
+    assert free.passes > 50
+    left = iter(range(5))
+
+    def check() -> None:
+        if next(left, None) is None:
+            raise DeadlineExceeded("It takes more than 3 s of processor time.")
+
+    monkeypatch.setattr("planner_svc.backends.compact.items.checkpoint", check)
+    with pytest.raises(DeadlineExceeded):
+        encode(wide, stopped)
+    assert stopped.passes == 5
+
+
+def test_an_api_too_large_to_be_kept_is_read_for_each_request() -> None:
+    encoder = Counting()
+    encodings = Encodings(encoder)
+    small = api("small", "Get things.")
+    large = small.model_copy(
+        update={"id": "x.large", "definitions": {"a": {"description": "x" * MOST_CHARACTERS_EACH}}}
+    )
+    for one in (small, small, large, large):
+        assert encodings.of(one).profile.api == one
+    assert encoder.passes == 3
+
+
+def test_what_is_kept_of_apis_is_bounded_by_what_they_weigh() -> None:
+    one = api("small", "Get things.")
+    size = len(one.model_dump_json())
+    kept: Kept[int] = Kept(100, most_characters=3 * size, most_characters_each=size)
+    for number in range(5):
+        kept.put(str(number), number, one)
+        kept.put(str(number), number, one)  # again: it weighs as much as before
+        assert kept.get("0") in (0, None)
+    kept.put("large", 7, one.model_copy(update={"summary": one.summary + "x"}))
+    assert [kept.get(key) for key in ("0", "1", "2", "3", "4", "large")] == [0, None, None, 3, 4, None]
+    few: Kept[int] = Kept(10)
+    for number in range(5):
+        few.put(str(number), number, one, count=4)
+    assert [few.get(str(number)) for number in range(5)] == [None, None, None, 3, 4]
+
+
+def test_an_ordinary_catalogue_is_kept_whole() -> None:
+    one = api("small", "Get things.")
+    one = one.model_copy(update={"description": "x" * (4_990 - len(one.model_dump_json()))})
+    kept: Kept[int] = Kept(80_000)
+    for number in range(4_000):
+        kept.put(str(number), number, one, count=20)
+    assert len(kept) == 4_000

@@ -16,7 +16,7 @@ from planner_svc.judging.signs import SIGNS, signs_of
 from planner_svc.metrics import PlannerMetrics
 from planner_svc.models import Fault, PlanDraft
 from planner_svc.service import PlannerService
-from services.compute import ComputePool
+from services.compute import ComputePool, for_tenant
 from services.contracts.api import Api
 from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import Plan
@@ -185,6 +185,29 @@ async def test_apis_are_read_by_the_default_planner(pool: ComputePool) -> None:
     asked = PlannerService(backends, "compact", pool, backend_timeout_s=1, max_alternatives=0, metrics=metrics)
     assert (await asked.read([NEWS])).read == 1
     assert (reader.known, other.known) == ([NEWS], [])
+
+
+async def test_apis_are_read_for_the_tenant_they_are_of(pool: ComputePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Scripted("compact", PlanDraft(None))
+    heard: list[tuple[str, str]] = []
+
+    async def read(apis: Sequence[Api]) -> int:
+        heard.extend((api.id, for_tenant.get()) for api in apis)
+        if any(api.tenants == ("red",) for api in apis):
+            raise DeadlineExceeded("It takes more than 3 s of processor time.")
+        return len(apis)
+
+    monkeypatch.setattr(backend, "read", read)
+    metrics = PlannerMetrics(CollectorRegistry())
+    asked = PlannerService(
+        {"compact": backend}, "compact", pool, backend_timeout_s=1, max_alternatives=0, metrics=metrics
+    )
+    red, blue = (NEWS.model_copy(update={"id": f"x.{name}", "tenants": (name,)}) for name in ("red", "blue"))
+    assert (await asked.read([red, blue, NEWS])).read == 2
+    assert heard == [("x.red", "red"), ("x.blue", "blue"), (NEWS.id, "")]
+    assert for_tenant.get() == ""
+    with pytest.raises(DeadlineExceeded):
+        await asked.read([red])
 
 
 async def test_without_a_judge_a_planner_is_taken_at_its_word(pool: ComputePool, tmp_path: Path) -> None:
