@@ -1,1 +1,1 @@
-"""The corpus: requests written by hand over real vendors' APIs and invented systems, each with its plan."""
+"""The corpus: requests written one by one over real vendors' APIs and invented systems, each with its plan."""

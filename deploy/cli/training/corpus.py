@@ -1,4 +1,4 @@
-"""``nestor train corpus``: requests written by hand, with their plans."""
+"""``nestor train corpus``: requests written one by one, with their plans."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from deploy.cli.training.needs import require
 
-corpus = typer.Typer(no_args_is_help=True, help="The corpus: requests written by hand, with their plans.")
+corpus = typer.Typer(no_args_is_help=True, help="The corpus: requests written one by one, with their plans.")
 
 _Documents = Annotated[
     Path, typer.Option(help="Folder of the vendors' documents, which are not kept here.", file_okay=False, exists=True)
