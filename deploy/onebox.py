@@ -131,14 +131,11 @@ def create_onebox(settings: OneboxSettings) -> FastAPI:
     demos = DemoSettings(database_url=_database(settings, "demos"), **inside)
     planner = PlannerSettings(proof_key=proof_key, **inside)
     # One process needs each model once, however many services read with it.
-    encoders = {
-        name: load_encoder(name, threads=os.cpu_count() or 1)
-        for name in {retriever.encoder, demos.encoder, planner.encoder}
-    }
+    encoders = {name: load_encoder(name, threads=os.cpu_count() or 1) for name in {retriever.encoder, demos.encoder}}
     peers = {
         "retriever_svc": create_retriever_svc(retriever, encoder=encoders[retriever.encoder]),
         "demo_svc": create_demo_svc(demos, encoder=encoders[demos.encoder]),
-        "planner_svc": create_planner_svc(planner, encoder=encoders[planner.encoder]),
+        "planner_svc": create_planner_svc(planner),
         "executor_svc": create_executor_svc(executor.model_copy(update=given)),
     }
     gateway = GatewaySettings(database_url=_database(settings, "gateway"))

@@ -14,7 +14,7 @@ the page of it. Rows of Seal-Tools' `dev`, of NesTools, SGD, ComplexFuncBench an
 the requests that training held out (`WORK/held-out`, here below DATA); thresholds were chosen on those of all folders,
 and the second stage learnt from those of all but NesTools. Nothing was trained on, fitted to or chosen by Seal-Tools'
 `test_in_domain` and NESTFUL.
-Measured with nestor-planner-v4 and nestor-retriever-v2. Confidence is the judge's, which learnt from the sandbox's and
+Measured with nestor-planner-v5 and nestor-retriever-v2. Confidence is the judge's, which learnt from the sandbox's and
 Seal-Tools' held-out rows and from the corpus' development part.
 NESTFUL's `sgd` part has the APIs of a data set that training read; its requests are others. The sandbox's rows are
 held out of training as well; `python -m tests.e2e.recorded DATA/sandbox` writes that folder. Percentages are 0 to 100;

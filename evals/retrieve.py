@@ -229,5 +229,5 @@ class _Remembering:
         self._vectors.update(zip(new, self._encoder.encode(new), strict=True))
         return np.stack([self._vectors[text] for text in texts])
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
-        return self._encoder.encode_tokens(text)
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
+        return self._encoder.encode_tokens(text, special=special)

@@ -20,7 +20,7 @@ from planner_svc.service import PlannerService
 from planner_svc.settings import PlannerSettings, ServedSettings
 from services.app import create_service
 from services.compute import ComputePool
-from services.encoder import Encoder, load_encoder, model_directory
+from services.encoder import model_directory
 from services.signing import PlanSigner
 from services.turns import Turns
 
@@ -29,7 +29,6 @@ def create_app(
     settings: PlannerSettings | None = None,
     *,
     transports: Mapping[str, Any] | None = None,
-    encoder: Encoder | None = None,
     backends: Mapping[str, PlannerBackend] | None = None,
     writer: SentenceWriter | None = None,
 ) -> FastAPI:
@@ -38,7 +37,6 @@ def create_app(
     Args:
         settings: read from the environment where not given.
         transports: how to reach other services; this one needs none.
-        encoder: one that is loaded already, to share it within a process; otherwise the one named in the settings.
         backends: what drafts plans, by name; otherwise the backends that ship.
         writer: what words answers; otherwise the language model that the settings name, if they do.
     """
@@ -46,7 +44,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _opened(settings, app.state.registry, encoder, backends, writer) as service:
+        async with _opened(settings, app.state.registry, backends, writer) as service:
             app.state.service = service
             app.state.readiness |= {"computations": service.check_moving}
             yield
@@ -65,7 +63,6 @@ def create_app(
 async def _opened(
     settings: PlannerSettings,
     registry: CollectorRegistry,
-    encoder: Encoder | None,
     backends: Mapping[str, PlannerBackend] | None,
     writer: SentenceWriter | None,
 ) -> AsyncIterator[PlannerService]:
@@ -79,10 +76,7 @@ async def _opened(
     try:
         available = backends
         if available is None:
-            reader = encoder
-            if reader is None:
-                reader = await asyncio.to_thread(load_encoder, settings.encoder, settings.encoder_threads)
-            available = load_backends(reader, pool, settings.model)
+            available = await asyncio.to_thread(load_backends, pool, settings.model)
             judge = WordJudge.load(model_directory(settings.model))
             weigh = judge.weigh if judge is not None else None
             served = open_served(settings.served, pool, metrics)

@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from services.contracts.planning import Cascade
-from services.encoder import DEFAULT_MODEL, PLANNER_MODEL
+from services.encoder import PLANNER_MODEL
 from services.settings import InternalSettings
 
 ConstraintKind = Literal["auto", "json_schema", "structured_outputs", "gbnf", "json_object", "none"]
@@ -144,15 +144,10 @@ class PlannerSettings(InternalSettings):
         le=50,
         description="Further drafts of a backend that are tried where its best does not compile.",
     )
-    encoder: str = Field(
-        default=DEFAULT_MODEL,
-        description="The sentence encoder: a shipped model, an exported directory, or a sentence-transformers name.",
-    )
     model: str = Field(
         default=PLANNER_MODEL,
         description="The compact planner: the one that ships, or a directory that `nestor train planner` wrote.",
     )
-    encoder_threads: int = Field(default=1, ge=1, le=64, description="Threads that share the encoding of one text.")
     compute_workers: int = Field(default=2, ge=1, le=64, description="Drafts and proofs computed at the same time.")
     compute_waiting: int = Field(
         default=64,

@@ -31,7 +31,7 @@ Vectors = NDArray[np.float32]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 RETRIEVER_MODEL = "nestor-retriever-v2"
 """The same, trained to bring requests and APIs together (docs/training.md); for other texts the default is better."""
-PLANNER_MODEL = "nestor-planner-v4"
+PLANNER_MODEL = "nestor-planner-v5"
 """The compact planner's network (docs/planning.md)."""
 MAX_TOKENS = 256
 """What all-MiniLM-L6-v2 declares as its maximum sequence length; later tokens are cut off."""
@@ -77,8 +77,8 @@ class Encoder(Protocol):
         """
         ...
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
-        """Encode one text token by token."""
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
+        """Encode one text token by token; with the tokens that mark its ends where ``special``."""
         ...
 
 
@@ -146,11 +146,11 @@ class OnnxEncoder:
                 list(pool.map(fill, range(workers)))
         return vectors
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
         """Encode one text token by token."""
         encoding = self._tokenize(text)
         tokens, pooled = self._run(encoding, "token_embeddings", "sentence_embedding")
-        real = np.asarray(encoding.special_tokens_mask) == 0
+        real = (np.asarray(encoding.special_tokens_mask) == 0) | special
         offsets = [offset for offset, keep in zip(encoding.offsets, real, strict=True) if keep]
         return TokenEncoding(vectors=tokens[0][real], offsets=offsets, pooled=pooled[0])
 
@@ -215,7 +215,7 @@ class SentenceTransformersEncoder:
             )
         return np.asarray(vectors, dtype=np.float32)
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
         """Encode one text token by token."""
         import torch
 
@@ -228,9 +228,9 @@ class SentenceTransformersEncoder:
                 return_special_tokens_mask=True,
                 return_tensors="pt",
             ).to(self._model.device)
-            offsets, special = features.pop("offset_mapping")[0], features.pop("special_tokens_mask")[0]
+            offsets, marks = features.pop("offset_mapping")[0], features.pop("special_tokens_mask")[0]
             output = self._model(dict(features))
-        real = (special == 0).cpu()
+        real = (marks == 0).cpu() | special
         tokens = output["token_embeddings"][0].float().cpu()[real].numpy()
         pooled = torch.nn.functional.normalize(output["sentence_embedding"][0].float(), dim=0).cpu().numpy()
         spans = [(int(start), int(end)) for start, end in offsets.cpu()[real].tolist()]

@@ -138,7 +138,7 @@ async def ask_all(found: Sequence[Drawn], encoder: Encoder, planner: str | None,
     settings = RetrieverSettings()
     options = shipped_options(settings, encoder.name)
     tried = []
-    async with open_planner(planner, encoder) as asked:
+    async with open_planner(planner) as asked:
         for one in progress.track(found, description="asking"):
             offer = await asyncio.to_thread(_offer, one, encoder, options)
             answer = await asked.ask(one.query, offer, ())

@@ -40,7 +40,7 @@ from services.contracts.plan import Plan
 from services.contracts.planning import CompiledPlan, Diagnostic, PlanRequest, PlanResponse, Question
 from services.contracts.solve import SolveOptions
 from services.contracts.trace import ModelAttempt, PlannerTrace
-from services.encoder import Encoder, model_directory
+from services.encoder import model_directory
 from services.errors import ServiceError
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -279,7 +279,6 @@ def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | Non
 @asynccontextmanager
 async def open_planner(
     name: str | None,
-    encoder: Encoder,
     backends: Mapping[str, PlannerBackend] | None = None,
     chat: ChatModel | None = None,
 ) -> AsyncIterator[Planner]:
@@ -289,7 +288,6 @@ async def open_planner(
 
     Args:
         name: of the backend.
-        encoder: the planner's.
         backends: by name; otherwise those that ship, and ``served`` where its server is configured.
         chat: a language model in place of that server's.
 
@@ -308,7 +306,7 @@ async def open_planner(
             available[SERVED] = Afresh(SERVED, make)
         if not available:
             served = open_served(settings.served, pool, metrics)
-            available = load_backends(encoder, pool, settings.model) | ({SERVED: served} if served else {})
+            available = load_backends(pool, settings.model) | ({SERVED: served} if served else {})
         chosen = name or settings.default_backend
         if chosen not in available:
             hint = f"; {SERVED!r} is there where NESTOR_PLANNER_SERVED_URL is set" if chosen == SERVED else ""

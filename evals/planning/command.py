@@ -145,15 +145,13 @@ async def _measure(
     async with AsyncExitStack() as stack:
         settings, demo_settings = PlannerSettings(), DemoSettings()
         batch = await open_batch(wanted.requests_out, wanted.responses_in, settings.served) if wanted.offline else None
-        reader = load_encoder(settings.encoder, settings.encoder_threads)
         chat = batch.chat if batch is not None else None
         name = SERVED if wanted.offline else wanted.planner
-        planner = await stack.enter_async_context(open_planner(name, reader, chat=chat))
+        planner = await stack.enter_async_context(open_planner(name, chat=chat))
         offers = _offers(wanted, dataset, progress)  # after a planner's name that is none is seen: it takes minutes
         book = None
         if solved is not None:
-            shared = demo_settings.encoder == settings.encoder
-            encoder = reader if shared else load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
+            encoder = load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
             book = await stack.enter_async_context(open_book(solved, encoder, folder, wanted.shots))
         world = await stack.enter_async_context(open_world(dataset.apis, folder))
         for start in progress.track(range(0, len(dataset.apis), _AT_ONCE), description="reading APIs"):

@@ -2,14 +2,13 @@
 
 from planner_svc.backends.base import PlannerBackend
 from services.compute import ComputePool
-from services.encoder import PLANNER_MODEL, Encoder, model_directory
+from services.encoder import PLANNER_MODEL, model_directory
 
 
-def load_backends(encoder: Encoder, pool: ComputePool, model: str = PLANNER_MODEL) -> dict[str, PlannerBackend]:
+def load_backends(pool: ComputePool, model: str = PLANNER_MODEL) -> dict[str, PlannerBackend]:
     """The backends that ship, by name. Computation goes through ``pool``.
 
     Args:
-        encoder: reads texts and APIs.
         pool: where drafts are computed.
         model: the compact planner's network: a shipped one by name, or a directory.
 
@@ -26,7 +25,7 @@ def load_backends(encoder: Encoder, pool: ComputePool, model: str = PLANNER_MODE
     directory = model_directory(model)
     reader, calibration = Reader(directory), Calibration.load(directory)
     backends: list[PlannerBackend] = [
-        CompactBackend(encoder, reader, calibration, pool),
+        CompactBackend(reader, calibration, pool),
         DemonstratedBackend(pool),
     ]
     return {backend.name: backend for backend in backends}

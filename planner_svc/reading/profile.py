@@ -356,6 +356,15 @@ def _fields(schemas: Schemas, root: Node, noun: str) -> Iterator[Field]:
                 waiting.append(_Place((*path, 0), item, place.listed + 1, place.holder))
 
 
+def first_item(schemas: Schemas, field: Field) -> Field:
+    """The first item of a list as a field of its own; the list where nothing is known of its items."""
+    item = schemas.child(field.node, 0, strict=False)
+    if not isinstance(item, Node):
+        return field
+    kinds = schemas.kinds(item) - {"null"}
+    return replace(field, path=(*field.path, 0), node=item, kinds=kinds, listed=field.listed + 1)
+
+
 def _field(schemas: Schemas, place: _Place, kinds: frozenset[str]) -> Field:
     branches = [schema for branch in schemas.branches(place.node) for schema in branch]
     described = next((_text(schema["description"]) for schema in branches if "description" in schema), "")

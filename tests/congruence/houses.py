@@ -226,7 +226,7 @@ async def _house(
 
 def _peers(folder: Path, script: Script, encoder: Encoder, upstream: str, pool: ComputePool) -> dict[str, FastAPI]:
     """The four services behind the gateway. Planning is scripted unless a request names the `compact` backend."""
-    backends = {**load_backends(encoder, pool), script.name: script}
+    backends = {**load_backends(pool), script.name: script}
     retriever = RetrieverSettings(database_url=_database(folder, "retriever"), service_token=TOKENS["retriever_svc"])
     demos = DemoSettings(database_url=_database(folder, "demos"), service_token=TOKENS["demo_svc"])
     planner = PlannerSettings(default_backend=script.name, proof_key=PROOF_KEY, service_token=TOKENS["planner_svc"])

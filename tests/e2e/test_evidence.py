@@ -285,19 +285,19 @@ def test_the_command_line_draws_every_attempt(world: tuple[str, Directory]) -> N
     assert json.loads(off.output)["evidence"] == []
 
 
-SALARY = 'What salary has the customer "Grace Hopper"?'
-UNTOLD = "none of the APIs tells “salary”."
+SHOE_SIZE = 'What shoe size has the customer "Grace Hopper"?'
+UNTOLD = "none of the APIs tells “shoe size”."
 
 
 @pytest.mark.usefixtures("directory")
 def test_what_no_api_tells_is_said_with_the_answer_or_instead_of_it(world: tuple[str, Directory]) -> None:
     for kind in KINDS:
         world[1].people[kind]["Grace Hopper"] = "per_7"
-    run = solve(world, SALARY, backend="compact")
+    run = solve(world, SHOE_SIZE, backend="compact")
     assert run.status is RunStatus.SUCCEEDED
     assert run.untold.endswith(UNTOLD)
-    assert run.answer.text.startswith(run.untold + "\n")
-    shown = CliRunner().invoke(app, ["solve", "--backend", "compact", SALARY])
+    assert run.untold in run.answer.text.splitlines()
+    shown = CliRunner().invoke(app, ["solve", "--backend", "compact", SHOE_SIZE])
     assert "".join(shown.output.split()).count("".join(UNTOLD.split())) == 1
     name = solve(world, 'What name has the customer "Grace Hopper"?', backend="compact")
     assert (name.status, name.untold) == (RunStatus.SUCCEEDED, "")

@@ -12,7 +12,16 @@ from training.planner.recipe import Recipe
 from training.shared.cards import file_row, table
 
 _LIBRARIES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
-_FILES = ("planner.onnx", "tokenizer.json", "calls.npz", "sets.npz", "spans.npz", "links.npz", "calibration.json")
+_FILES = (
+    "model.onnx",
+    "planner.onnx",
+    "tokenizer.json",
+    "calls.npz",
+    "sets.npz",
+    "spans.npz",
+    "links.npz",
+    "calibration.json",
+)
 
 
 @dataclass(frozen=True, slots=True)

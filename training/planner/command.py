@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +30,9 @@ from training.planner.data import (
     write_held_out,
 )
 from training.planner.examples import Example
-from training.planner.export import NETWORK, start_from_export, write_model
+from training.planner.export import NETWORK, start_from_export, write_lower, write_network
 from training.planner.feeding import Feed
-from training.planner.network import Network, Sizes
+from training.planner.network import Lower, Network, Sizes
 from training.planner.recipe import Recipe
 from training.planner.shelf import Shelf
 from training.planner.synthesis import MADE
@@ -43,7 +42,6 @@ from training.shared.checkpoints import CheckpointError, start
 from training.shared.devices import DeviceError, choose_device
 from training.shared.runs import progress_on, read_recipe
 
-_MAX_TOKENS = 256
 _LOOK = 500
 """Steps between two looks at what is held out."""
 
@@ -108,18 +106,18 @@ def _run(paths: Sequence[Path], out: Path, run: Run, device: torch.device) -> st
         raise DataError("there is nothing to learn: no request has calls, and none can be made up over the catalogues")
     told = f"{len(lessons.recorded)} recorded requests, {len(lessons.made)} made up"
     run.console.print(told, markup=False)
-    shelf = Shelf(load_encoder(DEFAULT_MODEL, os.cpu_count() or 1), run.work / "apis.npz")
+    tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
+    network, lower = _network(run.recipe)
+    write_lower(lower, tokenizer, out)
+    shelf = Shelf(load_encoder(str(out)), run.work / "apis.npz")
     apis = list({id(api): api for one in lessons.examples() for api in one.candidates}.values())
     shelf.fill(run.progress.track(apis, description="reading APIs"))
 
-    tokenizer = Tokenizer.from_file(str(model_directory(DEFAULT_MODEL) / "tokenizer.json"))
-    tokenizer.enable_truncation(_MAX_TOKENS)
     feed = Feed(lessons.recorded, lessons.made, shelf, tokenizer, run.recipe)
-    network = _network(run.recipe)
     key = _key(lessons, folders)
-    trainer = Trainer(network, run.recipe, feed.batches, run.work, key, device)
+    trainer = Trainer(network, lower, run.recipe, feed.batches, run.work, key, device)
     measured = _train(trainer, feed, lessons, run)
-    write_model(trainer.network, tokenizer, shelf.dimension, out)
+    write_network(trainer.network, shelf.dimension, out)
     aside = {name: [one for one in lessons.recorded if one.source == name] for name in run.recipe.aside}
     judged = fit_stages(out, lessons.held_out, aside, shelf, run.progress)
     data = [Data(one.name, one.licence, *_sizes(one, lessons)) for one in folders]
@@ -163,21 +161,23 @@ def _train(trainer: Trainer, feed: Feed, lessons: Lessons, run: Run) -> dict[str
     return look()
 
 
-def _network(recipe: Recipe) -> Network:
+def _network(recipe: Recipe) -> tuple[Network, Lower]:
+    """What is trained, and the lower half."""
     torch.manual_seed(recipe.seed)
     source = default_source() if recipe.base is None else Path(recipe.base)
     try:
         encoder = AutoModel.from_pretrained(str(source), add_pooling_layer=False)
     except (OSError, ValueError) as error:
         raise BaseError(f"{source} is no encoder to start from: {error}") from None
-    network = Network(encoder, encoder.config.hidden_size, Sizes(width=recipe.width, layers=recipe.layers))
+    sizes = Sizes(lower=recipe.lower, width=recipe.width, layers=recipe.layers)
+    network = Network(encoder, encoder.config.hidden_size, sizes, recipe.dropout)
     if recipe.start is not None:
         folder = Path(recipe.start)
         if (folder / NETWORK).exists():
             start_from_export(network, encoder.config.hidden_size, folder)
         else:
             start(network, folder)
-    return network
+    return network, Lower(encoder, recipe.lower)
 
 
 def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:

@@ -83,10 +83,13 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     if not any(call.args for one in free for call in one.calls):
         free = []  # a catalogue, perhaps with the names of what is called: nothing to learn arguments from
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
-    trained = [one for one in free if not is_held_out(one.id)][: recipe.requests]
+    trained = [one for one in free if not is_held_out(one.id)]
+    if path.name not in recipe.whole:
+        trained = trained[: recipe.requests]
     held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
     drawn = recipe.model_dump_json(include={"seed", "requests", "validation", "made", "made_each", "made_least"})
-    key = hashlib.sha256(f"{drawn} {len(whole.apis)} {len(free)}".encode()).hexdigest()[:12]
+    extent = f"{len(whole.apis)} {len(free)}{' whole' if path.name in recipe.whole else ''}"
+    key = hashlib.sha256(f"{drawn} {extent}".encode()).hexdigest()[:12]
     return PlannerFolder(path.name, licence(path), whole.apis, tuple(trained), tuple(held_out), key)
 
 

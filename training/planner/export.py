@@ -8,47 +8,97 @@ from typing import Any, Final
 
 import onnx
 import torch
+from torch import Tensor, nn
 
-from planner_svc.backends.compact.inputs import FEATURES
+from planner_svc.backends.compact.inputs import FEATURES, WORD
 from planner_svc.backends.compact.items import SHAPES
 from planner_svc.backends.compact.looks import LOOKS
-from training.planner.network import Inputs, Network, Outputs
+from services.encoder import MAX_TOKENS
+from training.planner.network import Inputs, Lower, Network, Outputs
 from training.shared.exports import restore_weights
 from training.shared.quantisation import to_int8_dynamic, without_traces
 
 NETWORK: Final = "planner.onnx"
+LOWER: Final = "model.onnx"
+"""The lower half: an encoder like any other (:class:`services.encoder.OnnxEncoder`)."""
 
 
-def write_model(network: Network, tokenizer: Any, dimension: int, out: Path) -> None:
-    """Write ``planner.onnx`` and ``tokenizer.json``.
+class _Graph(nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
+    """The lower half as encoders are served: ids and mask in, token vectors and their normalised mean out."""
+
+    def __init__(self, lower: Lower) -> None:
+        super().__init__()
+        self.lower = lower
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        read = self.lower(input_ids, attention_mask)
+        there = attention_mask[:, :, None].to(read.dtype)
+        return read, nn.functional.normalize((read * there).sum(dim=1) / there.sum(dim=1), dim=1)
+
+
+def write_lower(lower: Lower, tokenizer: Any, out: Path) -> None:
+    """Write ``model.onnx`` and ``tokenizer.json``, which :func:`services.encoder.load_encoder` reads.
 
     Args:
-        network: trained; moved to the CPU.
-        tokenizer: of its encoder, from ``tokenizers``.
-        dimension: of the items' vectors.
+        lower: moved to the CPU.
+        tokenizer: of the encoder, from ``tokenizers``.
         out: a directory, made where it is missing.
     """
     out.mkdir(parents=True, exist_ok=True)
-    exported = export_fp32(network.to("cpu").float().eval(), dimension)
-    onnx.save(to_int8_dynamic(exported), out / NETWORK)
+    ids = torch.randint(1000, 2000, (2, 7))
+    axes = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        torch.onnx.export(
+            _Graph(lower.to("cpu").float()).eval(),
+            (ids, torch.ones_like(ids)),
+            file.name,
+            input_names=["input_ids", "attention_mask"],
+            output_names=["token_embeddings", "sentence_embedding"],
+            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
+            external_data=False,
+            dynamo=True,
+        )
+        onnx.save(to_int8_dynamic(without_traces(onnx.load(file.name))), out / LOWER)
     tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.save(str(out / "tokenizer.json"), pretty=False)
 
 
+def write_network(network: Network, dimension: int, out: Path) -> None:
+    """Write ``planner.onnx`` beside the lower half.
+
+    Args:
+        network: trained; moved to the CPU.
+        dimension: of the units.
+        out: the directory.
+    """
+    exported = export_fp32(network.to("cpu").float().eval(), dimension)
+    onnx.save(to_int8_dynamic(exported), out / NETWORK)
+
+
 def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
-    """Trace the network; the axes of requests, tokens and items stay free."""
-    batch, tokens, items = (torch.export.Dim(name, min=low, max=4096) for name, low in (("b", 1), ("t", 2), ("m", 2)))
+    """Trace the network for one request at a time; the numbers of tokens, units, APIs and items stay free."""
+    limits = {"t": (2, 512), "n": (2, 60_000), "a": (2, 512), "u": (2, 4096), "m": (2, 8192)}
+    tokens, units, apis, longest, items = (
+        torch.export.Dim(name, min=low, max=high) for name, (low, high) in limits.items()
+    )
     axes = {
-        "ids": {0: batch, 1: tokens},
-        "mask": {0: batch, 1: tokens},
-        "looks": {0: batch, 1: tokens},
-        "vectors": {0: batch, 1: items},
-        "kind": {0: batch, 1: items},
-        "shape": {0: batch, 1: items},
-        "owner": {0: batch, 1: items},
-        "parent": {0: batch, 1: items},
-        "features": {0: batch, 1: items},
-        "matches": {0: batch, 1: items, 2: tokens},
+        "read": {1: tokens},
+        "mask": {1: tokens},
+        "looks": {1: tokens},
+        "units": {0: units},
+        "unit_kind": {0: units},
+        "unit_shape": {0: units},
+        "rows": {0: apis, 1: longest},
+        "request": {0: apis},
+        "tops": {1: apis},
+        "place": {1: items},
+        "kind": {1: items},
+        "shape": {1: items},
+        "owner": {1: items},
+        "parent": {1: items},
+        "features": {1: items},
+        "matches": {1: items, 2: tokens},
     }
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
         torch.onnx.export(
@@ -69,8 +119,8 @@ def start_from_export(network: Network, dimension: int, folder: Path) -> None:
 
     Args:
         network: of the same sizes.
-        dimension: of the items' vectors.
-        folder: that :func:`write_model` wrote.
+        dimension: of the units.
+        folder: that :func:`write_network` wrote to.
 
     Raises:
         CheckpointError: it cannot be read, or is of a network of other sizes.
@@ -79,16 +129,27 @@ def start_from_export(network: Network, dimension: int, folder: Path) -> None:
 
 
 def _sample(dimension: int) -> Inputs:
-    tokens, items = 7, 5
+    tokens, words = 7, 3
+    kind = torch.tensor([[0, 1, 2, 3, 0, 1]])
+    place = torch.tensor([[0, 4, 5, 6, 7, 9]])
+    unit_kind = torch.full((10,), WORD)
+    unit_kind[place[0]] = kind[0]
+    assert words == int((unit_kind[:7] == WORD).sum())
     return Inputs(
-        ids=torch.randint(1000, 2000, (2, tokens)),
-        mask=torch.ones(2, tokens, dtype=torch.int64),
-        looks=torch.zeros(2, tokens, LOOKS),
-        vectors=torch.randn(2, items, dimension),
-        kind=torch.tensor([[0, 1, 2, 3, 0]] * 2),
-        shape=torch.zeros(2, items, SHAPES),
-        owner=torch.tensor([[0, 0, 0, 0, 1]] * 2),
-        parent=torch.tensor([[0, 1, 1, 3, 4]] * 2),
-        features=torch.zeros(2, items, FEATURES),
-        matches=torch.zeros(2, items, tokens),
+        read=torch.randn(1, tokens, dimension),
+        mask=torch.ones(1, tokens, dtype=torch.int64),
+        looks=torch.zeros(1, tokens, LOOKS),
+        units=torch.randn(10, dimension),
+        unit_kind=unit_kind,
+        unit_shape=torch.zeros(10, SHAPES),
+        rows=torch.tensor([[0, 1, 2, 3, 4, 5, 6], [7, 8, 9, -1, -1, -1, -1]]),
+        request=torch.zeros(2, dtype=torch.int64),
+        tops=torch.tensor([[0, 7]]),
+        place=place,
+        kind=kind,
+        shape=torch.zeros(1, 6, SHAPES),
+        owner=torch.tensor([[0, 0, 0, 0, 1, 1]]),
+        parent=torch.tensor([[0, 1, 1, 3, 4, 5]]),
+        features=torch.zeros(1, 6, FEATURES),
+        matches=torch.zeros(1, 6, tokens),
     )

@@ -9,26 +9,27 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
-from planner_svc.backends.compact.inputs import FEATURES, Inputs, arrange
+import numpy as np
+
+from planner_svc.backends.compact.inputs import FEATURES, arrange
+from services.contracts.api import Api
 from training.planner.examples import Example
-from training.planner.learning import Batch, collate
+from training.planner.learning import Batch, Prepared, collate
 from training.planner.recipe import Recipe
 from training.planner.shelf import Shelf
 from training.planner.synthesis import MADE
-from training.planner.targets import Layout, Targets, targets
+from training.planner.targets import Layout, targets
 from training.planner.varied import Variation, both
 
 _BUCKET: Final = 16
 """Batches that are drawn together and sorted by size, so that like is padded with like."""
 _FEW: Final = 6
 _HARDLY: Final = 2
-_MOST_ITEMS: Final = 240
+_MOST_UNITS: Final = 600
+"""Of a request's candidates in training: few have more, and they cost as much as several others."""
 _EVENING: Final = 0.3
 """A source is drawn from in proportion to this power of its size: small ones are not drowned."""
 _UNSCORED: Final = (0.0,) * FEATURES
-
-
-Prepared = tuple[Inputs, Targets]
 
 
 class Feed:
@@ -79,7 +80,8 @@ class Feed:
         tokens = self._tokenizer.encode(example.query)
         layout = Layout([one.profile for one in encoded], [one.items for one in encoded])
         shown = replace(example, candidates=tuple(apis))
-        return arrange(example.query, tokens, encoded, features), targets(shown, layout, tokens)
+        arranged = arrange(example.query, tokens.offsets, encoded, features)
+        return np.asarray(tokens.ids, np.int64), arranged, targets(shown, layout, tokens.offsets)
 
     def _draw(self, rng: random.Random) -> Example:
         if rng.random() >= self._share:
@@ -105,21 +107,25 @@ class Feed:
         most = rng.randint(min(_FEW, self._recipe.candidates), self._recipe.candidates)
         if rng.random() < self._recipe.few:
             most = max(1, len(right) + rng.randint(0, _HARDLY))
-        items = sum(len(self._shelf.of(example.candidates[index]).items) for index in right)
+        units = sum(self._units(example.candidates[index]) for index in right)
         for index in others[: max(0, most - len(right))]:
-            items += len(self._shelf.of(example.candidates[index]).items)
-            if items > _MOST_ITEMS:
+            units += self._units(example.candidates[index])
+            if units > _MOST_UNITS:
                 break
             right.append(index)
         rng.shuffle(right)
         return right
 
+    def _units(self, api: Api) -> int:
+        encoded = self._shelf.of(api)
+        return len(encoded.items) + len(encoded.head)
+
 
 def _alike(prepared: list[Prepared], group: int) -> list[Prepared]:
     """Those of like length together, and among these those with about as many items."""
-    by_length = sorted(prepared, key=lambda one: len(one[0].ids))
+    by_length = sorted(prepared, key=lambda one: len(one[0]))
     groups = (by_length[start : start + group] for start in range(0, len(by_length), group))
-    return [one for near in groups for one in sorted(near, key=lambda one: len(one[0].kind))]
+    return [one for near in groups for one in sorted(near, key=lambda one: len(one[1].units))]
 
 
 class _Sources:

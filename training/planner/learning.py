@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from planner_svc.backends.compact.inputs import NOWHERE, Ints, Origin
 from planner_svc.backends.compact.inputs import Inputs as Arranged
-from planner_svc.backends.compact.inputs import Origin
 from training.planner.network import Inputs, Outputs
 from training.planner.targets import UNKNOWN, Targets
+
+_CALLED: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Padded inputs and targets; ``reference`` and the others as in :class:`Targets`, with a first axis more."""
+    """Padded inputs and targets; ``reference`` and the others as in :class:`Targets`, with a first axis more.
 
+    ``ids``: (B, T) what the lower half is to read; ``inputs.read`` is empty until it has.
+    """
+
+    ids: Tensor
     inputs: Inputs
     call: Tensor
     count: Tensor
@@ -30,17 +37,36 @@ class Batch:
     option: Tensor
     reference: Tensor
     answer: Tensor
+    size: Tensor
 
 
-def collate(examples: Sequence[tuple[Arranged, Targets]]) -> Batch:
+Prepared = tuple[Ints, Arranged, Targets]
+"""The ids of a request's tokens, and what the network takes and should say."""
+
+
+def collate(examples: Sequence[Prepared]) -> Batch:
     """Pad examples to one size."""
-    given, wanted = [one for one, _ in examples], [one for _, one in examples]
-    tokens, items = max(len(one.ids) for one in given), max(len(one.kind) for one in given)
+    ids, given, wanted = zip(*examples, strict=True)
+    tokens, items = max(map(len, ids)), max(len(one.kind) for one in given)
+    starts = np.cumsum([0, *(len(one.units) for one in given)])
+    width = max(one.rows.shape[1] for one in given)
+    most = max(len(one.rows) for one in given)
     inputs = Inputs(
-        ids=_padded([one.ids for one in given], (tokens,), 0),
-        mask=_padded([np.ones_like(one.ids) for one in given], (tokens,), 0),
+        read=torch.zeros(0),
+        mask=_padded([np.ones_like(one) for one in ids], (tokens,), 0),
         looks=_padded([one.looks for one in given], (tokens,), 0),
-        vectors=_padded([one.vectors for one in given], (items,), 0),
+        units=torch.from_numpy(np.concatenate([one.units for one in given])),
+        unit_kind=torch.from_numpy(np.concatenate([one.unit_kind for one in given])),
+        unit_shape=torch.from_numpy(np.concatenate([one.unit_shape for one in given])),
+        rows=torch.cat(
+            [
+                _padded(list(np.where(one.rows < 0, NOWHERE, one.rows + start)), (width,), NOWHERE)
+                for one, start in zip(given, starts, strict=False)
+            ]
+        ),
+        request=torch.from_numpy(np.repeat(np.arange(len(given)), [len(one.rows) for one in given])),
+        tops=_padded([one.rows[:, 0] + start for one, start in zip(given, starts, strict=False)], (most,), NOWHERE),
+        place=_padded([one.place + start for one, start in zip(given, starts, strict=False)], (items,), NOWHERE),
         kind=_padded([one.kind for one in given], (items,), -1),
         shape=_padded([one.shape for one in given], (items,), 0),
         owner=_padded([one.owner for one in given], (items,), -1),
@@ -53,19 +79,26 @@ def collate(examples: Sequence[tuple[Arranged, Targets]]) -> Batch:
         for name in ("call", "count", "source", "form", "option", "reference", "answer")
     }
     return Batch(
+        _padded(ids, (tokens,), 0),
         inputs,
         **per_item,
+        size=torch.tensor([one.size for one in wanted]),
         start=_padded([one.start for one in wanted], (items, tokens), 0).float(),
         end=_padded([one.end for one in wanted], (items, tokens), 0).float(),
     )
 
 
 def losses(said: Outputs, batch: Batch) -> dict[str, Tensor]:
-    """The loss of each head, each a mean over what it is asked."""
+    """The loss of each head, each a mean over what it is asked.
+
+    Which APIs are called decides whether anything else matters, and most candidates are easy: it counts several times,
+    and candidates compete besides, with each other and with calling none.
+    """
     spans = batch.source == Origin.SPAN
     references = (batch.source == Origin.REFERENCE) & (batch.reference != UNKNOWN)
     return {
-        "call": _binary(said.call, batch.call),
+        "call": _CALLED * _binary(said.call, batch.call),
+        "choice": _chosen(said.call, batch.call),
         "count": _choice(said.count, batch.count),
         "source": _choice(said.source, batch.source),
         "form": _choice(said.form, batch.form),
@@ -74,6 +107,7 @@ def losses(said: Outputs, batch: Batch) -> dict[str, Tensor]:
         "option": _binary(said.option, batch.option),
         "reference": _choice(said.reference, torch.where(references, batch.reference, UNKNOWN)),
         "answer": _binary(said.answer, batch.answer),
+        "size": functional.cross_entropy(said.size, batch.size),
     }
 
 
@@ -93,6 +127,7 @@ class Tally:
         known = batch.call != UNKNOWN
         right = ((said.call > 0).long() == batch.call) | ~known
         self._note("calls", right.all(dim=1), torch.ones(len(right), dtype=torch.bool))
+        self._note("size", said.size.argmax(dim=1) == batch.size, torch.ones(len(right), dtype=torch.bool))
         self._note("source", said.source.argmax(dim=2) == batch.source, batch.source != UNKNOWN)
         self._note("form", said.form.argmax(dim=2) == batch.form, batch.form != UNKNOWN)
         spans = batch.source == Origin.SPAN
@@ -128,6 +163,14 @@ def _binary(logits: Tensor, wanted: Tensor) -> Tensor:
     if not known.any():
         return _zero(logits)
     return functional.binary_cross_entropy_with_logits(logits[known], wanted[known].float())
+
+
+def _chosen(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Cross-entropy over a request's candidates, and none of them, to those that are called."""
+    none = logits.new_zeros(len(logits), 1)
+    offered = torch.cat([logits.masked_fill(wanted == UNKNOWN, -1e4), none], dim=1)
+    called = torch.cat([wanted == 1, ~(wanted == 1).any(dim=1, keepdim=True)], dim=1).to(logits.dtype)
+    return functional.cross_entropy(offered, called / called.sum(dim=1, keepdim=True))
 
 
 def _choice(logits: Tensor, wanted: Tensor) -> Tensor:

@@ -1,10 +1,13 @@
-"""The network of the compact planner: a request read once, met by the items of its candidate APIs.
+"""The network of the compact planner: a request and its candidate APIs, read together.
 
-One pass of the sentence encoder gives the request's tokens; it is trained. Items (APIs, parameters, options, output
-fields; see ``backends.compact.items``) come as vectors that are made once for each API by the encoder that ships, which
-is not. Two layers let every item attend to the request's tokens, and to the other items of its API; APIs attend to each
+Its lower half, the first layers of a sentence encoder, reads the request, and each API by itself. It is not trained, so
+that an API is read once (see ``backends.compact.items``). Its upper half is the encoder's other layers, trained: the
+units of an API attend to each other and to the request's tokens, these to each other and to every API. So each API is
+read in the light of the request, and the request in that of all APIs, at the cost of a single text of all of them.
+Two layers more let items (APIs, parameters, options, output fields) attend to those of their API, and APIs to each
 other, so that of two that do the same only one is called. What is asked of the outcome:
 
+- of the request, how many APIs are called for it;
 - of an API, whether it is called and how often;
 - of a parameter, where its value comes from: nowhere, characters of the request, an option, true, false, another call;
 - of a parameter and each token, whether its value starts and ends there;
@@ -20,36 +23,52 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from planner_svc.backends.compact.forms import Form
-from planner_svc.backends.compact.inputs import FEATURES, Origin
+from planner_svc.backends.compact.inputs import FEATURES, WORD, Origin
 from planner_svc.backends.compact.items import SHAPES, Kind
 from planner_svc.backends.compact.looks import LOOKS
+from planner_svc.backends.compact.sets import MOST
 
 COUNTS = 4
 """A call is made once, twice, three times, or more often."""
+SETS = MOST + 1
+"""No API is called, one, two ... or ``MOST`` and more."""
 
 
 class Inputs(NamedTuple):
-    """B requests of T tokens with M items, padded.
+    """B requests of T tokens with M items, padded; their A APIs, one after the other, with N units in all.
 
     Attributes:
-        ids: (B, T) token ids.
+        read: (B, T, d) the request's tokens, by the lower half.
         mask: (B, T) 1 where there is a token.
         looks: (B, T, LOOKS) how it looks.
-        vectors: (B, M, d) the items.
-        kind: (B, M) :class:`Kind`; -1 where there is no item.
+        units: (N, d) of APIs, by the lower half: an API, its own words, its other items.
+        unit_kind: (N,) :class:`Kind`, or ``WORD``.
+        unit_shape: (N, SHAPES) bits.
+        rows: (A, U) the places of each API's units, the API itself first; -1 where there are no more.
+        request: (A,) whose candidate each API is.
+        tops: (B, C) the places of the units that are the request's candidates themselves; -1 likewise.
+        place: (B, M) each item's place among the units; -1 where there is no item.
+        kind: (B, M) :class:`Kind`; -1 likewise.
         shape: (B, M, SHAPES) bits.
-        owner: (B, M) number of the API among the candidates; -1 where there is no item.
-        parent: (B, M) of an option the place of its parameter, else its own place.
+        owner: (B, M) number of the API among the candidates; -1 likewise.
+        parent: (B, M) of an option the place of its parameter among the items, else its own.
         features: (B, M, FEATURES) of APIs, else 0.
         matches: (B, M, T) 1 where a token is one of an item's own words.
     """
 
-    ids: Tensor
+    read: Tensor
     mask: Tensor
     looks: Tensor
-    vectors: Tensor
+    units: Tensor
+    unit_kind: Tensor
+    unit_shape: Tensor
+    rows: Tensor
+    request: Tensor
+    tops: Tensor
+    place: Tensor
     kind: Tensor
     shape: Tensor
     owner: Tensor
@@ -61,8 +80,9 @@ class Inputs(NamedTuple):
 class Outputs(NamedTuple):
     """Logits: see the module.
 
-    ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source`` (B, M, Origin); ``form`` (B, M,
-    Form); ``start`` and ``end`` (B, M, T); ``reference`` (B, M, M), from parameter to output.
+    ``size`` is (B, SETS); ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source``
+    (B, M, Origin); ``form`` (B, M, Form); ``start`` and ``end`` (B, M, T); ``reference`` (B, M, M), from parameter to
+    output.
     """
 
     call: Tensor
@@ -74,34 +94,60 @@ class Outputs(NamedTuple):
     option: Tensor
     reference: Tensor
     answer: Tensor
+    size: Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Width of the layers over items, their number, heads, and the width of their feed-forward parts."""
+    """Of the encoder: layers of the lower half. Of the layers over items: width, number, heads, feed-forward width."""
 
+    lower: int = 2
     width: int = 256
-    layers: int = 3
+    layers: int = 2
     heads: int = 4
     inner: int = 512
 
 
-class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
+class Lower(nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
+    """The lower half, as the encoder has it.
+
+    Args:
+        encoder: Hugging Face's ``BertModel``.
+        layers: how many of its layers.
+    """
+
+    def __init__(self, encoder: nn.Module, layers: int) -> None:
+        super().__init__()
+        self.embeddings = encoder.embeddings
+        self.layers = nn.ModuleList([JointLayer(one, 0.0) for one in encoder.encoder.layer[:layers]])
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(B, T, d) from (B, T) ids and mask."""
+        read: Tensor = self.embeddings(input_ids=ids)
+        for layer in self.layers:
+            read = layer.alone(read, mask)
+        return read
+
+
+class Network(nn.Module):  # type: ignore[misc]
     """See the module.
 
     Args:
-        encoder: a transformer that takes ``input_ids`` and ``attention_mask`` and gives ``last_hidden_state``.
-        dimension: of its tokens, and of the items.
-        sizes: of what is on top.
+        encoder: Hugging Face's ``BertModel``, whose layers from ``sizes.lower`` on are the upper half.
+        dimension: of its tokens.
+        sizes: of the parts.
+        dropout: of what each part of the upper half adds.
     """
 
-    def __init__(self, encoder: nn.Module, dimension: int, sizes: Sizes) -> None:
+    def __init__(self, encoder: nn.Module, dimension: int, sizes: Sizes, dropout: float = 0.1) -> None:
         super().__init__()
         width = sizes.width
-        self.encoder = encoder
+        self.upper = nn.ModuleList([JointLayer(one, dropout) for one in encoder.encoder.layer[sizes.lower :]])
+        self.token_looks = _silent(nn.Linear(LOOKS, dimension, bias=False))
+        self.unit_kinds = _silent(nn.Embedding(WORD + 1, dimension))
+        self.unit_shapes = _silent(nn.Linear(SHAPES, dimension, bias=False))
         self.tokens = nn.Linear(dimension, width)
-        self.looks = nn.Linear(LOOKS, width, bias=False)
-        nn.init.zeros_(self.looks.weight)
+        self.looks = _silent(nn.Linear(LOOKS, width, bias=False))
         self.items = nn.Linear(dimension, width)
         self.kinds = nn.Embedding(len(Kind), width)
         self.shapes = nn.Linear(SHAPES, width, bias=False)
@@ -109,6 +155,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
         self.layers = nn.ModuleList([Layer(sizes) for _ in range(sizes.layers)])
         self.back = Attention(sizes)
         self.norm = nn.LayerNorm(width)
+        self.size = _head(width, SETS)
         self.call = _head(width, 1)
         self.count = _head(width, COUNTS)
         self.source = _head(width, len(Origin))
@@ -122,24 +169,29 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
     def forward(self, *inputs: Tensor) -> Outputs:
         """The logits of :class:`Inputs`."""
         given = Inputs(*inputs)
-        read = self.encoder(input_ids=given.ids, attention_mask=given.mask).last_hidden_state
+        read = given.read + self.token_looks(given.looks)
+        units = given.units + self.unit_kinds(given.unit_kind).to(given.units.dtype)
+        units = units + self.unit_shapes(given.unit_shape)
+        for layer in self.upper:
+            read, units = layer(read, units, given)
+        known = units[given.place.clamp(min=0)]
+        signs = torch.stack([given.matches, _unit(known) @ _unit(read).transpose(1, 2)])
         tokens = self.tokens(read) + self.looks(given.looks)
-        items = self.items(given.vectors) + self.kinds(given.kind.clamp(min=0)) + self.shapes(given.shape)
+        items = self.items(_unit(known)) + self.kinds(given.kind.clamp(min=0)) + self.shapes(given.shape)
         items = items + self.features(given.features)
         there = (given.mask > 0)[:, None, :]
         related = _related(given)
-        signs = torch.stack([given.matches, _unit(given.vectors) @ _unit(read).transpose(1, 2)])
         for number, layer in enumerate(self.layers):
             items = layer(items, tokens, there, signs, related)
             if not number:
                 tokens = self.norm(tokens + self.back(tokens, items, (given.kind >= 0)[:, None, :], None))
-        return self._asked(items, tokens, signs, given)
+        return self._asked(items, tokens, known, signs, given)
 
-    def _asked(self, items: Tensor, tokens: Tensor, signs: Tensor, given: Inputs) -> Outputs:
+    def _asked(self, items: Tensor, tokens: Tensor, known: Tensor, signs: Tensor, given: Inputs) -> Outputs:
         parents = torch.gather(items, 1, given.parent[:, :, None].expand_as(items))
         said = given.matches.amax(dim=2)
         reference = self.consumer(items) @ self.producer(items).transpose(1, 2) / items.shape[-1] ** 0.5
-        alike = _unit(given.vectors)
+        alike = _unit(known)
         return Outputs(
             call=self.call(items).squeeze(-1),
             count=self.count(items),
@@ -150,7 +202,76 @@ class Network(nn.Module):  # type: ignore[misc]  # torch is not installed where 
             option=self.option(torch.cat([items, parents], dim=2)).squeeze(-1) + self.same_words * said,
             reference=reference + 4 * alike @ alike.transpose(1, 2),
             answer=self.answer(items).squeeze(-1),
+            size=self.size(tokens[:, 0]),
         )
+
+
+class JointLayer(nn.Module):  # type: ignore[misc]
+    """A layer of the encoder with its weights, over one text, or over a request and its APIs.
+
+    Args:
+        layer: Hugging Face's ``BertLayer``.
+        dropout: of what attention and the feed-forward part add.
+    """
+
+    def __init__(self, layer: nn.Module, dropout: float) -> None:
+        super().__init__()
+        attention = layer.attention
+        self.heads = attention.self.num_attention_heads
+        self.query, self.key, self.value = attention.self.query, attention.self.key, attention.self.value
+        self.out, self.out_norm = attention.output.dense, attention.output.LayerNorm
+        self.inner, self.outer, self.norm = layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm
+        self.dropout = dropout
+
+    def alone(self, read: Tensor, mask: Tensor) -> Tensor:
+        """(B, T, d) tokens that attend to those of their own text."""
+        query, key, value = (self._parted(part(read)) for part in (self.query, self.key, self.value))
+        return self._fed(read, _attended(query, key, value, (mask > 0)[:, None, :]))
+
+    def forward(self, read: Tensor, units: Tensor, given: Inputs) -> tuple[Tensor, Tensor]:
+        """(B, T, d) tokens and (N, d) units that have read each other."""
+        batch, length, width = read.shape
+        whole = torch.cat([read.reshape(batch * length, width), units])
+        query, key, value = self.query(whole), self.key(whole), self.value(whole)
+        tokens = batch * length
+
+        def of_tokens(part: Tensor) -> Tensor:
+            return part[:tokens].reshape(batch, length, width)
+
+        def of_units(part: Tensor, places: Tensor) -> Tensor:
+            chosen = part.index_select(0, (tokens + places.clamp(min=0)).reshape(-1))
+            return chosen.reshape(*places.shape, width)
+
+        there = given.mask > 0
+        seen = torch.cat([there, given.tops >= 0], dim=1)[:, None, :]
+        keys, values = (torch.cat([of_tokens(part), of_units(part, given.tops)], dim=1) for part in (key, value))
+        asked = _attended(self._parted(of_tokens(query)), self._parted(keys), self._parted(values), seen)
+
+        seen = torch.cat([given.rows >= 0, there[given.request]], dim=1)[:, None, :]
+        keys, values = (
+            torch.cat([of_units(part, given.rows), of_tokens(part).index_select(0, given.request)], dim=1)
+            for part in (key, value)
+        )
+        asking = of_units(query, given.rows)
+        offered = _attended(self._parted(asking), self._parted(keys), self._parted(values), seen)
+        # Units stand in the order of their APIs: the rows' places that are none fall away.
+        flat = offered.reshape(-1, width).index_select(0, (given.rows >= 0).reshape(-1).nonzero().squeeze(1))
+        whole = self._fed(whole, torch.cat([asked.reshape(tokens, width), flat]))
+        return whole[:tokens].reshape(batch, length, width), whole[tokens:]
+
+    def _parted(self, part: Tensor) -> Tensor:
+        return part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def _fed(self, given: Tensor, attended: Tensor) -> Tensor:
+        given = self.out_norm(given + self._dropped(self.out(attended)))
+        result: Tensor = self.norm(given + self._dropped(self.outer(functional.gelu(self.inner(given)))))
+        return result
+
+    def _dropped(self, added: Tensor) -> Tensor:
+        """Without some features in training, the same ones of all rows: drawing them for each costs a tenth."""
+        if not self.training or not self.dropout:
+            return added
+        return added * functional.dropout(torch.ones_like(added[0]), self.dropout)
 
 
 class Layer(nn.Module):  # type: ignore[misc]
@@ -212,6 +333,14 @@ class Pointer(nn.Module):  # type: ignore[misc]
         return logits.masked_fill((given.mask == 0)[:, None, :], -1e4)
 
 
+def _attended(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
+    """(n, q, d) from (n, heads, q or k, d / heads), where ``allowed`` (n, 1, k)."""
+    # Not scaled_dot_product_attention: on processors its backward pass in bfloat16 takes several times as long.
+    logits = (query / query.shape[-1] ** 0.5) @ key.transpose(2, 3)
+    barred = (~allowed[:, None]).to(logits.dtype) * -1e4
+    return ((logits + barred).softmax(dim=-1) @ value).transpose(1, 2).flatten(2)
+
+
 def _related(given: Inputs) -> Tensor:
     """(B, M, M) whose items look at each other: those of one API, and APIs among themselves."""
     owner, there = given.owner, given.kind >= 0
@@ -225,6 +354,12 @@ def _related(given: Inputs) -> Tensor:
 
 def _unit(vectors: Tensor) -> Tensor:
     return torch.nn.functional.normalize(vectors, dim=-1)
+
+
+def _silent(part: nn.Module) -> nn.Module:
+    """With weights of 0: what it reads counts nothing until it is learnt to."""
+    nn.init.zeros_(part.weight)
+    return part
 
 
 def _head(width: int, outputs: int) -> nn.Sequential:

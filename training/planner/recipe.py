@@ -18,6 +18,7 @@ class Recipe(BaseModel):
             the one that ships; None: from ``base``.
         seed: of every draw.
         requests: recorded requests of each folder, at most.
+        whole: names of folders of which all are taken.
         validation: of those held out of each folder, how many are measured.
         made: requests made up over each folder's catalogue, at most.
         made_each: likewise, for each of its APIs.
@@ -37,10 +38,11 @@ class Recipe(BaseModel):
         aside: folders whose held-out requests the second stage does not learn from: to be measured by. It learns how
             links look from those that the network learnt from.
         unscored: share of the requests whose candidates come without the retriever's scores.
-        encoder_rate: learning rate of the request's encoder at its peak, after the warm-up; it falls in a line.
+        encoder_rate: learning rate of the encoder's layers at its peak, after the warm-up; it falls in a line.
         rate: likewise of what is on top.
         warmup: share of the steps in which the rates rise.
-        dropout: of the layers over items.
+        dropout: of what the encoder's layers add.
+        lower: how many of the encoder's layers are not trained, and read APIs by themselves.
         width: of the layers over items.
         layers: how many.
         bfloat16: compute matrix products in bfloat16, the weights stay float32; None: where that is faster.
@@ -52,6 +54,7 @@ class Recipe(BaseModel):
     start: str | None = None
     seed: int = 7
     requests: Annotated[int, Field(ge=0)] = 4_000
+    whole: tuple[str, ...] = ()
     validation: Annotated[int, Field(ge=0)] = 150
     made: Annotated[int, Field(ge=0)] = 8_000
     made_each: Annotated[float, Field(ge=0)] = 4
@@ -73,6 +76,7 @@ class Recipe(BaseModel):
     rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-4
     warmup: Share = 0.05
     dropout: Share = 0.1
+    lower: Annotated[int, Field(ge=0, le=12)] = 2
     width: Annotated[int, Field(ge=32, le=1_024)] = 256
-    layers: Annotated[int, Field(ge=1, le=12)] = 3
+    layers: Annotated[int, Field(ge=1, le=12)] = 2
     bfloat16: bool | None = None

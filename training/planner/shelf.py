@@ -32,12 +32,14 @@ class Shelf:
         self._profiles: dict[int, Profile] = {}
         self._known: dict[int, Encoded] = {}
         self._kept: list[Api] = []  # so that an id stays one API's
-        self._vectors: dict[str, NDArray[np.float16]] = {}
+        self._read_before: dict[str, tuple[NDArray[np.float16], NDArray[np.float16]]] = {}
         self._unsaved = 0
         if file is not None and file.exists():
             with np.load(file, allow_pickle=False) as saved:
                 ends = np.cumsum(saved["sizes"])[:-1]
-                self._vectors = dict(zip(saved["keys"].tolist(), np.split(saved["rows"], ends), strict=True))
+                parts = np.split(saved["rows"], ends)
+                both = zip(parts[::2], parts[1::2], strict=True)
+                self._read_before = dict(zip(saved["keys"].tolist(), both, strict=True))
 
     @property
     def dimension(self) -> int:
@@ -58,10 +60,9 @@ class Shelf:
         if self._file is None or not self._unsaved:
             return
         part = self._file.with_suffix(".part.npz")
-        rows = list(self._vectors.values())
-        np.savez(
-            part, keys=np.array(list(self._vectors)), sizes=np.array([len(r) for r in rows]), rows=np.concatenate(rows)
-        )
+        rows = [part for both in self._read_before.values() for part in both]
+        keys = np.array(list(self._read_before))
+        np.savez(part, keys=keys, sizes=np.array([len(r) for r in rows]), rows=np.concatenate(rows))
         part.replace(self._file)
         self._unsaved = 0
 
@@ -78,9 +79,9 @@ class Shelf:
         items = items_of(profile)
         text = "\n".join(item.text for item in items)
         key = hashlib.sha256(f"{self._encoder.name}\n{text}".encode("utf-8", "replace")).hexdigest()
-        vectors = self._vectors.get(key)
-        if vectors is None or len(vectors) != len(items):
-            vectors = encode(profile, self._encoder).vectors
-            self._vectors[key] = vectors
+        known = self._read_before.get(key)
+        if known is None or len(known[0]) != len(items):
+            read = encode(profile, self._encoder)
+            known = self._read_before[key] = read.vectors, read.head
             self._unsaved += 1
-        return Encoded(profile, items, vectors)
+        return Encoded(profile, items, *known)

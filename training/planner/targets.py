@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner_svc.backends.compact.forms import Form, form_of, number_form_of
-from planner_svc.backends.compact.inputs import Ints, Origin, Tokens
+from planner_svc.backends.compact.inputs import Ints, Origin
 from planner_svc.backends.compact.items import Item, Kind
+from planner_svc.backends.compact.sets import MOST
 from planner_svc.reading.profile import Profile
 from planner_svc.reading.readings import NO_CLOCK
 from services.contracts.base import JsonPath
@@ -21,6 +22,7 @@ from training.planner.examples import Default, Example, Label, LabelledCall, Opt
 from training.planner.examples import Item as LabelItem
 from training.planner.examples import items as parts
 
+Offsets = Sequence[tuple[int, int]]
 UNKNOWN: Final = -1
 """A target that nothing is learnt from."""
 
@@ -39,6 +41,7 @@ class Targets:
         option: (m,) 1 for the option that is meant, 0 for its parameter's others; UNKNOWN elsewhere.
         reference: (m,) the place of the output that a parameter's value comes from.
         answer: (m,) 1 where an output of a called API answers, 0 where not; UNKNOWN where nobody knows.
+        size: how many APIs are called, ``MOST`` at most.
     """
 
     call: Ints
@@ -50,6 +53,7 @@ class Targets:
     option: Ints
     reference: Ints
     answer: Ints
+    size: int
 
 
 class Layout:
@@ -80,9 +84,9 @@ class Layout:
                 self.options.setdefault((number, slot.name), []).append((place, slot.choices[item.option]))
 
 
-def targets(example: Example, layout: Layout, tokens: Tokens) -> Targets:
-    """The targets of an example whose request has these tokens."""
-    size, length = layout.size, len(tokens.ids)
+def targets(example: Example, layout: Layout, offsets: Offsets) -> Targets:
+    """The targets of an example whose request has tokens of these characters."""
+    size, length = layout.size, len(offsets)
     made = Targets(
         call=np.full(size, UNKNOWN, np.int64),
         count=np.full(size, UNKNOWN, np.int64),
@@ -93,6 +97,7 @@ def targets(example: Example, layout: Layout, tokens: Tokens) -> Targets:
         option=np.full(size, UNKNOWN, np.int64),
         reference=np.full(size, UNKNOWN, np.int64),
         answer=np.full(size, UNKNOWN, np.int64),
+        size=min(len({call.api for call in example.calls}), MOST),
     )
     numbers = {api.id: number for number, api in enumerate(example.candidates)}
     counted = Counter(call.api for call in example.calls)
@@ -101,7 +106,7 @@ def targets(example: Example, layout: Layout, tokens: Tokens) -> Targets:
         if counted[api]:
             made.count[layout.apis[number]] = min(counted[api], 4) - 1
             calls = [call for call in example.calls if call.api == api]
-            _of_api(made, example, layout, tokens, numbers, number, calls)
+            _of_api(made, example, layout, offsets, numbers, number, calls)
     if example.answer is not None:
         _answers(made, example, layout, numbers, counted)
     return made
@@ -111,7 +116,7 @@ def _of_api(
     made: Targets,
     example: Example,
     layout: Layout,
-    tokens: Tokens,
+    offsets: Offsets,
     numbers: dict[str, int],
     number: int,
     calls: Sequence[LabelledCall],
@@ -125,7 +130,7 @@ def _of_api(
         options = layout.options.get((owner, name), [])
         if made.source[place] == Origin.SPAN:
             spans = [one for label in labels for one in parts(label) if isinstance(one, Span)]
-            _mark(made, place, tokens, spans)
+            _mark(made, place, offsets, spans)
             made.form[place] = _form(example, spans)
         elif made.source[place] == Origin.OPTION:
             meant = {str(one.value) for label in labels for one in parts(label) if isinstance(one, Option)}
@@ -163,9 +168,9 @@ def _source_of(label: LabelItem) -> int:
             return UNKNOWN
 
 
-def _mark(made: Targets, place: int, tokens: Tokens, spans: Sequence[Span]) -> None:
+def _mark(made: Targets, place: int, offsets: Offsets, spans: Sequence[Span]) -> None:
     for span in spans:
-        inside = [n for n, (start, end) in enumerate(tokens.offsets) if start < span.end and end > span.start]
+        inside = [n for n, (start, end) in enumerate(offsets) if start < span.end and end > span.start]
         if inside:
             made.start[place, inside[0]] = made.end[place, inside[-1]] = True
     if not made.start[place].any():  # cut off at the end of a long request

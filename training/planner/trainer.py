@@ -10,7 +10,7 @@ from typing import Final
 import torch
 
 from training.planner.learning import Batch, Tally, losses, to_device
-from training.planner.network import Network
+from training.planner.network import Inputs, Lower, Network
 from training.planner.recipe import Recipe
 from training.shared.checkpoints import Checkpoint, Course
 from training.shared.devices import faster_in_bfloat16
@@ -37,6 +37,7 @@ class Trainer(Resumable):
 
     Args:
         network: what is trained.
+        lower: the lower half, which is not.
         recipe: how.
         batches: on what.
         folder: where the checkpoint is kept; one of the same recipe and data is resumed.
@@ -48,9 +49,16 @@ class Trainer(Resumable):
     """
 
     def __init__(
-        self, network: Network, recipe: Recipe, batches: Batches, folder: Path, key: str, device: torch.device
+        self,
+        network: Network,
+        lower: Lower,
+        recipe: Recipe,
+        batches: Batches,
+        folder: Path,
+        key: str,
+        device: torch.device,
     ) -> None:
-        self.network = network.to(device)
+        self.network, self._lower = network.to(device), lower.to(device).eval()
         self._batches, self._device = batches, device
         self._bfloat16 = faster_in_bfloat16(device.type) if recipe.bfloat16 is None else recipe.bfloat16
         encoder, rest = _parted(network)
@@ -88,8 +96,15 @@ class Trainer(Resumable):
         with torch.inference_mode():
             for batch in batches:
                 moved = to_device(batch, self._device)
-                tally.add(self.network(*moved.inputs), moved)
+                tally.add(self.network(*self._read(moved)), moved)
         return tally.shares()
+
+    def _read(self, batch: Batch) -> Inputs:
+        """The inputs with the request as the lower half reads it, in the precision that is computed in."""
+        kind = torch.bfloat16 if self._bfloat16 and self.network.training else torch.float32
+        with torch.no_grad():
+            read = self._lower(batch.ids, batch.inputs.mask).to(kind)
+        return batch.inputs._replace(read=read, units=batch.inputs.units.to(kind))
 
     def _step(self, batch: Batch) -> dict[str, float]:
         self.network.train()
@@ -97,7 +112,7 @@ class Trainer(Resumable):
             group["lr"] = group["peak"] * self._course.rate
         moved = to_device(batch, self._device)
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
-            said = self.network(*moved.inputs)
+            said = self.network(*self._read(moved))
         parts = losses(type(said)(*(one.float() for one in said)), moved)
         self._optimizer.zero_grad(set_to_none=True)
         torch.stack(list(parts.values())).sum().backward()
@@ -107,13 +122,9 @@ class Trainer(Resumable):
 
 
 def _parted(network: Network) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
-    """The encoder's weights, without the word table, which stays as it is; and the others."""
-    encoder, rest = [], []
+    """The weights of the encoder's layers, and the others."""
+    encoder: list[torch.nn.Parameter] = []
+    rest: list[torch.nn.Parameter] = []
     for name, weight in network.named_parameters():
-        if "word_embeddings" in name:
-            weight.requires_grad_(False)
-        elif name.startswith("encoder."):
-            encoder.append(weight)
-        else:
-            rest.append(weight)
+        (encoder if name.startswith("upper.") else rest).append(weight)
     return encoder, rest

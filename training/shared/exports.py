@@ -45,10 +45,18 @@ def restore_weights(
     with torch.no_grad():
         for weight in used.values():
             weight.copy_(torch.randn(weight.shape, generator=generator))
-    traced = {one.name: numpy_helper.to_array(one) for one in trace().graph.initializer}
+    graph = trace().graph
+    turned = {node.input[1] for node in graph.node if node.op_type == "Gemm" and _is_turned(node)}
+    traced = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    # Quantisation stores the matrices of such nodes the other way round.
+    traced |= {name: traced[name].T for name in turned & traced.keys()}
     with torch.no_grad():
         for name, weight in used.items():
             weight.copy_(torch.from_numpy(_matching(name, weight.numpy(), traced, exported).copy()))
+
+
+def _is_turned(node: onnx.NodeProto) -> bool:
+    return any(one.name == "transB" and one.i for one in node.attribute)
 
 
 def _matching(

@@ -25,7 +25,6 @@ from services.compute import ComputePool, checkpoint
 from services.contracts.api import Api
 from services.contracts.plan import Plan
 from services.contracts.planning import PlanRequest
-from services.encoder import Encoder
 
 NOTHING: Final = "Nothing in the catalogue fits this request."
 MAX_CANDIDATES: Final = 24
@@ -39,8 +38,8 @@ class CompactBackend:
 
     name = "compact"
 
-    def __init__(self, encoder: Encoder, reader: Reader, calibration: Calibration, pool: ComputePool) -> None:
-        self._encodings = Encodings(encoder)
+    def __init__(self, reader: Reader, calibration: Calibration, pool: ComputePool) -> None:
+        self._encodings = Encodings(reader.lower)
         self._reader = reader
         self._calibration = calibration
         self._pool = pool

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from planner_svc.backends.compact.calls import call_evidence, likeness_of
 from planner_svc.backends.compact.drafted import Drafted, Fed, Said, arranged
 from planner_svc.backends.compact.filling import DEMONSTRATED, Filler
-from planner_svc.backends.compact.inputs import RELEVANCE, Floats
+from planner_svc.backends.compact.inputs import RELEVANCE, Floats, softmax
 from planner_svc.backends.compact.items import Kind
 from planner_svc.backends.compact.judging import Judges
 from planner_svc.backends.compact.sets import set_evidence
@@ -97,7 +97,8 @@ class Decoder:
         """The candidates that may be called, likeliest first; what speaks for calling none, one, two ... of them."""
         order = [number for number in np.argsort(-self.called, kind="stable").tolist() if self._allowed(number)]
         likeness = likeness_of(self._task.reading.inputs)
-        return order, set_evidence(self._evidence, self.called, likeness, order)
+        sizes = softmax(self._task.reading.logits["size"])
+        return order, set_evidence(self._evidence, self.called, likeness, order, sizes)
 
     def _allowed(self, number: int) -> bool:
         """Whether the request's words leave room for what the call would change."""

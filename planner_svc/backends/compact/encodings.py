@@ -11,8 +11,8 @@ from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import Encoder
 
-MOST_ITEMS = 80_000
-"""Items kept, of all APIs together: each is a vector of 768 bytes and about as much beside it."""
+MOST_UNITS = 120_000
+"""Units kept, of all APIs together: each is a vector of 768 bytes; items have about as much beside it."""
 
 
 class Encodings:
@@ -20,13 +20,13 @@ class Encodings:
 
     Args:
         encoder: reads them.
-        most_items: kept at most; an API has one, and one for each parameter, option and field of its answer. What
-            APIs weigh is bounded too (see :class:`Kept`).
+        most_units: kept at most; an API has one, and one for each of its words, parameters, options and fields of its
+            answer. What APIs weigh is bounded too (see :class:`Kept`).
     """
 
-    def __init__(self, encoder: Encoder, most_items: int = MOST_ITEMS) -> None:
+    def __init__(self, encoder: Encoder, most_units: int = MOST_UNITS) -> None:
         self._encoder = encoder
-        self._kept: Kept[Encoded] = Kept(most_items)
+        self._kept: Kept[Encoded] = Kept(most_units)
 
     def of(self, api: Api) -> Encoded:
         """The API's items with their vectors; read now where they are not known."""
@@ -34,5 +34,5 @@ class Encodings:
         found = self._kept.get(key)
         if found is None:
             found = encode(flat(read_profile(api)), self._encoder)
-            self._kept.put(key, found, api, len(found.items))
+            self._kept.put(key, found, api, len(found.items) + len(found.head))
         return found

@@ -18,12 +18,12 @@ from planner_svc.backends.compact.links import MAX_LINKS, Offer, link_evidence, 
 from planner_svc.backends.compact.segments import segments
 from planner_svc.backends.compact.spans import Spans, Wish
 from planner_svc.backends.compact.task import UNLIKELY, Gap, Task
-from planner_svc.compiler.assign import mismatch
+from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.choices import NamedChoice, named_choices
 from planner_svc.reading.dates import Found, Moment
 from planner_svc.reading.enumerations import whole
-from planner_svc.reading.profile import Field, Slot
+from planner_svc.reading.profile import Field, Slot, first_item
 from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import stems, words_of
 
@@ -391,13 +391,19 @@ class Filler:
         strong.sort(key=lambda one: -one[0])
         offers: list[Offer] = []
         for strength, other, output in strong[:MAX_OUTPUTS]:
-            wrong = mismatch(self._schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
+            wrong = self._misfit(output, wish)
+            if wrong is not None and wrong.certain and output.kinds == {"array"}:
+                output = first_item(self._schemas, output)
+                wrong = self._misfit(output, wish)
             if wrong is None or not wrong.certain:
                 called = float(self._called[other])
                 near = nearness(consumer.api, self._task.apis[other].profile.api)
                 unsaid = float(self._unsaid[other])
                 offers.append(Offer(other, output, strength, called, other in chosen, wrong is None, near, unsaid))
         return offers[:MAX_LINKS]
+
+    def _misfit(self, output: Field, wish: Wish) -> Mismatch | None:
+        return mismatch(self._schemas, output.node, wish.slot.node, as_text=wish.slot.as_text)
 
 
 def _fed(slot: Slot, offer: Offer, sure: float) -> Fed:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from planner_svc.backends.compact.items import SHAPES, Item, Kind, matches
 from planner_svc.backends.compact.looks import looks_of
-from planner_svc.reading.text import WORD, stem
+from planner_svc.reading.text import WORD as WORD_PATTERN
+from planner_svc.reading.text import stem
 from services.contracts.retrieval import Candidate
 
 FEATURES: Final = 5
@@ -20,6 +21,11 @@ FEATURES: Final = 5
 
 RELEVANCE: Final = 2
 """Which of them is the relevance."""
+WORD: Final = len(Kind)
+"""The kind of a unit that is a token of an API's own words, and no item."""
+NOWHERE: Final = -1
+"""In arrays of places: there is none."""
+_NONE: Final = 1e-9
 
 
 class Origin(IntEnum):
@@ -37,31 +43,20 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 
-class Tokens(Protocol):
-    """A tokenised request, as ``tokenizers`` gives it."""
-
-    @property
-    def ids(self) -> list[int]:
-        """Of the vocabulary."""
-        ...
-
-    @property
-    def offsets(self) -> list[tuple[int, int]]:
-        """Characters, start and end; the same for special tokens."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """One request of t tokens with m items; see ``training.planner.network.Inputs`` for what they mean.
+    """One request of t tokens with m items, and u units of a APIs; see ``training.planner.network.Inputs``.
 
     Attributes:
         first: of each candidate the place of its first item.
     """
 
-    ids: Ints
     looks: Floats
-    vectors: Floats
+    units: Floats
+    unit_kind: Ints
+    unit_shape: Floats
+    rows: Ints
+    place: Ints
     kind: Ints
     shape: Floats
     owner: Ints
@@ -70,9 +65,16 @@ class Inputs:
     matches: Floats
     first: tuple[int, ...]
 
+    @property
+    def vectors(self) -> Floats:
+        """(m, d) the items, of length 1."""
+        own = self.units[self.place]
+        result: Floats = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), _NONE)
+        return result
+
 
 class ItemsOfApi(Protocol):
-    """An API's items and their (m, d) vectors."""
+    """An API's items with their (m, d) vectors, and the (h, d) tokens of its own words."""
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -82,6 +84,11 @@ class ItemsOfApi(Protocol):
     @property
     def vectors(self) -> NDArray[np.float16]:
         """One row an item."""
+        ...
+
+    @property
+    def head(self) -> NDArray[np.float16]:
+        """One row a token."""
         ...
 
 
@@ -98,31 +105,51 @@ def features_of(candidate: Candidate, rank: int) -> tuple[float, ...]:
     return told
 
 
-def arrange(query: str, tokens: Tokens, apis: Sequence[ItemsOfApi], features: Sequence[Sequence[float]]) -> Inputs:
+def arrange(
+    query: str, offsets: Sequence[tuple[int, int]], apis: Sequence[ItemsOfApi], features: Sequence[Sequence[float]]
+) -> Inputs:
     """Put a request and its candidates side by side.
 
     Args:
         query: the request.
-        tokens: of the request.
+        offsets: characters of each of its tokens, start and end; the same for those that mark its ends.
         apis: the candidates.
         features: ``FEATURES`` numbers for each of them.
     """
     items = [item for api in apis for item in api.items]
-    first = np.concatenate([[0], np.cumsum([len(api.items) for api in apis])]).astype(int)
+    sizes = np.array([len(api.items) for api in apis], np.int64)
+    heads = np.array([len(api.head) for api in apis], np.int64)
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    starts = np.concatenate([[0], np.cumsum(sizes + heads)])
     kind = np.array([item.kind for item in items], np.int64)
-    shapes = np.array([item.shape for item in items], np.int64)
+    shape = (np.array([item.shape for item in items], np.int64)[:, None] >> np.arange(SHAPES) & 1).astype(np.float32)
+    owner = np.repeat(np.arange(len(apis)), sizes)
     told = np.zeros((len(items), FEATURES), np.float32)
     told[first[:-1]] = np.asarray(features, np.float32).reshape(-1, FEATURES)
+    # An API's units: itself, its words, its other items.
+    within = np.arange(len(items)) - first[owner]
+    place = starts[owner] + within + np.where(within > 0, heads[owner], 0)
+    unit_kind = np.full(starts[-1], WORD, np.int64)
+    unit_kind[place] = kind
+    unit_shape = np.zeros((starts[-1], SHAPES), np.float32)
+    unit_shape[place] = shape
+    columns = np.arange(int((sizes + heads).max()))
+    rows = np.where(columns < (sizes + heads)[:, None], starts[:-1, None] + columns, NOWHERE)
     return Inputs(
-        ids=np.asarray(tokens.ids, np.int64),
-        looks=looks_of(query, tokens.offsets),
-        vectors=np.concatenate([api.vectors for api in apis]).astype(np.float32),
+        looks=looks_of(query, offsets),
+        units=np.concatenate([part for api in apis for part in (api.vectors[:1], api.head, api.vectors[1:])]).astype(
+            np.float32
+        ),
+        unit_kind=unit_kind,
+        unit_shape=unit_shape,
+        rows=rows,
+        place=place,
         kind=kind,
-        shape=(shapes[:, None] >> np.arange(SHAPES) & 1).astype(np.float32),
-        owner=np.repeat(np.arange(len(apis)), np.diff(first)).astype(np.int64),
+        shape=shape,
+        owner=owner.astype(np.int64),
         parent=_parents(items),
         features=told,
-        matches=matches(items, token_stems(query, tokens.offsets)),
+        matches=matches(items, token_stems(query, offsets)),
         first=tuple(first[:-1].tolist()),
     )
 
@@ -130,7 +157,7 @@ def arrange(query: str, tokens: Tokens, apis: Sequence[ItemsOfApi], features: Se
 def token_stems(query: str, offsets: Sequence[tuple[int, int]]) -> list[str]:
     """For each token the stem of the word it is part of; empty for what is no word."""
     by_character: dict[int, str] = {}
-    for match in WORD.finditer(query):
+    for match in WORD_PATTERN.finditer(query):
         root = stem(match[0])
         by_character.update(dict.fromkeys(range(match.start(), match.end()), root))
     return [by_character.get(start, "") if end > start else "" for start, end in offsets]

@@ -1,8 +1,8 @@
 """What an API offers a request, item by item: itself, its parameters, their options, the fields of its answer.
 
-An API is read by the encoder once, as one text (more where it is long), and each item is the mean of its own tokens
-there, so that it knows its surroundings. That happens when the API is first seen; requests meet vectors (late
-interaction, see docs/planning.md).
+An API is read once by the lower half of the network, as one text (more where it is long): its own words, where it is
+and what it does, token by token, and each item as the mean of its tokens there, so that it knows its surroundings. That
+happens when the API is first seen; the upper half reads these units beside the request (see docs/planning.md).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from planner_svc.reading.profile import Effect, Field, Profile, Slot
 from planner_svc.reading.text import split_name, stems
 from services.compute import checkpoint
+from services.contracts.api import Api
 from services.encoder import Encoder, TokenEncoding
 
 MAX_SLOTS: Final = 24
@@ -28,6 +29,8 @@ _ABOUT: Final = 240
 _SAID: Final = 90
 _CHUNK: Final = 900
 """Characters of a text: about 200 tokens, which is short of what the encoder cuts off."""
+MAX_HEAD: Final = 48
+"""Tokens of an API's own words that are kept one by one."""
 _LISTED: Final = 12
 """Options that a parameter's own text names."""
 
@@ -66,11 +69,19 @@ class Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """An API's items with their vectors: (m, d), float16."""
+    """An API as the lower half of the network reads it.
+
+    Attributes:
+        profile: the API.
+        items: of it, the API itself first.
+        vectors: (m, d) the items, float16.
+        head: (h, d) the tokens of the API's own words, at most ``MAX_HEAD``.
+    """
 
     profile: Profile
     items: tuple[Item, ...]
     vectors: NDArray[np.float16]
+    head: NDArray[np.float16]
 
 
 def items_of(profile: Profile) -> tuple[Item, ...]:
@@ -82,12 +93,17 @@ def encode(profile: Profile, encoder: Encoder) -> Encoded:
     """Read an API. The texts are read and gone: an API is kept for long, and they are much of it."""
     items = items_of(profile)
     vectors = np.zeros((len(items), encoder.dimension), np.float16)
+    head: NDArray[np.float16] | None = None
     for text, places in _texts(items):
         checkpoint()  # an API may have hundreds of texts, each of them a pass
         read = encoder.encode_tokens(text)
+        if head is None:
+            own = [number for number, (_, end) in enumerate(read.offsets) if end <= len(items[0].text)]
+            head = read.vectors[own[:MAX_HEAD]].astype(np.float16)
         for index, start, end in places:
             vectors[index] = _mean(read, start, end)
-    return Encoded(profile, tuple(replace(item, text="") for item in items), vectors)
+    assert head is not None
+    return Encoded(profile, tuple(replace(item, text="") for item in items), vectors, head)
 
 
 def shape_of(slot: Slot) -> int:
@@ -124,7 +140,7 @@ def _items(profile: Profile) -> Iterator[Item]:
     about = " ".join(part for part in (api.summary, api.description[:_ABOUT]) if part)
     name = " ".join(split_name(api.name))
     named = _stems(f"{name} {api.summary or api.description[:_SAID]}")
-    yield Item(Kind.API, f"{name}: {about}", named, shape=effect_of(profile))
+    yield Item(Kind.API, f"{name} ({_place_of(api)}): {about[:_ABOUT]}", named, shape=effect_of(profile))
     for number, slot in _chosen(profile.slots):
         options = [str(choice) for choice in slot.choices[:_LISTED]]
         listed = f" ({', '.join(options)})" if options else ""
@@ -142,6 +158,12 @@ def _items(profile: Profile) -> Iterator[Item]:
             yield Item(Kind.OPTION, f"{spoken} {said}", _stems(said), slot=number, option=index)
     for number, field in enumerate(profile.fields[:MAX_FIELDS]):
         yield Item(Kind.OUTPUT, _field_text(field), frozenset(field.words), field=number)
+
+
+def _place_of(api: Api) -> str:
+    """Whose the API is, and where: operations of one resource are told apart by it, and vendors."""
+    path = " ".join(word for part in api.path.split("/") for word in split_name(part.strip("{}")))
+    return f"{' '.join(split_name(api.provider))} {api.method.lower()} {path[:_SAID]}"
 
 
 @lru_cache(4_096)
@@ -175,11 +197,15 @@ def _texts(items: Sequence[Item]) -> Iterator[tuple[str, list[tuple[int, int, in
 
 
 def _mean(read: TokenEncoding, start: int, end: int) -> NDArray[np.float32]:
-    """The mean of the tokens in a range of characters, of length 1; of all where none is left of the range."""
+    """The mean of the tokens in a range of characters, as long as a token's; of all where none is left of the range."""
     inside = [number for number, (first, last) in enumerate(read.offsets) if first < end and last > start]
-    total = read.vectors[inside].sum(axis=0) if inside else read.pooled
-    mean: NDArray[np.float32] = total / max(float(np.linalg.norm(total)), 1e-9)
-    return mean
+    tokens = read.vectors[inside] if inside else read.vectors
+    if not len(tokens):
+        return read.pooled
+    mean = tokens.mean(axis=0)
+    length = float(np.linalg.norm(tokens, axis=1).mean())
+    result: NDArray[np.float32] = mean * (length / max(float(np.linalg.norm(mean)), 1e-9))
+    return result
 
 
 def matches(items: Iterable[Item], tokens: Sequence[str]) -> NDArray[np.float32]:

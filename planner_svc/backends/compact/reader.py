@@ -12,10 +12,12 @@ import numpy as np
 from planner_svc.backends.compact.inputs import Floats, Inputs, arrange
 from planner_svc.backends.compact.items import SHAPES, Encoded
 from planner_svc.backends.compact.judging import Judges
-from services.encoder import EncoderError, load_session, load_tokenizer, sanitised
+from services.encoder import EncoderError, OnnxEncoder, load_session
 
-INPUTS: Final = ("ids", "mask", "looks", "vectors", "kind", "shape", "owner", "parent", "features", "matches")
-OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "reference", "answer")
+OF_UNITS: Final = ("units", "unit_kind", "unit_shape", "rows")
+OF_ITEMS: Final = ("looks", "place", "kind", "shape", "owner", "parent", "features", "matches")
+INPUTS: Final = ("read", "mask", "request", "tops", *OF_UNITS, *OF_ITEMS)
+OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "reference", "answer", "size")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +36,10 @@ class Reading:
 
 
 class Reader:
-    """What is in a planner's directory: ``planner.onnx``, ``tokenizer.json``, and its second stage where it has one.
+    """What is in a planner's directory: both halves of the network, and its second stage where it has one.
+
+    ``lower`` (``model.onnx``, ``tokenizer.json``) reads APIs and requests, each by itself; ``planner.onnx`` reads them
+    together.
 
     Raises:
         EncoderError: they are not there, or are something else.
@@ -42,11 +47,10 @@ class Reader:
     """
 
     def __init__(self, directory: Path) -> None:
-        for name in ("planner.onnx", "tokenizer.json"):
-            if not (directory / name).is_file():
-                raise EncoderError(f"the planner's directory {directory} has no {name}")
+        if not (directory / "planner.onnx").is_file():
+            raise EncoderError(f"the planner's directory {directory} has no planner.onnx")
         self._session: Any = load_session(directory / "planner.onnx")
-        self._tokenizer = load_tokenizer(directory / "tokenizer.json")
+        self.lower = OnnxEncoder(directory)
         self.judges = Judges.load(directory)
         asked = {node.name: node.shape for node in self._session.get_inputs()}
         given = {node.name for node in self._session.get_outputs()}
@@ -58,9 +62,16 @@ class Reader:
 
     def read(self, query: str, apis: Sequence[Encoded], features: Sequence[Sequence[float]]) -> Reading:
         """Read a request beside its candidates; blocks, run it on a pool."""
-        tokens = self._tokenizer.encode(sanitised(query))
-        inputs = arrange(query, tokens, apis, features)
-        feed = {name: getattr(inputs, name) for name in INPUTS if name != "mask"} | {"mask": np.ones_like(inputs.ids)}
-        found = self._session.run(OUTPUTS, {name: array[None] for name, array in feed.items()})
+        tokens = self.lower.encode_tokens(query, special=True)
+        inputs = arrange(query, tokens.offsets, apis, features)
+        feed = {name: getattr(inputs, name) for name in OF_UNITS}
+        feed |= {name: getattr(inputs, name)[None] for name in OF_ITEMS}
+        feed |= {
+            "read": tokens.vectors[None],
+            "mask": np.ones((1, len(tokens.offsets)), np.int64),
+            "request": np.zeros(len(inputs.rows), np.int64),
+            "tops": inputs.rows[None, :, 0],
+        }
+        found = self._session.run(OUTPUTS, feed)
         logits = {name: array[0] for name, array in zip(OUTPUTS, found, strict=True)}
         return Reading(tuple(tokens.offsets), inputs, logits)

@@ -24,7 +24,7 @@ _WORST: Final = ("most_unsaid", "fed_sure", "several_times", "changes")
 """Signs of which the largest in the set is told."""
 SET_SIGNS: Final = (
     "size", "first", "last", "next", "step", "inside", "outside", "expected", "over_expected",
-    "words", "change_asked", "asked_inside", "asked_outside", "last_like", "next_like",
+    "likely", "smaller", "larger", "words", "change_asked", "asked_inside", "asked_outside", "last_like", "next_like",
     *(f"last_{sign}" for sign in _OF_ONE), *(f"next_{sign}" for sign in _OF_ONE), *(f"most_{sign}" for sign in _WORST),
 )  # fmt: skip
 """What the trees weigh of a set."""
@@ -33,7 +33,7 @@ MOST: Final = 6
 _LEAST: Final = 1e-4
 
 
-def set_evidence(rows: Floats, called: Floats, likeness: Floats, order: Sequence[int]) -> Floats:
+def set_evidence(rows: Floats, called: Floats, likeness: Floats, order: Sequence[int], sizes: Floats) -> Floats:
     """(sizes, SET_SIGNS): what speaks for and against calling the first none, one, two ... of them.
 
     Args:
@@ -41,6 +41,7 @@ def set_evidence(rows: Floats, called: Floats, likeness: Floats, order: Sequence
         called: (candidates,) how likely each is called.
         likeness: (candidates, candidates) cosines of their encodings.
         order: the candidates that may be called, likeliest first.
+        sizes: (MOST + 1,) how likely the network finds it that none is called, one, two ...
     """
     likely = np.clip(called[list(order)], _LEAST, 1 - _LEAST)
     told = rows[list(order)]
@@ -48,13 +49,15 @@ def set_evidence(rows: Floats, called: Floats, likeness: Floats, order: Sequence
     inside = np.concatenate([[0.0], np.cumsum(np.log(likely))])
     outside = np.log(1 - likely).sum() - np.concatenate([[0.0], np.cumsum(np.log(1 - likely))])
     found = [
-        _signs(size, likely, told, among, float(inside[size]), float(outside[size]))
+        _signs(size, likely, told, among, float(inside[size]), float(outside[size]), sizes)
         for size in range(min(len(order), MOST) + 1)
     ]
     return np.asarray(found, np.float32).reshape(-1, len(SET_SIGNS))
 
 
-def _signs(size: int, likely: Floats, told: Floats, among: Floats, inside: float, outside: float) -> list[float]:
+def _signs(
+    size: int, likely: Floats, told: Floats, among: Floats, inside: float, outside: float, sizes: Floats
+) -> list[float]:
     last, after = size - 1, size if size < len(likely) else -1
     nobody = np.zeros(len(_OF_ONE), np.float32)
     expected = float(likely.sum())
@@ -69,6 +72,9 @@ def _signs(size: int, likely: Floats, told: Floats, among: Floats, inside: float
         outside,
         expected,
         size - expected,
+        float(sizes[size]),
+        float(sizes[:size].sum()),
+        float(sizes[size + 1 :].sum()),
         *(float(told[0, _place(sign)]) if len(told) else 0.0 for sign in ("words", "change_asked")),
         float(asked[:size].max(initial=0.0)),
         float(asked[size:].max(initial=0.0)),

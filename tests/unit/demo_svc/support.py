@@ -28,7 +28,7 @@ class HashEncoder:
             vectors[row, 0] += 1e-3  # never all zeros
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
         raise NotImplementedError("demos are compared as whole texts")
 
 

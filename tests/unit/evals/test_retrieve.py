@@ -39,7 +39,7 @@ class Counting:
         self.texts += len(texts)
         return self.inner.encode(texts)
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
         return self.inner.encode_tokens(text)
 
 

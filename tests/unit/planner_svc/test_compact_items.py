@@ -1,15 +1,14 @@
 """What an API offers a request: its items, their vectors, and the words they share with a request."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 import pytest
 from pydantic import JsonValue
 
 from planner_svc.backends.compact.encodings import Encodings
-from planner_svc.backends.compact.inputs import FEATURES, arrange, token_stems
-from planner_svc.backends.compact.items import SHAPES, Kind, encode, items_of, matches, shape_of
+from planner_svc.backends.compact.inputs import FEATURES, WORD, arrange, token_stems
+from planner_svc.backends.compact.items import MAX_HEAD, SHAPES, Kind, encode, items_of, matches, shape_of
 from planner_svc.reading.kept import MOST_CHARACTERS_EACH, Kept
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
@@ -39,11 +38,22 @@ def test_required_parameters_are_read_where_there_are_too_many() -> None:
     assert read[-1] == "p149"
 
 
-def test_every_item_has_a_direction_of_its_own(encoder: Encoder) -> None:
+def test_every_item_has_a_direction_of_its_own_and_is_as_long_as_a_token(encoder: Encoder) -> None:
     read = encode(read_profile(GET_WEATHER), encoder)
     assert read.vectors.shape == (len(read.items), encoder.dimension)
-    assert np.allclose(np.linalg.norm(read.vectors.astype(np.float32), axis=1), 1, atol=1e-2)
+    lengths, tokens = (np.linalg.norm(part.astype(np.float32), axis=1) for part in (read.vectors, read.head))
+    assert tokens.min() * 0.8 < lengths.min() < lengths.max() < tokens.max() * 1.2
     assert len(np.unique(read.vectors, axis=0)) == len(read.items)
+
+
+def test_an_apis_own_words_are_kept_one_by_one(encoder: Encoder) -> None:
+    brief = encode(read_profile(api("a", "b", param("much"))), encoder)
+    long = encode(read_profile(api("a", "word " * 300)), encoder)
+    assert 0 < len(brief.head) < len(long.head) == MAX_HEAD
+
+
+def test_an_api_says_whose_it_is_and_where() -> None:
+    assert "shop get" in items_of(read_profile(GET_WEATHER))[0].text
 
 
 @pytest.mark.parametrize("one", HOSTILE, ids=lambda one: one.id[:20])
@@ -70,16 +80,18 @@ def test_words_are_matched_whatever_their_form() -> None:
 
 
 def test_a_request_without_matching_words_is_arranged(encoder: Encoder) -> None:
-    class Tokens:
-        ids: ClassVar = [101, 1029, 102]
-        offsets: ClassVar = [(0, 0), (0, 1), (0, 0)]
-
     read = [encode(read_profile(one), encoder) for one in SHOP[:2]]
-    inputs = arrange("?", Tokens(), read, [[0.5] * FEATURES, [0.0] * FEATURES])
+    inputs = arrange("?", [(0, 0), (0, 1), (0, 0)], read, [[0.5] * FEATURES, [0.0] * FEATURES])
     assert not inputs.matches.any()
     assert inputs.first == (0, len(read[0].items))
     assert inputs.features[0].tolist() == [0.5] * FEATURES
     assert inputs.features[1:].sum() == 0
+    own = [len(one.items) + len(one.head) for one in read]
+    assert inputs.rows.shape == (2, max(own))
+    assert [int((row >= 0).sum()) for row in inputs.rows] == own
+    assert (inputs.unit_kind[inputs.place] == inputs.kind).all()
+    assert int((inputs.unit_kind == WORD).sum()) == sum(len(one.head) for one in read)
+    assert inputs.units[inputs.place[inputs.first[1]]].tolist() == read[1].vectors[0].astype(np.float32).tolist()
     options = np.flatnonzero(inputs.kind == Kind.OPTION)
     assert (inputs.kind[inputs.parent[options]] == Kind.PARAMETER).all()
 
@@ -95,7 +107,7 @@ class Counting:
     def encode(self, texts: Sequence[str]) -> Vectors:
         raise NotImplementedError
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
         self.passes += 1
         return TokenEncoding(np.ones((1, 4), np.float32), [(0, len(text))], np.ones(4, np.float32))
 

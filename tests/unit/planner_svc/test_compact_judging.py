@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 import services
@@ -23,7 +24,7 @@ from planner_svc.backends.compact.items import Encoded, Kind, items_of
 from planner_svc.backends.compact.judging import Judge, JudgeError, Judges
 from planner_svc.backends.compact.links import LINK_SIGNS
 from planner_svc.backends.compact.reader import Reading
-from planner_svc.backends.compact.sets import SET_SIGNS, set_evidence
+from planner_svc.backends.compact.sets import MOST, SET_SIGNS, set_evidence
 from planner_svc.backends.compact.shown import Shown
 from planner_svc.backends.compact.spans import SPAN_SIGNS, Spans, Wish
 from planner_svc.backends.compact.task import Task
@@ -31,7 +32,7 @@ from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
 from services.encoder import DEFAULT_MODEL
 from services.trees import Trees
-from tests.unit.planner_svc.building import WHOLE, api, param, record
+from tests.unit.planner_svc.building import TEXT, WHOLE, api, param, record
 
 POLICY = api(
     "createPolicy",
@@ -61,9 +62,9 @@ def judge(signs: tuple[str, ...], sign: str, low: float = -4, high: float = 4, s
 def task(query: str, apis: tuple[Api, ...], pointed: Mapping[str, str], origin: Origin = Origin.SPAN) -> Task:
     """Of a network that calls all APIs and points, for parameters by name, at these words of the request."""
     profiles = [read_profile(one) for one in apis]
-    read = [Encoded(one, items_of(one), np.zeros((len(items_of(one)), 4), np.float16)) for one in profiles]
+    read = [Encoded(one, items_of(one), *unread(len(items_of(one)))) for one in profiles]
     tokens = TOKENIZER.encode(query)
-    inputs = arrange(query, tokens, read, [[0.0] * FEATURES] * len(read))
+    inputs = arrange(query, tokens.offsets, read, [[0.0] * FEATURES] * len(read))
     count, length = len(inputs.kind), len(tokens.offsets)
     logits: dict[str, Any] = {
         "call": np.full(count, 5.0, np.float32),
@@ -75,6 +76,7 @@ def task(query: str, apis: tuple[Api, ...], pointed: Mapping[str, str], origin: 
         "option": np.zeros(count, np.float32),
         "reference": np.zeros((count, count), np.float32),
         "answer": np.zeros(count, np.float32),
+        "size": np.zeros(MOST + 1, np.float32),
     }
     logits["source"][:, origin] = 3
     for one, first in zip(read, inputs.first, strict=True):
@@ -86,6 +88,11 @@ def task(query: str, apis: tuple[Api, ...], pointed: Mapping[str, str], origin: 
                 logits["start"][place, next(i for i, (a, b) in enumerate(tokens.offsets) if b > a and a == start)] = 5
                 logits["end"][place, next(i for i, (a, b) in enumerate(tokens.offsets) if b > a and b == end)] = 5
     return Task(query, read, Reading(tuple(tokens.offsets), inputs, logits), datetime(2026, 11, 20, tzinfo=UTC), {})
+
+
+def unread(items: int) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
+    """Vectors of an API that says nothing."""
+    return np.zeros((items, 4), np.float16), np.zeros((2, 4), np.float16)
 
 
 def texts(of: Task, name: str) -> list[str]:
@@ -178,7 +185,8 @@ def test_the_judge_of_calls_decides_what_is_called() -> None:
 def test_what_speaks_for_a_call_is_told_beside_the_others() -> None:
     of = task("Create a health policy for Ada.", (POLICY, CLAIM), {})
     vectors = np.array([[1, 0, 0, 0], [0.6, 0.8, 0, 0]], np.float32)
-    of.reading.inputs.vectors[list(of.reading.inputs.first)] = vectors
+    inputs = of.reading.inputs
+    inputs.units[inputs.place[list(inputs.first)]] = vectors
     of.reading.logits["call"][of.reading.inputs.first[1]] = -1.0
     evidence = call_evidence(of.query, [one.profile for one in of.apis], of.reading.inputs, of.reading.logits)
     policy, claim = (dict(zip(CALL_SIGNS, row, strict=True)) for row in evidence.tolist())
@@ -265,7 +273,7 @@ def test_what_speaks_for_a_set_is_told_of_its_edges() -> None:
 
 def test_no_candidate_is_a_set_too() -> None:
     rows, nobody = np.zeros((0, len(CALL_SIGNS)), np.float32), np.zeros((0, 0), np.float32)
-    assert set_evidence(rows, rows[:, 0], nobody, []).shape == (1, len(SET_SIGNS))
+    assert set_evidence(rows, rows[:, 0], nobody, [], np.zeros(MOST + 1, np.float32)).shape == (1, len(SET_SIGNS))
 
 
 def test_an_api_is_called_for_what_surely_comes_from_another_call() -> None:
@@ -348,3 +356,14 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "links.npz").write_bytes(content)
     with pytest.raises(JudgeError, match=r"links\.npz"):
         Judges.load(tmp_path)
+
+
+def test_a_single_value_is_taken_from_a_list_of_values_and_a_list_as_a_whole() -> None:
+    names = {"type": "array", "items": TEXT}
+    listing = api("getAccounts", returns=record(accounts=names))
+    one = api("getOne", param("accounts", TEXT, required=True))
+    all_of = api("getAll", param("accounts", names, required=True))
+    of = task("What do they owe?", (listing, one, all_of), {}, Origin.REFERENCE)
+    filler = Decoder(of).filler
+    found = [filler.offers(filler.wishes(number)[0], [0])[0].output.path for number in (1, 2)]
+    assert found == [("accounts", 0), ("accounts",)]

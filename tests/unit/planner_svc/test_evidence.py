@@ -19,7 +19,6 @@ from services.contracts.evidence import MAX_TEXT_CHARS, Attempt, written_calls
 from services.contracts.plan import ForEach, Plan
 from services.contracts.planning import DiagnosticCode, PlanRequest
 from services.contracts.retrieval import Candidate
-from services.encoder import load_encoder
 from tests.unit.planner_svc.building import TEXT, api, param, plan, record, step, value
 from tests.unit.planner_svc.worlds import FIND_CUSTOMER, GET_WEATHER
 
@@ -158,7 +157,7 @@ def test_the_planner_that_ships_takes_the_next_search() -> None:
     asked = PlanRequest(
         query="Find the customer Nora Berg and list her orders", candidates=candidates, context=Context()
     )
-    planner = load_backends(load_encoder(), ComputePool(1))["compact"]
+    planner = load_backends(ComputePool(1))["compact"]
     first = planner.draft(asked).plan  # type: ignore[attr-defined]
     assert first is not None
     (search,) = (one for one in first.steps if "find" in one.api)

@@ -37,7 +37,7 @@ class CountingEncoder:
         self.texts += len(texts)
         return self._encoder.encode(texts)
 
-    def encode_tokens(self, text: str) -> TokenEncoding:
+    def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
         return self._encoder.encode_tokens(text)
 
 

@@ -134,7 +134,7 @@ def examine(
     async def go() -> list[Asked]:
         known = backend or Known(oracle(data.instances))
         async with AsyncExitStack() as stack:
-            planner = await stack.enter_async_context(open_planner("known", load_encoder(), {"known": known}))
+            planner = await stack.enter_async_context(open_planner("known", {"known": known}))
             world = await stack.enter_async_context(open_world(data.apis, path))
             book = await stack.enter_async_context(open_book(solved, load_encoder(), path)) if solved else None
             examiner = Examiner(data, offers(data, source, k), planner, world, book)

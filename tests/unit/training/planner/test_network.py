@@ -2,6 +2,7 @@
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,10 @@ from training.planner.synthesis import synthesise
 torch = pytest.importorskip("torch", reason="needs requirements/train.txt")
 transformers = pytest.importorskip("transformers", reason="needs requirements/train.txt")
 
-from training.planner.export import start_from_export, write_model  # noqa: E402
+from training.planner.export import start_from_export, write_lower, write_network  # noqa: E402
 from training.planner.feeding import Feed  # noqa: E402
 from training.planner.learning import collate  # noqa: E402
-from training.planner.network import Inputs, Network, Sizes  # noqa: E402
+from training.planner.network import Lower, Network, Sizes  # noqa: E402
 from training.planner.trainer import Step, Trainer  # noqa: E402
 from training.shared.checkpoints import CHECKPOINT, CheckpointError, start  # noqa: E402
 
@@ -40,23 +41,32 @@ def examples() -> list[Example]:
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Shelf:
-    return Shelf(load_encoder())
+def lower_half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As it is served."""
+    folder = tmp_path_factory.mktemp("lower")
+    write_lower(halves()[0], Tokenizer.from_file(str(TOKENIZER)), folder)
+    return folder
 
 
-def network() -> Network:
-    """A small one, with weights drawn from one seed."""
+@pytest.fixture(scope="module")
+def shelf(lower_half: Path) -> Shelf:
+    return Shelf(load_encoder(str(lower_half)))
+
+
+def halves(sizes: Sizes = Sizes(lower=1, width=32, layers=1, heads=2, inner=64)) -> tuple[Lower, Network]:  # noqa: B008
+    """Small ones, with weights drawn from one seed."""
     torch.manual_seed(1)
     config = transformers.BertConfig(
-        vocab_size=30_522, hidden_size=384, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+        vocab_size=30_522, hidden_size=384, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
     )
     encoder = transformers.BertModel(config, add_pooling_layer=False)
-    return Network(encoder, 384, Sizes(width=32, layers=1, heads=2, inner=64))
+    return Lower(encoder, sizes.lower), Network(encoder, 384, sizes)
 
 
 def trainer(examples: list[Example], shelf: Shelf, folder: Path, recipe: Recipe = RECIPE) -> Trainer:
     feed = Feed([], examples, shelf, Tokenizer.from_file(str(TOKENIZER)), recipe)
-    return Trainer(network(), recipe, feed.batches, folder, "data", torch.device("cpu"))
+    lower, network = halves()
+    return Trainer(network, lower, recipe, feed.batches, folder, "data", torch.device("cpu"))
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
@@ -92,7 +102,8 @@ def test_it_learns_a_few_requests_by_heart(examples: list[Example], shelf: Shelf
     recipe = RECIPE.model_copy(update={"steps": 300, "batch": 8, "rate": 3e-3, "encoder_rate": 5e-4, "few": 0})
     few = examples[:8]
     feed = Feed([], few, shelf, Tokenizer.from_file(str(TOKENIZER)), recipe)
-    made = Trainer(network(), recipe, feed.batches, tmp_path, "data", torch.device("cpu"))
+    lower, network = halves()
+    made = Trainer(network, lower, recipe, feed.batches, tmp_path, "data", torch.device("cpu"))
     before = made.measure(feed.all(few))
     made.train(lambda step: None)
     after = made.measure(feed.all(few))
@@ -100,28 +111,35 @@ def test_it_learns_a_few_requests_by_heart(examples: list[Example], shelf: Shelf
     assert after["span"] > before["span"] + 30
 
 
-def test_what_is_exported_says_what_the_network_says(examples: list[Example], shelf: Shelf, tmp_path: Path) -> None:
-    net, tokenizer = network().eval(), Tokenizer.from_file(str(TOKENIZER))
-    write_model(net, tokenizer, 384, tmp_path)
-    example = examples[0]
+@pytest.mark.parametrize("most", [1, 3])
+def test_what_is_exported_says_what_the_network_says(
+    most: int, examples: list[Example], shelf: Shelf, tmp_path: Path
+) -> None:
+    (lower, net), tokenizer = halves(), Tokenizer.from_file(str(TOKENIZER))
+    write_lower(lower, tokenizer, tmp_path)
+    write_network(net.eval(), 384, tmp_path)
+    example = next(one for one in examples if len({call.api for call in one.calls}) == 1)
+    needed = {call.api for call in example.calls}
+    others = [api for api in example.candidates if api.id not in needed]
+    example = replace(example, candidates=(*(example.api(api) for api in needed), *others)[:most], scores=None)
     read = [shelf.of(api) for api in example.candidates]
     features = [[0.0] * FEATURES] * len(read)
     reading = Reader(tmp_path).read(example.query, read, features)
     feed = Feed([], examples, shelf, tokenizer, RECIPE)
     batch = collate([feed.prepare(example, random.Random(1), keep=True)])
     with torch.inference_mode():
-        expected = net(*Inputs(*batch.inputs))
+        expected = net(*batch.inputs._replace(read=lower(batch.ids, batch.inputs.mask)))
     for name, logits in zip(OUTPUTS, expected, strict=True):
         assert reading.logits[name].shape == tuple(logits.shape[1:])
         assert np.allclose(reading.logits[name], logits[0].numpy(), atol=0.35), name  # 8-bit products
 
 
 def test_a_run_goes_further_from_what_was_exported(tmp_path: Path) -> None:
-    earlier, later = network(), network()
+    (_, earlier), (_, later) = halves(), halves()
     with torch.no_grad():
         for weight in earlier.parameters():
             weight.add_(0.02 * torch.randn_like(weight))
-    write_model(earlier, Tokenizer.from_file(str(TOKENIZER)), 384, tmp_path)
+    write_network(earlier, 384, tmp_path)
     start_from_export(later, 384, tmp_path)
     theirs = dict(earlier.named_parameters())
     for name, weight in later.named_parameters():
@@ -129,7 +147,7 @@ def test_a_run_goes_further_from_what_was_exported(tmp_path: Path) -> None:
         assert torch.allclose(weight, theirs[name], atol=float(step) + 1e-6), name
     torch.manual_seed(2)
     with pytest.raises(CheckpointError, match="cannot start from this export"):
-        start_from_export(Network(network().encoder, 384, Sizes(width=64, layers=1, heads=2, inner=64)), 384, tmp_path)
+        start_from_export(halves(Sizes(lower=1, width=64, layers=1, heads=2, inner=64))[1], 384, tmp_path)
     (tmp_path / "planner.onnx").write_bytes(b"half a fi")
     with pytest.raises(CheckpointError, match="cannot start"):
         start_from_export(later, 384, tmp_path)

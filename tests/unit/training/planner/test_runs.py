@@ -10,7 +10,6 @@ from planner_svc.backends import load_backends
 from services.compute import ComputePool
 from services.contracts.planning import PlanRequest
 from services.contracts.retrieval import Candidate
-from services.encoder import load_encoder
 from tests.unit.evals.folders import folder
 from tests.unit.evals.planning.worlds import TOOLS
 from tests.unit.training.planner.test_data import CITIES, weather
@@ -58,7 +57,7 @@ async def test_a_run_makes_a_planner_with_its_card(
     assert json.loads((out / "report.json").read_bytes())["recipe"]["steps"] == 2
     pool = ComputePool(1, 1)
     try:
-        backend = load_backends(load_encoder(), pool, str(out))["compact"]
+        backend = load_backends(pool, str(out))["compact"]
         candidates = tuple(Candidate(api=api, score=1) for api in read_all(data).apis)
         draft = await backend.plan(PlanRequest(query="What is the weather in Faro?", candidates=candidates))
         assert 0 <= draft.confidence <= 1

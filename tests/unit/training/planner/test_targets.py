@@ -16,6 +16,7 @@ from planner_svc.backends.compact.forms import Form
 from planner_svc.backends.compact.inputs import FEATURES, Origin, arrange
 from planner_svc.backends.compact.items import Encoded, items_of
 from planner_svc.backends.compact.reader import Reading
+from planner_svc.backends.compact.sets import MOST
 from planner_svc.backends.compact.task import Task
 from planner_svc.reading.profile import read_profile
 from services.contracts.api import Api
@@ -38,20 +39,20 @@ def tokenizer() -> Tokenizer:
 def encoded(api: Api) -> Encoded:
     profile = read_profile(api)
     own = items_of(profile)
-    return Encoded(profile, own, np.zeros((len(own), 4), np.float16))
+    return Encoded(profile, own, np.zeros((len(own), 4), np.float16), np.zeros((2, 4), np.float16))
 
 
 def wanted(example: Example, tokenizer: Tokenizer) -> tuple[Layout, Targets]:
     read = [encoded(api) for api in example.candidates]
     layout = Layout([one.profile for one in read], [one.items for one in read])
-    return layout, targets(example, layout, tokenizer.encode(example.query))
+    return layout, targets(example, layout, tokenizer.encode(example.query).offsets)
 
 
 def decoder(example: Example, tokenizer: Tokenizer) -> Decoder:
     """Of a network that says just what it should."""
     read, tokens = [encoded(api) for api in example.candidates], tokenizer.encode(example.query)
     _, right = wanted(example, tokenizer)
-    inputs = arrange(example.query, tokens, read, [[0.0] * FEATURES] * len(read))
+    inputs = arrange(example.query, tokens.offsets, read, [[0.0] * FEATURES] * len(read))
     reading = Reading(tuple(tokens.offsets), inputs, said(right))
     return Decoder(Task(example.query, read, reading, example.now or NOW, {}))
 
@@ -91,6 +92,7 @@ def said(right: Targets) -> dict[str, Any]:
         "option": yes(right.option),
         "reference": chosen(right.reference, size),
         "answer": yes(right.answer),
+        "size": np.where(np.arange(MOST + 1) == right.size, SURE, -SURE).astype(np.float32),
     }
 
 
