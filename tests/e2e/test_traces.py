@@ -27,8 +27,8 @@ from tests.support.otlp import Collector, SeenSpan, collecting
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("gateway", "retriever_svc", "demo_svc", "planner_svc", "executor_svc")
-QUERY = "What is the temperature in the room magnolia?"
-VALUES = (b"magnolia", b"What is", b"23.75", b"of-the-caller")
+QUERY = "Please get the temperature in the room magnolia."
+VALUES = (b"magnolia", b"Please", b"23.75", b"of-the-caller")
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 TREE = {
