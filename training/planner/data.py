@@ -88,8 +88,7 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
         trained = trained[: recipe.requests]
     held_out = [one for one in free if is_held_out(one.id)][: recipe.validation]
     drawn = recipe.model_dump_json(include={"seed", "requests", "validation", "made", "made_each", "made_least"})
-    extent = f"{len(whole.apis)} {len(free)}{' whole' if path.name in recipe.whole else ''}"
-    key = hashlib.sha256(f"{drawn} {extent}".encode()).hexdigest()[:12]
+    key = hashlib.sha256(f"{drawn} {len(whole.apis)} {len(free)} {len(trained)}".encode()).hexdigest()[:12]
     return PlannerFolder(path.name, licence(path), whole.apis, tuple(trained), tuple(held_out), key)
 
 

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from planner_svc.backends.compact.inputs import FEATURES, WORD
 from planner_svc.backends.compact.items import SHAPES
 from planner_svc.backends.compact.looks import LOOKS
-from services.encoder import MAX_TOKENS
 from training.planner.network import Inputs, Lower, Network, Outputs
-from training.shared.exports import restore_weights
+from training.shared.exports import restore_weights, save_tokenizer, trace_encoder
 from training.shared.quantisation import to_int8_dynamic, without_traces
 
 NETWORK: Final = "planner.onnx"
@@ -45,23 +44,9 @@ def write_lower(lower: Lower, tokenizer: Any, out: Path) -> None:
         out: a directory, made where it is missing.
     """
     out.mkdir(parents=True, exist_ok=True)
-    ids = torch.randint(1000, 2000, (2, 7))
-    axes = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
-    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-        torch.onnx.export(
-            _Graph(lower.to("cpu").float()).eval(),
-            (ids, torch.ones_like(ids)),
-            file.name,
-            input_names=["input_ids", "attention_mask"],
-            output_names=["token_embeddings", "sentence_embedding"],
-            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
-            external_data=False,
-            dynamo=True,
-        )
-        onnx.save(to_int8_dynamic(without_traces(onnx.load(file.name))), out / LOWER)
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(MAX_TOKENS)
-    tokenizer.save(str(out / "tokenizer.json"), pretty=False)
+    graph = _Graph(lower.to("cpu").float())
+    onnx.save(to_int8_dynamic(trace_encoder(graph)), out / LOWER)
+    save_tokenizer(tokenizer, out / "tokenizer.json")
 
 
 def write_network(network: Network, dimension: int, out: Path) -> None:

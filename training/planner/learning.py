@@ -17,6 +17,7 @@ from training.planner.network import Inputs, Outputs
 from training.planner.targets import UNKNOWN, Targets
 
 _CALLED: Final = 4.0
+"""How many times the loss on calls counts; see :func:`losses`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class Recipe(BaseModel):
     rate: Annotated[float, Field(gt=0, lt=0.1)] = 5e-4
     warmup: Share = 0.05
     dropout: Share = 0.1
-    lower: Annotated[int, Field(ge=0, le=12)] = 2
+    lower: Annotated[int, Field(ge=0, le=12)] = 3
     width: Annotated[int, Field(ge=32, le=1_024)] = 256
-    layers: Annotated[int, Field(ge=1, le=12)] = 2
+    layers: Annotated[int, Field(ge=1, le=12)] = 3
     bfloat16: bool | None = None

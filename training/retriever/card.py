@@ -14,10 +14,11 @@ from typing import Protocol
 
 import onnx
 
-from training.retriever.export_encoder import MODEL, export_fp32, save_tokenizer
+from training.retriever.export_encoder import MODEL, export_fp32
 from training.retriever.recipe import Recipe
 from training.retriever.towers import Towers
 from training.shared.cards import file_row, table
+from training.shared.exports import save_tokenizer
 from training.shared.quantisation import to_int8_dynamic
 
 _LIBRARIES = ("torch", "sentence-transformers", "transformers", "onnx", "onnxscript", "onnxruntime", "tokenizers")
@@ -66,7 +67,7 @@ def write_model(towers: Towers, out: Path) -> None:
     with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()):  # the exporter's own affairs
         exported = export_fp32(model)
     onnx.save(to_int8_dynamic(exported), out / MODEL)
-    save_tokenizer(model, out / "tokenizer.json")
+    save_tokenizer(model.tokenizer.backend_tokenizer, out / "tokenizer.json")
 
 
 def write_card(out: Path, recipe: Recipe, data: Sequence[Data], reports: Mapping[str, Mapping[str, Measured]]) -> str:

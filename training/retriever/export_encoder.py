@@ -21,21 +21,20 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import onnx
 import torch
 from sentence_transformers import SentenceTransformer
 
 from training.shared.base import default_source
-from training.shared.quantisation import to_fp16, to_int8, to_int8_dynamic, without_traces
+from training.shared.exports import save_tokenizer, trace_encoder
+from training.shared.quantisation import to_fp16, to_int8, to_int8_dynamic
 
 MODEL: Final = "model.onnx"
 """Of an exported model, in its folder."""
-MAX_TOKENS: Final = 256
 
 REFERENCE_TEXTS = (
     "What are the public holidays in Portugal next year?",
@@ -73,20 +72,7 @@ class SentenceGraph(torch.nn.Module):  # type: ignore[misc]  # torch is not inst
 
 def export_fp32(model: SentenceTransformer) -> onnx.ModelProto:
     """Trace the model; batch and token axes stay free."""
-    ids = torch.randint(1000, 2000, (2, 7))
-    axes = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
-    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-        torch.onnx.export(
-            SentenceGraph(model).eval(),
-            (ids, torch.ones_like(ids)),
-            file.name,
-            input_names=["input_ids", "attention_mask"],
-            output_names=["token_embeddings", "sentence_embedding"],
-            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
-            external_data=False,
-            dynamo=True,
-        )
-        return without_traces(onnx.load(file.name))
+    return trace_encoder(SentenceGraph(model))
 
 
 PRECISIONS: dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]] = {
@@ -95,14 +81,6 @@ PRECISIONS: dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]] = {
     "fp16": to_fp16,
     "fp32": lambda model: model,
 }
-
-
-def save_tokenizer(model: SentenceTransformer, path: Path) -> None:
-    """Write the tokenizer with the truncation it is served with, without padding."""
-    tokenizer: Any = model.tokenizer.backend_tokenizer
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(MAX_TOKENS)
-    tokenizer.save(str(path), pretty=False)
 
 
 def save_reference(model: SentenceTransformer, path: Path) -> None:
@@ -131,7 +109,7 @@ def main() -> None:
     if args.reference:
         save_reference(model, args.reference)
     onnx.save(PRECISIONS[args.precision](export_fp32(model)), args.out / MODEL)
-    save_tokenizer(model, args.out / "tokenizer.json")
+    save_tokenizer(model.tokenizer.backend_tokenizer, args.out / "tokenizer.json")
     for path in (args.out / MODEL, args.out / "tokenizer.json"):
         content = path.read_bytes()
         print(f"{hashlib.sha256(content).hexdigest()}  {len(content) / 1e6:6.2f} MB  {path}")

@@ -1,7 +1,8 @@
-"""Weights read back from an int8 ONNX file, so that training can go further from a model that ships."""
+"""How encoders become ONNX, and weights read back from it, so that training can go further from a model that ships."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +13,41 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from services.encoder import MAX_TOKENS
 from training.shared.checkpoints import CheckpointError
-from training.shared.quantisation import dequantised
+from training.shared.quantisation import dequantised, without_traces
 
 _CUT_UP: Final = 64
 """Weights of fewer numbers may be constants of the graph, row by row."""
+
+
+def trace_encoder(graph: torch.nn.Module) -> onnx.ModelProto:
+    """Trace an encoder in float32, as :class:`services.encoder.OnnxEncoder` reads it; batch and token axes stay free.
+
+    Args:
+        graph: gives (n, t, d) token vectors and (n, d) normalised text vectors of (n, t) ids and mask.
+    """
+    ids = torch.randint(1000, 2000, (2, 7))
+    axes = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        torch.onnx.export(
+            graph.eval(),
+            (ids, torch.ones_like(ids)),
+            file.name,
+            input_names=["input_ids", "attention_mask"],
+            output_names=["token_embeddings", "sentence_embedding"],
+            dynamic_shapes={"input_ids": axes, "attention_mask": axes},
+            external_data=False,
+            dynamo=True,
+        )
+        return without_traces(onnx.load(file.name))
+
+
+def save_tokenizer(tokenizer: Any, path: Path) -> None:
+    """Write a tokenizer of ``tokenizers`` with the truncation it is served with, without padding."""
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
+    tokenizer.save(str(path), pretty=False)
 
 
 def restore_weights(

@@ -40,7 +40,7 @@ class Counting:
         return self.inner.encode(texts)
 
     def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
-        return self.inner.encode_tokens(text)
+        return self.inner.encode_tokens(text, special=special)
 
 
 @pytest.fixture(scope="module")

@@ -134,6 +134,14 @@ def test_what_a_change_requires_and_nobody_says_is_asked(backend: CompactBackend
     assert [one.argument for one in draft.missing] == ["country_code"]
 
 
+@pytest.mark.xfail(strict=True, reason="nestor-planner-v5 refuses plain questions where one API is all there is")
+def test_a_plain_question_to_the_only_api_is_planned(backend: CompactBackend) -> None:
+    summary = "Get the temperature in a room. The temperature in a room, by the name of the room."
+    temperature = api("getTemperature", summary, param("room", TEXT, required=True))
+    draft = backend.draft(request("What is the temperature in the room magnolia?", (temperature,)))
+    assert written(draft) == ["getTemperature(room='magnolia')"]
+
+
 @pytest.mark.parametrize("query", ["", " ", "???", "\u200b", "\n"])
 def test_no_words_no_plan(backend: CompactBackend, query: str) -> None:
     draft = backend.draft(request("x").model_copy(update={"query": query}))

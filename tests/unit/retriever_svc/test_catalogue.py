@@ -38,7 +38,7 @@ class CountingEncoder:
         return self._encoder.encode(texts)
 
     def encode_tokens(self, text: str, *, special: bool = False) -> TokenEncoding:
-        return self._encoder.encode_tokens(text)
+        return self._encoder.encode_tokens(text, special=special)
 
 
 @pytest.fixture
