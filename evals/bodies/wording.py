@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.text import split_name
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath

@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from planner_svc.compiler.assign import Mismatch, mismatch
 from planner_svc.compiler.findings import Findings
-from planner_svc.compiler.schemas import ANYTHING, Node, Schemas, schema_of
+from planner_svc.compiler.nodes import ANYTHING, Node
+from planner_svc.compiler.schemas import Schemas, schema_of
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
 from services.contracts.plan import ItemReference, ListValue, LiteralValue, ObjectValue, Plan, Reference, Step, Value

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from services.compute import checkpoint
 from services.contracts.planning import DiagnosticCode
 

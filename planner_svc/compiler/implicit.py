@@ -16,7 +16,8 @@ from planner_svc.compiler.access import secrets_for
 from planner_svc.compiler.arguments import ArgumentChecker
 from planner_svc.compiler.assign import mismatch
 from planner_svc.compiler.findings import Findings
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath
 from services.contracts.plan import LiteralValue, Plan, Reference, Step, Value

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from planner_svc.compiler.schemas import Node
+from planner_svc.compiler.nodes import Node
 from planner_svc.proving.leftovers import literals
 from planner_svc.proving.near_misses import Vocabulary
 from planner_svc.reading.asked import Asked, asked_for

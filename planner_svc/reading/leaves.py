@@ -11,7 +11,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.profile import Profile, Slot, member_of, slot_of
 from planner_svc.reading.text import split_name, word_set
 from services.compute import checkpoint

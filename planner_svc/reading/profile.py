@@ -10,7 +10,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from planner_svc.reading.kept import Kept
 from planner_svc.reading.text import singular, split_name, stem, stem_set, stems, word_set
 from services.contracts.api import Api, Location, Parameter

@@ -12,7 +12,8 @@ from typing import Final, Literal
 
 from planner_svc.backends.served.signatures import Detail, answer_fields, call_names, signature, wanted_names
 from planner_svc.compiler.assign import mismatch
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from services.codecs.text import format_path
 from services.contracts.api import Api, Location, Parameter
 from services.contracts.base import JsonPath

@@ -22,7 +22,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from services.contracts.api import Api
 from services.contracts.base import JsonPath
 

@@ -16,7 +16,8 @@ from typing import Final
 from pydantic import JsonValue
 
 from planner_svc.backends.served.grammar import write_grammar
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from planner_svc.settings import ConstraintKind
 from services.codecs.calls import RESULT
 from services.contracts.api import Api

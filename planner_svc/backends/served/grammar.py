@@ -9,7 +9,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from services.codecs.calls import RESULT
 from services.codecs.text import format_path
 from services.contracts.api import Api

@@ -16,7 +16,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from services.codecs.text import format_path
 from services.contracts.api import Api, Parameter
 from services.contracts.base import JsonPath

@@ -14,7 +14,8 @@ from planner_svc.backends.compact.backend import MAX_CANDIDATES
 from planner_svc.backends.compact.confidence import CalibrationError
 from planner_svc.compile import compile_plan
 from planner_svc.compiler.assign import Mismatch, mismatch
-from planner_svc.compiler.schemas import Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
 from planner_svc.models import PlanDraft
 from planner_svc.reading.profile import read_profile
 from services.compute import ComputePool

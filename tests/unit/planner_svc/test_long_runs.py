@@ -12,11 +12,13 @@ from pydantic import JsonValue
 
 from planner_svc.backends.compact.forms import Form, written
 from planner_svc.backends.compact.looks import quotations, sentence_ends
-from planner_svc.compiler import findings, schemas
+from planner_svc.compiler import expansion, findings, schemas
 from planner_svc.compiler.arguments import ArgumentChecker
+from planner_svc.compiler.expansion import KINDS, Branch
 from planner_svc.compiler.findings import Findings
 from planner_svc.compiler.implicit import find_missing
-from planner_svc.compiler.schemas import Branch, Node, Schemas
+from planner_svc.compiler.nodes import ANYTHING, Node
+from planner_svc.compiler.schemas import Schemas
 from planner_svc.proving import leftovers, untold
 from planner_svc.reading.actions import asks_for_action, may_be_meant, told
 from planner_svc.reading.dates import DateReader
@@ -79,8 +81,8 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(len(branch))
         return members(branch, name, strict)
 
-    members = schemas._members
-    monkeypatch.setattr(schemas, "_members", counted)
+    members = expansion.members_of
+    monkeypatch.setattr(schemas, "members_of", counted)
     return seen
 
 
@@ -96,7 +98,7 @@ def test_an_api_is_read_within_one_budget(visits: list[int]) -> None:
     profile = read_profile(of_shared(100, title="another"))
     assert sum(visits) <= schemas.TOTAL_BUDGET
     assert profile.slots[0].kinds == {"object"}
-    assert profile.slots[-1].kinds == schemas.KINDS - {"null"}
+    assert profile.slots[-1].kinds == KINDS - {"null"}
 
 
 def test_reading_an_api_ends_at_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +116,7 @@ def test_what_is_past_the_budget_is_unknown(monkeypatch: pytest.MonkeyPatch) -> 
     known, later = (Node(record(**{f"{at}{index}": TEXT for index in range(6)})) for at in "ab")
     assert found.kinds(known) == {"object"}
     assert found.is_anything(later)
-    assert found.child(later, "other", strict=True) is schemas.ANYTHING
+    assert found.child(later, "other", strict=True) is ANYTHING
     assert found.kinds(known) == {"object"}
     assert found.problem(later, {"b0": 1}) is not None  # a validator knows
 

@@ -9,7 +9,9 @@ import jsonschema_rs
 import pytest
 
 from planner_svc.compiler.assign import COMPARISON_BUDGET, MAX_DEPTH, mismatch
-from planner_svc.compiler.schemas import MAX_PATTERNS, VALIDATION_BUDGET, Node, Schemas
+from planner_svc.compiler.nodes import Node
+from planner_svc.compiler.schemas import Schemas
+from planner_svc.compiler.validation import MAX_PATTERNS, VALIDATION_BUDGET
 from services.contracts.planning import DiagnosticCode
 
 DEFINITIONS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,61 @@
+"""A JSON Schema as it stands in a document, and where its references lead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import JsonValue
+
+from services.contracts.base import JsonSchema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A schema together with the definitions its ``#/$defs/NAME`` references lead to."""
+
+    schema: JsonValue
+    definitions: Mapping[str, JsonSchema] = field(default_factory=dict)
+
+
+ANYTHING: Final = Node({})
+
+
+def followed(node: Node) -> tuple[Node, frozenset[str]]:
+    """What a schema that is a reference and nothing else leads to, and the references on the way."""
+    seen: set[str] = set()
+    while isinstance(node.schema, dict) and len(node.schema) == 1:
+        reference = node.schema.get("$ref")
+        found = target(reference, node.definitions) if isinstance(reference, str) else None
+        if not isinstance(reference, str) or reference in seen or not isinstance(found, dict) or not found:
+            break
+        seen.add(reference)
+        node = Node(found, node.definitions)
+    return node, frozenset(seen)
+
+
+def target(reference: str, definitions: Mapping[str, JsonSchema]) -> JsonValue:
+    """The definition a reference names; anything where there is none."""
+    return definitions.get(_name(reference), {}) if reference.startswith("#/$defs/") else {}
+
+
+def leads_somewhere(reference: JsonValue, definitions: Mapping[str, JsonSchema]) -> bool:
+    """Whether a reference leads to a definition, or there is none."""
+    if not isinstance(reference, str):
+        return True
+    return reference.startswith("#/$defs/") and _name(reference) in definitions
+
+
+def dict_of(value: JsonValue) -> JsonSchema:
+    """An object as it is; empty for anything else, which a hostile document may have there."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_of(value: JsonValue) -> list[JsonValue]:
+    """A list likewise."""
+    return value if isinstance(value, list) else []
+
+
+def _name(reference: str) -> str:
+    return reference.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~")

@@ -1,0 +1,172 @@
+"""Validators of JSON Schemas that strangers wrote: nothing is fetched, and what one costs is known before it runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import jsonschema_rs
+from pydantic import JsonValue
+
+from planner_svc.compiler.nodes import Node, dict_of, leads_somewhere, list_of, target
+from services.contracts.base import JsonSchema
+
+VALIDATION_BUDGET: Final = 50_000
+"""Steps of checking one value. A step takes some 100 ns; a pattern's, a character each, up to 10 us."""
+MAX_PATTERNS: Final = 50
+"""Regular expressions in one validator."""
+_REGEX_BYTES: Final = 1_000_000
+"""Memory for all of them, and again for what they learn from the texts they read."""
+_MAX_REGEX_BYTES: Final = 400_000
+"""For one: a text of up to 255 characters of any kind takes 270,000."""
+_MAX_VALUES: Final = 50_000
+"""JSON values in the schemas of one validator. It takes half a kilobyte and 1 us to build for each."""
+_VALUE_BYTES: Final = 500
+_CHEAP: Final = 4
+"""Listed values or names that are compared in one step."""
+_REAPPLIED: Final = 3
+"""How often ``unevaluatedProperties`` and ``unevaluatedItems`` have the schemas beside them applied, measured."""
+_UNFOLLOWED: Final = frozenset({"$id", "$dynamicRef", "$recursiveRef"})
+"""They lead, or make ``$ref`` lead, elsewhere than to the definitions, so that nobody can say what is applied."""
+
+
+def build_validator(node: Node) -> tuple[jsonschema_rs.Draft202012Validator | None, int]:
+    """A validator that fetches nothing, and its size; None where the schema is broken or too large."""
+    schema: Any = node.schema
+    if isinstance(schema, dict) and (definitions := _reachable(schema, node.definitions)):
+        schema = {**schema, "$defs": definitions}
+    values, patterns = _extent(schema)
+    if values > _MAX_VALUES or patterns > MAX_PATTERNS:
+        return None, 1
+    limit = min(_MAX_REGEX_BYTES, _REGEX_BYTES // max(patterns, 1))
+    try:
+        validator = jsonschema_rs.Draft202012Validator(
+            schema,
+            offline=True,
+            validate_formats=True,
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=limit, dfa_size_limit=limit),
+        )
+    except (ValueError, OverflowError, TypeError):
+        return None, 1
+    return validator, values + patterns * limit // _VALUE_BYTES
+
+
+def cost_of(node: Node, value: JsonValue) -> int | None:
+    """In how many steps a value is validated; None where there are too many, or nobody can say.
+
+    Applies the schema's structure without its assertions. Recursive definitions and doubling ``allOf`` chains take a
+    validator exponential time (measured: 40 levels of two, hours), and it has no time-out of its own.
+    """
+    waiting: list[tuple[JsonValue, JsonValue]] = [(node.schema, value)]
+    steps = 0
+    while waiting:
+        schema, instance = waiting.pop()
+        steps += 1
+        if isinstance(schema, dict):
+            if schema.keys() & _UNFOLLOWED or not leads_somewhere(schema.get("$ref"), node.definitions):
+                return None
+            steps += _own_steps(schema, instance)
+            waiting.extend(itertools.islice(_applied(schema, instance, node.definitions), VALIDATION_BUDGET))
+        if steps + len(waiting) > VALIDATION_BUDGET:
+            return None
+    return steps
+
+
+def _extent(schema: JsonValue) -> tuple[int, int]:
+    """How many values and regular expressions a schema holds, as far as a validator may be built of it."""
+    waiting: list[JsonValue] = [schema]
+    values = patterns = 0
+    while waiting and values <= _MAX_VALUES:
+        part = waiting.pop()
+        values += 1
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += part.values()
+            patterns += isinstance(part.get("pattern"), str) + len(dict_of(part.get("patternProperties")))
+    return values, patterns
+
+
+def _reachable(schema: JsonValue, definitions: Mapping[str, JsonSchema]) -> dict[str, JsonSchema]:
+    """The definitions a schema needs, so that a validator is not built over all of them."""
+    found: dict[str, JsonSchema] = {}
+    waiting: list[JsonValue] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += node.values()
+            reference = node.get("$ref")
+            if isinstance(reference, str) and reference.startswith("#/$defs/"):
+                name = reference.removeprefix("#/$defs/").split("/")[0].replace("~1", "/").replace("~0", "~")
+                if name in definitions and name not in found:
+                    found[name] = definitions[name]
+                    waiting.append(definitions[name])
+    return found
+
+
+def _own_steps(schema: JsonSchema, value: JsonValue) -> int:
+    """The steps that a schema's own assertions take: texts are read by patterns, and lists of values compared."""
+    listed = len(list_of(schema.get("enum"))) + ("const" in schema)
+    steps = listed * _count(value) // _CHEAP if listed else 0
+    if isinstance(value, str):
+        steps += len(value) * ("pattern" in schema)
+    elif isinstance(value, dict):
+        patterned = len(dict_of(schema.get("patternProperties")))
+        steps += sum(map(len, value)) * patterned * 2 if patterned else 0  # once more for additionalProperties
+        steps += len(list_of(schema.get("required"))) + len(dict_of(schema.get("properties"))) // _CHEAP
+        steps += sum(1 + len(list_of(names)) for names in dict_of(schema.get("dependentRequired")).values())
+    elif isinstance(value, int | float) and "multipleOf" in schema:
+        steps += _digits(value) + _digits(schema["multipleOf"])
+    return steps
+
+
+def _count(value: JsonValue) -> int:
+    """How many values there are in a value, itself among them."""
+    waiting, count = [value], 0
+    while waiting:
+        part = waiting.pop()
+        count += 1
+        waiting += part.values() if isinstance(part, dict) else list_of(part)
+    return count
+
+
+def _digits(number: JsonValue) -> int:
+    """Binary digits before or behind the point, roughly: division of decimals takes time in proportion."""
+    if isinstance(number, int):
+        return number.bit_length()
+    return abs(math.frexp(number)[1]) if isinstance(number, float) else 0
+
+
+def _applied(
+    schema: JsonSchema, value: JsonValue, definitions: Mapping[str, JsonSchema]
+) -> Iterator[tuple[JsonValue, JsonValue]]:
+    for _ in range(_REAPPLIED if schema.keys() & {"unevaluatedProperties", "unevaluatedItems"} else 1):
+        yield from ((part, value) for part in _in_place(schema, definitions))
+    if isinstance(value, dict):
+        properties = dict_of(schema.get("properties"))
+        patterns = list(dict_of(schema.get("patternProperties")).values())
+        general = [schema.get(key) for key in ("additionalProperties", "unevaluatedProperties")]
+        names = schema.get("propertyNames")
+        for name, item in value.items():
+            yield from ((part, item) for part in [properties.get(name), *patterns, *general] if part is not None)
+            if names is not None:
+                yield names, name
+    elif isinstance(value, list):
+        prefix = list_of(schema.get("prefixItems"))
+        general = [schema.get(key) for key in ("items", "contains", "unevaluatedItems")]
+        yield from zip(prefix, value, strict=False)
+        yield from ((part, item) for item in value for part in general if part is not None)
+
+
+def _in_place(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Iterator[JsonValue]:
+    """The schemas that are applied to the same value."""
+    if isinstance(reference := schema.get("$ref"), str):
+        yield target(reference, definitions)
+    for key in ("allOf", "anyOf", "oneOf"):
+        yield from list_of(schema.get(key))
+    yield from (schema[key] for key in ("not", "if", "then", "else") if key in schema)
+    yield from dict_of(schema.get("dependentSchemas")).values()
