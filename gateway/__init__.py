@@ -1,12 +1,12 @@
-"""The gateway: the one door apps use. It takes a request, orchestrates the other services, keeps the runs.
+"""The gateway: the one service that apps call. It takes requests, orchestrates the other services and stores runs.
 
 Invariants:
 
-- It knows its peers through :mod:`services.contracts` and :mod:`services.clients` only.
-- A run, once accepted, goes on when its client goes away, and ends in a final state that is stored.
+- It uses the other services only through :mod:`services.contracts` and :mod:`services.clients`.
+- An accepted run continues when its client disconnects, and ends in a final state that is stored.
 - Nothing is executed that the planner's compiler has not proved; a mutating call waits for an approval bound to
   the plan.
-- A peer that is down is a 503 that names it, never an answer made up without it.
+- If another service is down, the gateway answers 503 and names it. It never makes up an answer without it.
 
-``solve.py`` is the whole road, read from top to bottom.
+``solve.py`` contains the whole pipeline, in order.
 """

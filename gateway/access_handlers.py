@@ -1,4 +1,4 @@
-"""Routes of keys, of the audit log and of how the processes are, for administrators."""
+"""Routes of keys, of the audit log and of the state of the processes, for administrators."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from services.contracts.api import Tenant
 from services.contracts.operations import Operations
 
 
-# Coroutines, though they wait for nothing: FastAPI sends plain functions to another thread and back.
+# Coroutines, although they await nothing: FastAPI runs plain functions in a thread.
 async def get_keys(request: Request) -> KeyStore:
     """The keys of this app."""
     keys: KeyStore = request.app.state.keys

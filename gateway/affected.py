@@ -1,7 +1,8 @@
-"""Which demonstrations and waiting runs an import would touch, so that it can be said before it is done.
+"""Finds the demonstrations and waiting runs that an import would affect, so that they can be reported beforehand.
 
-A plan is bound to the content of its APIs. What changes of an API leaves a plan to be proved again; what is certain to
-break it is said: the API goes, an argument that it gives goes, or one that it does not give becomes required.
+A plan is bound to the content of its APIs. If an API changes, the plan must be proved again. Changes that are certain
+to break it are reported as such: the API is removed, an argument that the plan gives is removed, or one that it does
+not give becomes required.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
@@ -19,9 +20,9 @@ from services.contracts.review import Affected
 from services.contracts.run import RunStatus
 
 MOST_CHANGES: Final = 1_000
-"""Changes that are looked at: an import may have a hundred thousand."""
+"""Maximum number of changes that are examined. An import may have a hundred thousand."""
 _MOST: Final = 200
-"""Demonstrations and runs that a report names."""
+"""Maximum number of demonstrations and runs that a report names."""
 _RUNS: Final = 100
 _DEMOS: Final = 100
 _APIS: Final = 200
@@ -31,11 +32,11 @@ _QUERY_CHARS: Final = 300
 async def affected_by(
     changes: Sequence[ImportChange], who: Principal, peers: Peers, store: RunStore
 ) -> tuple[tuple[Affected, ...], int]:
-    """Demonstrations and waiting runs of the principal's tenant that these changes touch, and how many were found.
+    """Demonstrations and waiting runs of the principal's tenant that these changes affect, and how many were found.
 
-    Whoever may not read runs is told their ids, and not what was asked.
+    A principal that may not read runs gets their ids, but not their queries.
 
-    Looked at are the first thousand changes, the demonstrations of the first 200 APIs, and the newest 100 runs.
+    The search covers the first thousand changes, the demonstrations of the first 200 APIs, and the newest 100 runs.
     """
     touched = {change.id: change for change in changes[:MOST_CHANGES] if change.action != "added"}
     if not touched:
@@ -85,7 +86,7 @@ def _of_plan(kind: str, key: str, query: str, plan: Plan, touched: Mapping[str, 
 
 
 def _certain(change: ImportChange, calls: Sequence[Collection[str]]) -> str:
-    """Why a plan with these calls cannot hold; empty where it may."""
+    """Why the change is certain to break a plan with these calls; empty if it may still be valid."""
     if change.action == "removed":
         return "the API goes"
     for field in change.fields:
@@ -107,7 +108,7 @@ def _certain(change: ImportChange, calls: Sequence[Collection[str]]) -> str:
 
 
 def _parameter(text: str | None) -> Parameter | None:
-    """The parameter that came or went as a whole; None where it is but a part of one."""
+    """The parameter that was added or removed; None where the text is only a part of one."""
     if text is None or not text.startswith("{"):
         return None
     try:

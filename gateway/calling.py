@@ -1,4 +1,4 @@
-"""What became of the calls that runs have made of one API."""
+"""The outcomes of the calls that runs made to one API."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from gateway.storage import RunStore
 
 NEWEST = 200
-"""Runs of a tenant that are looked at."""
+"""How many of a tenant's newest runs are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Step(BaseModel):
 
 
 class _Run(BaseModel):
-    """As much of a run's document as tells which calls were made, so that values are not read."""
+    """The part of a run's document that says which calls were made. Values are not parsed."""
 
     id: str
     query: str

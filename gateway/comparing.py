@@ -15,10 +15,10 @@ _Difference = tuple[JsonPath, JsonValue, JsonValue]
 
 
 def compare(run: Run, other: Run) -> Comparison:
-    """Where two runs part first.
+    """The first difference between two runs.
 
-    Steps that one of them took over from elsewhere are not looked at, nor are headers, which differ from call to call
-    (keys, dates), and times.
+    Steps that one of them reused from another run are not compared. Headers are not compared either, because they
+    differ from call to call (keys, dates), nor are times.
     """
     return Comparison(run=run.id, other=other.id, divergence=_first(run, other))
 
@@ -70,7 +70,7 @@ def _requests(record: StepRecord | None) -> list[Any]:
 
 
 def _planned(step: Step, counterpart: Step, taken: Collection[str]) -> _Difference | None:
-    """Where two steps differ, but for a literal that stands for what a step gave that was taken over."""
+    """The first difference between two steps. A literal that replaces the value of a reused step is not one."""
     ours, theirs = (one.model_dump(mode="json", exclude={"id", "after"}) for one in (step, counterpart))
     return _difference(ours, theirs, taken)
 
@@ -80,7 +80,7 @@ def _values(record: StepRecord, other: StepRecord) -> _Difference | None:
     if not isinstance(ours, Succeeded) or not isinstance(theirs, Succeeded):
         return None
     found = _difference(ours.value, theirs.value)
-    if found is None and ours.stored != theirs.stored:  # they differ beyond what is shown of them
+    if found is None and ours.stored != theirs.stored:  # they differ beyond their previews
         kept = [one.stored.model_dump(mode="json") if one.stored else None for one in (ours, theirs)]
         return ((), kept[0], kept[1])
     return found
@@ -94,12 +94,12 @@ def _told(step: str, what: str, found: _Difference | None) -> Divergence | None:
 
 
 def _is_taken(side: Any, taken: Collection[str]) -> bool:
-    """Whether this is a reference to a step that was taken over."""
+    """Whether this is a reference to a step that was reused."""
     return isinstance(side, dict) and side.get("kind") == "reference" and any(side.get("step") == one for one in taken)
 
 
 def _difference(ours: Any, theirs: Any, taken: Collection[str] = ()) -> _Difference | None:
-    """The first place, depth first, where two JSON values differ. They are never deeper than what can be parsed."""
+    """The first place, depth first, where two JSON values differ."""
     waiting: list[_Difference] = [((), ours, theirs)]
     while waiting:
         path, one, two = waiting.pop()

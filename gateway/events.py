@@ -1,4 +1,4 @@
-"""What happens in runs: written down in batches, and followed from memory or, in other processes, from the table."""
+"""Events of runs, stored in batches. Subscribers read them from memory or, in other processes, from the table."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -19,14 +19,14 @@ _PATIENCE_S: Final = 1.0
 
 
 class Events:
-    """The events of all runs; ``lives`` are those of this process."""
+    """The events of all runs. ``lives`` holds the runs of this process."""
 
     def __init__(self, store: RunStore, lives: Mapping[str, Live]) -> None:
         self._store, self._lives = store, lives
         self._closed = False
 
     async def write(self) -> None:
-        """Store the new events of all runs of this process, in one transaction. What cannot be stored stays new."""
+        """Store the new events of all runs of this process, in one transaction. If it fails, they stay unwritten."""
         new = [(live, live.unwritten()) for live in self._lives.values()]
         rows = [(live.run.id, event) for live, events in new for event in events]
         if rows:
@@ -35,13 +35,13 @@ class Events:
             live.journaled += len(events)
 
     def close(self) -> None:
-        """End all streams at their next event: this process stops."""
+        """End all streams at their next event, because this process stops."""
         self._closed = True
 
     async def follow(self, run_id: str, after: int) -> AsyncGenerator[RunEvent | None, None]:
-        """The events with a higher number than ``after``, until the run ends; None where nothing happens for a while.
+        """The events with a higher number than ``after``, until the run ends; None as a heartbeat in between.
 
-        Whichever process works on the run, and if it changes meanwhile. The run must be there.
+        It works for runs of any process, also if a run changes its owner meanwhile. The run must exist.
         """
         quiet_s = 0.0
         while not self._closed:
@@ -53,10 +53,10 @@ class Events:
                         yield event
                 if live.finished:
                     return
-            # Asked first: a run that has ended has all its events in the table.
+            # The status is read before the events: once a run has ended, all its events are in the table.
             try:
                 under_way = await _patiently(partial(self._store.status, run_id)) in UNDER_WAY
-            except NotFound:  # it was over, and is deleted
+            except NotFound:  # the run ended and was deleted
                 return
             page = await _patiently(partial(self._store.events, run_id, after))
             for stored in page:
@@ -72,7 +72,7 @@ class Events:
                     yield None
 
     async def _of_live(self, live: Live, after: int) -> AsyncGenerator[RunEvent | None, None]:
-        """What former owners have stored, then what this process knows."""
+        """The events stored by former owners, then those of this process."""
         earlier = partial(self._store.events, live.run.id, upto=live.base)
         while after < live.base and (page := await _patiently(partial(earlier, after))):
             for stored in page:
@@ -84,7 +84,7 @@ class Events:
 
 
 async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask again until the database answers: a stream outlives its absence."""
+    """Retry until the database answers, so that a stream survives an outage of it."""
     while True:
         try:
             return await ask()

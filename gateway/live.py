@@ -1,4 +1,4 @@
-"""A run that this process is working on, as those who wait for it, follow it or cancel it see it."""
+"""The in-memory state of a run that this process works on. Callers use it to wait for, follow or cancel the run."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -23,25 +23,27 @@ def _future() -> "asyncio.Future[Run | None]":
 
 
 def closing_event(epoch: int, run: Run) -> RunEvent:
-    """The last event of a run that ended while nobody worked on it, numbered above all of that epoch."""
+    """The last event of a run that ended while no process worked on it. Its number is above all of that epoch."""
     return RunEvent(id=(epoch + 1) * _EVENTS_PER_EPOCH, event=RunFinished(run=run))
 
 
 @dataclass(eq=False, slots=True)
 class Live:
-    """Where a run stands, what has happened so far, and a bell for those who follow.
+    """The current state of a run and its events so far. It wakes subscribers when an event arrives.
 
     Attributes:
-        run: as it is known now.
-        compiled: what is executed; None while it is not planned yet.
-        traceparent: of the request that the run began with, where that was another one; its trace goes on.
-        durable: the executor keeps the run by itself; it is cancelled there.
-        worded: whether the planner words answers, as far as is known: a run that was not planned here asks it.
-        cancelled: somebody wants it ended.
+        ticket: which process owns the run, and its epoch.
+        run: the run as it is known now.
+        compiled: the plan that is executed; None while the run is not planned yet.
+        traceparent: trace context of the request that began the run, if another request resumed it; the trace goes on.
+        durable: whether the executor stores the run itself; then it is cancelled there.
+        worded: whether the planner writes sentences. True if that is unknown, because the run was not planned here.
+        cancelled: whether cancellation was requested.
         journaled: how many of the events are stored.
-        work: planning and executing; cancelling it ends the run.
-        calling_off: rings when the run is cancelled.
-        outcome: what the caller gets who waits: the run, a problem, or None where another process has it now.
+        work: the task that plans and executes; cancelling it ends the run.
+        calling_off: set when the run is cancelled.
+        outcome: what a waiting caller gets: the run, an error, or None where another process owns the run now.
+        ended: set when this process has stopped working on the run.
     """
 
     ticket: Ticket
@@ -63,17 +65,17 @@ class Live:
 
     @property
     def base(self) -> int:
-        """The number before this process's first event: numbers rise from owner to owner, whatever was lost."""
+        """The number before this process's first event. Numbers rise from owner to owner, even if events were lost."""
         return self.ticket.epoch * _EVENTS_PER_EPOCH
 
     @property
     def finished(self) -> bool:
-        """Whether the last word was said. A run that another process goes on with ends without it here."""
+        """Whether the last event is ``finished``. If another process continues the run, it ends here without one."""
         return bool(self._events) and isinstance(self._events[-1].event, RunFinished)
 
     @property
     def records(self) -> tuple[StepRecord, ...]:
-        """What the steps of the present plan did that are known to have finished."""
+        """The records of those steps of the current plan that have finished."""
         found: dict[str, StepRecord] = {}
         for one in self._events:
             if isinstance(one.event, RunPlanned):
@@ -83,11 +85,11 @@ class Live:
         return tuple(found.values())
 
     def next_event(self, event: SolveEvent) -> RunEvent:
-        """The event with its number, not published yet."""
+        """The event with its number. It is not published yet."""
         return RunEvent(id=self.base + len(self._events) + 1, event=event)
 
     def publish(self, event: SolveEvent) -> None:
-        """Let everybody know."""
+        """Append the event and wake subscribers."""
         self._events.append(self.next_event(event))
         self._ring()
 
@@ -96,30 +98,30 @@ class Live:
         return self._events[self.journaled :]
 
     def cancel(self) -> None:
-        """End the run. A durable one is ended by the executor, so that what was done is known."""
+        """Cancel the run. A durable run is cancelled by the executor, so that the outcome of its calls is known."""
         self.cancelled = True
         self.calling_off.set()
         if self.work is not None and not self.durable:
             self.work.cancel()
 
     def settle(self, outcome: Run | ServiceError | None) -> None:
-        """Answer whoever waits, once. The run itself may go on."""
+        """Set the outcome for waiting callers, once. The run itself may go on."""
         if self.outcome.done():
             return
         if isinstance(outcome, ServiceError):
             self.outcome.set_exception(outcome)
-            self.outcome.exception()  # whoever asked may be gone; it is in the stored run
+            self.outcome.exception()  # marks it as retrieved: no caller may be waiting, and the stored run has it
         else:
             self.outcome.set_result(outcome)
 
     def end(self) -> None:
-        """Nothing more will happen in this process."""
+        """Mark that this process has stopped working on the run, and wake everyone who waits."""
         self.settle(None)
         self.ended.set()
         self._ring()
 
     async def follow(self, after: int) -> AsyncGenerator[RunEvent | None, None]:
-        """Events with a higher number than ``after``, then what happens; None where nothing does for a while."""
+        """Events with a higher number than ``after``, then new ones as they arrive; None as a heartbeat in between."""
         seen = max(0, after - self.base)
         while True:
             bell = self._bell
@@ -135,6 +137,6 @@ class Live:
                 yield None
 
     def _ring(self) -> None:
-        """Wake all who wait; those who come later wait for the next ring."""
+        """Wake all current subscribers. Later ones wait for the next event."""
         self._bell.set()
         self._bell = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Finding what a planner misses: it names operations in words, and the catalogue is asked for them."""
+"""Finds the operations that a planner is missing. The planner describes them in words; the catalogue is searched."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from services.contracts.trace import LookUp
 
 _OWN: Final = 4
 _OTHERS: Final = 2
-"""APIs that are added for each need: of the providers that the request is about, and of others."""
+"""APIs that are added for each need: `_OWN` from the providers of the request's candidates, `_OTHERS` from any."""
 _PROVIDERS: Final = 5
 
 
 class Retrieving(Protocol):
-    """Whoever finds candidates."""
+    """A service that finds candidates."""
 
     async def retrieve(self, request: RetrieveRequest, timeout_s: float = ...) -> RetrieveResponse:
         """The candidates for a request."""
@@ -24,17 +24,20 @@ class Retrieving(Protocol):
 async def look_up(
     retriever: Retrieving, needs: Sequence[str], asked: RetrieveRequest, retrieved: RetrieveResponse, *, left_s: float
 ) -> tuple[RetrieveResponse, LookUp]:
-    """Retrieve for each of these words; what was retrieved with what is new of that behind it, and what was added.
+    """Retrieve candidates for each need.
 
     Args:
-        retriever: finds them.
-        needs: operations that are missing, in words.
-        asked: how the request's own candidates were asked for; its filters and its tenant hold here too.
-        retrieved: those candidates.
-        left_s: seconds that this may take.
+        retriever: finds the candidates.
+        needs: descriptions of the missing operations.
+        asked: the request that retrieved the first candidates; its filters and its tenant also apply here.
+        retrieved: the first candidates.
+        left_s: timeout in seconds.
+
+    Returns:
+        ``retrieved`` with the new candidates appended, and a record of what was added.
 
     Raises:
-        ServiceError: the retriever's.
+        ServiceError: the retriever failed.
     """
     providers = tuple(dict.fromkeys(candidate.api.provider for candidate in retrieved.candidates))[:_PROVIDERS]
     plain = asked.model_copy(update={"pinned": (), "suppliers": _OTHERS})
@@ -55,5 +58,5 @@ async def look_up(
 
 
 def _behind(candidate: Candidate, clauses: int) -> Candidate:
-    """The candidate without what was said of it for other words than the request's."""
+    """The candidate without its scores, which were computed for other words than the request's."""
     return candidate.model_copy(update={"score": 0.0, "clause": 0, "clause_scores": (0.0,) * clauses})

@@ -39,9 +39,9 @@ def create_app(
     """The gateway.
 
     Args:
-        settings: read from the environment where not given.
-        transports: replaces sockets by in-process calls for the services it names.
-        peers: whom to ask instead of the services that the settings name.
+        settings: read from the environment by default.
+        transports: in-process transports, by service name, that replace network calls.
+        peers: clients to use instead of the services that the settings name.
     """
     settings = settings or GatewaySettings()
 
@@ -63,7 +63,7 @@ def create_app(
                 open_service(engine, asked, settings, metrics, app.state.keys, app.state.audit)
             )
             checks = {f"issuer {name}": keys.check for name, keys in issuer_keys.items()}
-            app.state.optional = frozenset(checks)  # those who have keys, or whose issuer answers, are served
+            app.state.optional = frozenset(checks)  # keys and tokens of other issuers still work
             app.state.readiness = checks | {
                 "database": Probe(engine).check,
                 "retriever_svc": asked.retriever.ready,
@@ -92,7 +92,7 @@ async def open_service(
     keys: KeyStore,
     audit: AuditLog,
 ) -> AsyncGenerator[GatewayService, None]:
-    """The gateway without its routes, at work until the end of the context."""
+    """The gateway without its routes. Its background tasks run until the end of the context."""
     store = RunStore(engine)
     membership = Membership(engine, MEMBERS, settings.lease_s)
     quotas = Quotas(settings, metrics)

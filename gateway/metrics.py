@@ -1,4 +1,4 @@
-"""What the gateway counts."""
+"""The gateway's metrics."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -72,7 +72,7 @@ class GatewayMetrics:
         )
 
     def learnt(self, what: EvidenceRound) -> None:
-        """Count what calls brought to light."""
+        """Count a round of replanning and its failed calls."""
         self._rounds.labels(what.outcome).inc()
         for attempt in what.attempts:
             self._attempts.labels(attempt.outcome).inc()

@@ -1,4 +1,4 @@
-"""How the processes, model servers and quotas are: all of it for the operator, its own quotas for a tenant."""
+"""The state of processes, model servers and quotas. The operator sees all of it, a tenant only its own quotas."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -16,20 +16,20 @@ _PATIENCE_S: Final = 5.0
 
 
 class Overview:
-    """Looks at the processes.
+    """Reports the state of the processes.
 
     Args:
-        peers: of whom the executor is asked.
-        store: whose database the gateways share.
+        peers: the other services; the executor and the planner are asked for their status.
+        store: the run store, whose database the gateways share.
         quotas: what tenants use of this process.
-        lease_s: seconds after which a gateway that was not seen counts as dead.
+        lease_s: seconds without a heartbeat after which a gateway counts as dead.
     """
 
     def __init__(self, peers: Peers, store: RunStore, quotas: Quotas, lease_s: float) -> None:
         self._peers, self._store, self._quotas, self._lease_s = peers, store, quotas, lease_s
 
     async def now(self, principal: Principal) -> Operations:
-        """How they are now. Tenants are told their quotas alone: processes, hosts and servers are everyone's."""
+        """The current state. Tenants only get their own quotas: processes, hosts and servers are shared by everyone."""
         if not principal.operator:
             used = self._quotas.used(principal.tenant)
             return Operations(tenant=principal.tenant, lease_s=self._lease_s, quotas=used)
@@ -44,7 +44,7 @@ class Overview:
 
 
 async def _told(asked: Awaitable[T]) -> T | None:
-    """What a service says of itself; None where it does not answer."""
+    """The status that a service reports; None where it does not answer."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return await asked

@@ -1,4 +1,4 @@
-"""What people say of a run's outcome, and what becomes of the runs that they confirm."""
+"""Feedback on the outcome of runs, and demonstrations made of confirmed runs."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -18,20 +18,20 @@ _CONFIRMABLE: Final = frozenset({RunStatus.SUCCEEDED, RunStatus.PLANNED})
 
 
 class Outcomes:
-    """Keeps the word of a run's principal, and makes demonstrations of confirmed runs."""
+    """Stores feedback on runs, and makes demonstrations of confirmed runs."""
 
     def __init__(self, store: RunStore, administration: Administration, metrics: GatewayMetrics) -> None:
         self._store, self._administration, self._feedback = store, administration, metrics.feedback
 
     async def judge(self, run_id: str, request: FeedbackRequest, principal: Principal) -> Run:
-        """Keep who says what of a run's outcome, and when. The last word counts; saying the same again changes nothing.
+        """Store a verdict on a run's outcome. It replaces an earlier verdict; repeating the same one changes nothing.
 
-        A demonstration that was made of a run goes when the run is rejected.
+        When a confirmed run is rejected, the demonstration that was made of it is removed.
 
         Raises:
             NotFound: no such run.
-            Conflict: it is not over; or it is to be confirmed and has neither succeeded nor ended as a dry run does,
-                or is a rerun that took values over.
+            Conflict: the run is not over; or it is to be confirmed, but it is neither `succeeded` nor `planned`, or it
+                is a rerun that reused values of another run.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.status in NOT_OVER:
@@ -55,12 +55,12 @@ class Outcomes:
         return run.model_copy(update={"feedback": said})
 
     async def demonstrate(self, run_id: str, principal: Principal, *, shared: bool = False) -> Demo:
-        """Make a confirmed run a demonstration, which requests of its tenant, or of everyone's, are planned with.
+        """Make a confirmed run a demonstration for its tenant, or, if ``shared``, for everyone.
 
         Raises:
             NotFound: no such run.
-            Forbidden: it is to be everyone's, and the principal is not the operator's.
-            Conflict: nobody has confirmed it, or somebody has rejected it.
+            Forbidden: it is to be shared, and the principal does not belong to the operator's tenant.
+            Conflict: the run is not confirmed, or it was rejected.
         """
         run = await self._store.get(run_id, principal.tenant)
         if run.feedback is None or run.feedback.verdict is not Verdict.CONFIRMED:

@@ -20,12 +20,12 @@ from services.clients import (
 )
 
 Transports = Mapping[str, httpx2.AsyncBaseTransport]
-"""A transport per service name; a service without one is reached over sockets."""
+"""A transport per service name. A service without one is reached over the network."""
 
 
 @dataclass(frozen=True)
 class Peers:
-    """Who the gateway can ask."""
+    """The clients of the four services."""
 
     retriever: Retriever
     demos: Demos
@@ -34,7 +34,7 @@ class Peers:
 
 
 def open_peers(settings: GatewaySettings, transports: Transports) -> tuple[Peers, list[httpx2.AsyncClient]]:
-    """Typed clients for all peers, and the HTTP clients under them, to be closed at the end."""
+    """Typed clients for all services, and their HTTP clients, which the caller must close."""
     urls = {
         "retriever_svc": settings.retriever_url,
         "demo_svc": settings.demo_url,

@@ -1,4 +1,4 @@
-"""What a plan that is given, or a rerun, would be, before it is one: proved and ruled on, but neither kept nor sent."""
+"""Previews of a given plan or a rerun: the plan is proved and checked against the policy, but not stored or run."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,35 +21,35 @@ from services.contracts.run import Run
 from services.errors import ValidationFailed
 
 _MAX_GIVEN_VALUES: Final = 5_000
-"""Values of JSON in a plan that is given: each of its references is proved by itself, which takes time."""
+"""Maximum number of JSON values in a given plan. Each of its references is proved separately, which takes time."""
 _MAX_CHOSEN: Final = 50
-"""Different items in it that are chosen by words: each time all words of a list are looked through."""
+"""Maximum number of distinct items in a plan that are chosen by words. Each one is matched against a whole list."""
 
 PolicyOf = Callable[[str, Decision], Policy]
-"""The rules for a tenant and what its request says of calls that may change something."""
+"""Gives the policy for a tenant and for its request's decision on mutating calls."""
 
 
 class Previews:
-    """Proves plans for whoever wants to look at them first.
+    """Proves plans without running them.
 
     Args:
-        peers: who proves.
-        store: the runs that are run again.
-        policy: gives the rules.
-        max_bytes: how large the JSON of a rerun's plan may become.
+        peers: the services that prove a plan.
+        store: the store of earlier runs.
+        policy: gives the policy.
+        max_bytes: maximum size of the JSON of a rerun's plan.
     """
 
     def __init__(self, peers: Peers, store: RunStore, policy: PolicyOf, max_bytes: int) -> None:
         self._peers, self._store, self._policy, self._max_bytes = peers, store, policy, max_bytes
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal) -> tuple[Run, Rerun, CompiledPlan]:
-        """The earlier run, how it would be run again, and the proof of that.
+        """The earlier run, the rerun of it, and the rerun's compiled plan.
 
         Raises:
             NotFound: no such run.
-            Conflict: it is under way, or a step that is not made again has no value that can stand.
-            ValidationFailed: the plan does not hold with these inputs and the APIs as they are now, or they hold too
-                many values.
+            Conflict: the run is under way, or a step that is not repeated has no value that can be reused.
+            ValidationFailed: the plan is not valid with these inputs and the current APIs, or the inputs hold too many
+                values.
         """
         if has_more_values([*request.inputs.values()], _MAX_GIVEN_VALUES):
             raise ValidationFailed(f"The inputs hold more than {_MAX_GIVEN_VALUES} values.")
@@ -59,17 +59,17 @@ class Previews:
         return earlier, again, await prove_again(self._peers, again.plan, policy)
 
     async def plan(self, plan: Plan, mutations: Decision, principal: Principal) -> CompileResponse:
-        """What the compiler says of a plan as it is: its proof, or its findings step by step."""
+        """What the compiler answers for an unchanged plan: its proof, or the diagnostics of its steps."""
         return await prove(self._peers, plan, self._policy(principal.tenant, mutations))
 
 
 async def plan_of(calls: Sequence[JsonValue]) -> Plan:
-    """The plan that a list of calls is. Raises ValidationFailed where it is none, or holds too much."""
+    """The plan that a list of calls describes. Raises ValidationFailed if it is not a plan or is too large."""
     given = list(calls)
     if has_more_values(given, _MAX_GIVEN_VALUES):
         raise ValidationFailed(f"The calls hold more than {_MAX_GIVEN_VALUES} values.")
     try:
-        plan = await asyncio.to_thread(partial(nestful.decode, given, matches=True))  # others are served meanwhile
+        plan = await asyncio.to_thread(partial(nestful.decode, given, matches=True))  # keeps the event loop free
     except CodecError as error:
         raise ValidationFailed(f"The calls are no plan: {error}.") from error
     values = (*(one for step in plan.steps for one in step_references(step)), *(one.value for one in plan.answer))

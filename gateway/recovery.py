@@ -1,4 +1,4 @@
-"""Being one of several gateways: signs of life, runs of those that stopped, and what others ask of this one's runs."""
+"""Lets several gateways work together: heartbeats, takeover of runs whose process stopped, and cancel requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
@@ -25,7 +25,7 @@ _PATIENCE_S: Final = 1.0
 
 
 class Recovery:
-    """Keeps runs going whatever becomes of the process that worked on them."""
+    """Keeps runs going when the process that works on them stops."""
 
     def __init__(
         self, runs: Runs, store: RunStore, events: Events, membership: Membership, settings: GatewaySettings
@@ -36,7 +36,7 @@ class Recovery:
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
-        """Be a member until the end of the context; what is under way then is left to others at once."""
+        """Be a member until the end of the context. Other processes then take over unfinished runs at once."""
         await self._membership.beat()
         lease_s = self._membership.lease_s
         reaper = [_Keeper(self._take_over, lease_s / _LOOKS_PER_LEASE)]
@@ -58,13 +58,13 @@ class Recovery:
                     await self._membership.leave()
 
     async def _take_over(self) -> None:
-        """Go on with what dead processes left behind."""
+        """Take over the runs of dead processes."""
         if self._runs.room > 0:
             for stored in await self._store.take_over(self._membership, self._runs.lives, self._runs.room):
                 self._runs.take_up(stored)
 
     async def _hear(self) -> None:
-        """Cancel the runs that other processes were asked to cancel."""
+        """Cancel the runs of this process that another process was asked to cancel."""
         if self._runs.lives:
             for run_id in await self._store.cancelled(self._runs.owner):
                 self._runs.cancel(run_id)
@@ -72,12 +72,12 @@ class Recovery:
     async def _forget(self) -> None:
         await self._store.forget_events(self._keep_events_s)
         if self._keep_runs_s:
-            while await self._store.forget_runs(self._keep_runs_s):  # noqa: ASYNC110 - it is the database's work
+            while await self._store.forget_runs(self._keep_runs_s):  # noqa: ASYNC110 - the loop deletes in batches, it waits for no event
                 await asyncio.sleep(_BETWEEN_BATCHES_S)  # requests come first
 
 
 class _Keeper:
-    """Does something now and then: nothing of it may end because the database was away, or by a bug."""
+    """Repeats a task periodically. A database outage or a bug must not end it."""
 
     def __init__(self, work: Callable[[], Awaitable[None]], every_s: float) -> None:
         self._work, self._every_s = work, every_s
@@ -92,7 +92,7 @@ class _Keeper:
             except ServiceError as error:
                 pause_s = max(pause_s, _PATIENCE_S)
                 _log.warning("to be tried again", what=self._work.__qualname__, why=error.detail)
-            except Exception as error:  # noqa: BLE001 - runs without anybody to take them over would be lost
+            except Exception as error:  # noqa: BLE001 - if this task ended, orphaned runs would be lost
                 _log.error("bug", what=self._work.__qualname__, exc_info=error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -100,7 +100,7 @@ class _Keeper:
 
 
 async def _stop(keepers: Collection[_Keeper], patience_s: float) -> None:
-    """Let them end what they are at: cancelled in the middle, a database's connection would be lost."""
+    """Let them finish their current work. Cancelling them in the middle would lose a database connection."""
     for keeper in keepers:
         keeper.stopping.set()
     tasks = [keeper.task for keeper in keepers]

@@ -1,4 +1,4 @@
-"""The answer as text a person can read. The values beside it keep their JSON types; this is only for the eye."""
+"""Renders an answer as text for people. The answer's values keep their JSON types."""
 
 import re
 import unicodedata
@@ -20,9 +20,9 @@ _OPEN, _CLOSE = "“", "”"
 
 
 def render(values: Iterable[AnswerValue], *remarks: str) -> str:
-    """One line for each value, with lists and objects indented below their name; long ones are cut, and say so.
+    """One line for each value, with lists and objects indented below their name. Long ones are cut and marked as cut.
 
-    Where there are values, remarks about them come first.
+    If there are values, the remarks come before them.
     """
     lines = [line for value in values for line in _block(value.name, value.value, indent="")]
     text = "\n".join([*filter(None, remarks), *lines] if lines else lines)
@@ -30,14 +30,14 @@ def render(values: Iterable[AnswerValue], *remarks: str) -> str:
 
 
 def told(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | None:
-    """A sentence's words with the values in their places; None where it would not be one.
+    """A sentence with its values filled in; None if a value cannot be part of a sentence.
 
-    It is none where a value is missing, an object, a preview of a large value or text that is no single line: it
-    stands under its name in the rendering. What a text says is never read as part of the sentence: where it could be
-    taken for that, it stands in quotation marks.
+    That is the case if a value is missing, an object, a preview of a large value, or text that is not a single line.
+    :func:`render` shows such a value under its name. A text that could be mistaken for part of the sentence is put in
+    quotation marks.
 
     Args:
-        pieces: text as it is, and numbers of values.
+        pieces: literal text, and indices of values.
         values: the values.
     """
     parts: list[str] = []
@@ -56,7 +56,7 @@ def told(pieces: Sequence[str | int], values: Sequence[AnswerValue]) -> str | No
 
 
 def _spoken(value: JsonValue) -> str | None:
-    """A value within a sentence."""
+    """A value as part of a sentence; None where it cannot be."""
     if not isinstance(value, list):
         return _word(value, within=_PUNCTUATED)
     words = [_word(item, within=_LISTED) for item in value[:MAX_ITEMS]]
@@ -67,7 +67,7 @@ def _spoken(value: JsonValue) -> str | None:
 
 
 def _word(value: JsonValue, within: re.Pattern[str]) -> str | None:
-    """A single value; text that holds what ``within`` finds, or is long, in quotation marks."""
+    """A single value. Text that is long, or in which ``within`` matches, is put in quotation marks."""
     if value is None or isinstance(value, (dict, list)):
         return None
     if not isinstance(value, str):
@@ -91,7 +91,7 @@ def _block(name: str, value: JsonValue, indent: str) -> list[str]:
 
 
 def _inline(value: JsonValue, *, nested: bool = False) -> str:
-    """A value on a line; lists and objects that are ``nested`` in another one stand in brackets, to show their ends."""
+    """A value on one line. Lists and objects that are ``nested`` in another one are put in brackets."""
     if value is None:
         text = "none"
     elif isinstance(value, bool):

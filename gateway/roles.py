@@ -1,6 +1,6 @@
-"""What a principal may do, and where a route says what it needs.
+"""What a principal may do, and how a route declares the roles it needs.
 
-A role is of its principal's tenant: nobody approves or administers for another one.
+A role applies only within its principal's tenant: nobody approves or administers for another tenant.
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from services.contracts.access import Role
 __all__ = ["ROLES_KEY", "Role", "needed", "needs"]
 
 ROLES_KEY: Final = "x-roles"
-"""``openapi_extra`` key of a route: the roles of which its caller must have one."""
+"""``openapi_extra`` key of a route. Its value lists roles; the caller must have at least one of them."""
 
 
 def needs(*roles: Role) -> dict[str, Any]:
-    """What a route gives as ``openapi_extra`` to say that its caller must have one of these roles."""
+    """The ``openapi_extra`` of a route whose caller must have at least one of these roles."""
     return {ROLES_KEY: sorted(roles)}
 
 
 def needed(extra: Mapping[str, Any] | None) -> frozenset[Role]:
-    """The roles that a route has declared.
+    """The roles that a route declares.
 
     Raises:
-        ValueError: it has declared none, so nobody could say who may use it.
+        ValueError: the route declares no roles.
     """
     roles = frozenset(Role(name) for name in (extra or {}).get(ROLES_KEY, ()))
     if not roles:

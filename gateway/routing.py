@@ -1,4 +1,4 @@
-"""What all routes of the gateway share: who asks, that he may, and the types of their parameters."""
+"""What all routes of the gateway share: authentication, authorization and the types of their parameters."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from services.http import StrictRoute
 PRINTABLE = r"^[^\x00-\x1f]*$"
 
 
-# Coroutines, though they wait for nothing: FastAPI sends plain functions to another thread and back.
+# Coroutines, although they await nothing: FastAPI runs plain functions in a thread.
 async def get_service(request: Request) -> GatewayService:
     """The service of this app."""
     service: GatewayService = request.app.state.service
@@ -22,10 +22,10 @@ async def get_service(request: Request) -> GatewayService:
 
 
 class ProtectedRoute(StrictRoute):
-    """A route for principals: who asks, and that he may, is known before anything of the body is read.
+    """A route for principals. The caller is authenticated and authorized before the body is read.
 
     Raises:
-        ValueError: the route does not say which roles may use it.
+        ValueError: the route does not declare which roles may use it.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -33,7 +33,14 @@ class ProtectedRoute(StrictRoute):
         self._roles = needed(self.openapi_extra)
 
     async def admit(self, request: Request) -> None:
-        """Find out who asks. Raises Unauthorized, Forbidden without a role, QuotaExceeded, and what else bars them."""
+        """Authenticate the caller and check its roles and quota.
+
+        Raises:
+            Unauthorized: the token is not valid.
+            Forbidden: the caller has none of the route's roles.
+            QuotaExceeded: the tenant sends too many requests.
+            ServiceError: as :meth:`gateway.principals.Principals.asking`.
+        """
         principal: Principal = await request.app.state.principals.asking(request)
         principal.require(self._roles)
         request.state.principal = principal
@@ -41,7 +48,7 @@ class ProtectedRoute(StrictRoute):
 
 
 async def get_caller(request: Request) -> Principal:
-    """Who asks."""
+    """The principal that sends the request."""
     principal: Principal = request.state.principal
     return principal
 

@@ -1,6 +1,6 @@
-"""The sentence of an answer: its words are asked for while the plan executes, and waited for a little at the end.
+"""The sentence of an answer. It is requested while the plan executes, and waited for briefly at the end.
 
-An answer is never lost for its sentence, and never later than the request's deadline.
+A missing sentence never fails an answer, and never delays it beyond the request's deadline.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from services.telemetry import get_logger
 
 _log = get_logger(__name__)
 _RESERVE_S: Final = 0.1
-"""What is left of the deadline for storing the answer and sending it."""
+"""Seconds of the deadline that are reserved for storing and sending the answer."""
 
 
 class Wording:
-    """What becomes of one answer's sentence.
+    """The pending sentence of one answer.
 
     Args:
-        words: is done when the planner has answered; None: it is not asked.
+        words: the planner's pending answer; None: no sentence is requested.
         live: the run.
         compiled: its plan.
-        wait_s: how long an answer that is there waits.
-        metrics: counts what became of it.
+        wait_s: how long a finished answer waits for its sentence.
+        metrics: counts the outcomes.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Wording:
         self._wait_s, self._metrics = wait_s, metrics
 
     async def told(self, finished: ExecutionFinished) -> str | None:
-        """The sentence with the values in it; None where there is none, or none in time."""
+        """The sentence with its values filled in; None where there is none, or none in time."""
         if self._words is None or finished.status != "succeeded":
             return None
         left_s = min(self._wait_s, self._live.clock.remaining_s() - _RESERVE_S)
@@ -76,7 +76,7 @@ class Wording:
 async def wording(
     planner: Planner, live: Live, compiled: CompiledPlan, wait_s: float, metrics: GatewayMetrics
 ) -> AsyncGenerator[Wording, None]:
-    """Ask for words, if they are wanted, until the end of the context. Nothing is raised for them."""
+    """Request a sentence, if it is wanted, until the end of the context. A failure raises nothing."""
     words = asyncio.create_task(_ask(planner, live, compiled)) if _is_wanted(live, compiled) else None
     try:
         yield Wording(words, live, compiled, wait_s, metrics)
@@ -88,7 +88,7 @@ async def wording(
 
 def _is_wanted(live: Live, compiled: CompiledPlan) -> bool:
     wished = live.request.options.sentence
-    worded = live.worded and not live.run.unsure  # a sentence would read as if it were sure
+    worded = live.worded and not live.run.unsure  # a sentence would hide that the plan is unsure
     return (worded if wished is None else wished) and 1 <= len(compiled.plan.answer) <= MAX_SLOTS
 
 
@@ -105,12 +105,12 @@ async def _ask(planner: Planner, live: Live, compiled: CompiledPlan) -> Sentence
         return await planner.sentence(request)
     except ServiceError as error:
         return Sentence(outcome="failed", reason=error.detail[:300])
-    except Exception as error:  # noqa: BLE001 - the answer does not hang on its sentence
+    except Exception as error:  # noqa: BLE001 - a missing sentence must not fail the answer
         _log.error("bug", run_id=live.run.id, exc_info=error)
         return Sentence(outcome="failed")
 
 
 def _goes_on(value: AnswerValue, records: Mapping[str, StepRecord]) -> bool:
-    """Whether it is a list of which not all was fetched: a sentence would read as if it were."""
+    """Whether the value is a list that was not fetched completely. A sentence would hide that."""
     record = records.get(value.step)
     return isinstance(value.value, list) and record is not None and record.more

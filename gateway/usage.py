@@ -1,6 +1,7 @@
 """Which secrets runs present, for the audit log: one entry a day for each tenant, principal and secret.
 
-What a run's own steps say is exact, and goes when the run is deleted; an entry for each call would bury the others.
+The steps of a run record each use exactly, but are deleted with the run. One audit entry per call would crowd out the
+other entries.
 """
 
 from datetime import UTC, date, datetime
@@ -15,20 +16,20 @@ Use = tuple[str, str, str]
 
 
 def secrets_of(run: Run) -> set[str]:
-    """The names of the secrets that the calls of a run presented, also those of plans that gave way to others."""
+    """The names of the secrets that the calls of a run presented, including the calls of plans that were replaced."""
     records = [*run.steps, *(record for earlier in run.evidence for record in earlier.steps)]
     return {name for record in records for name in record.secrets} | set(run.read_with)
 
 
 class SecretUses:
-    """What this process has told of today. Another process, or this one after a restart, tells of it once more."""
+    """The uses that this process has logged today. Another process, or this one after a restart, logs them again."""
 
     def __init__(self) -> None:
         self._day = date.min
         self._told: set[Use] = set()
 
     def entries(self, run: Run) -> list[dict[str, object]]:
-        """Entries for the audit log: the secrets of this run that are not told of yet."""
+        """Entries for the audit log: the secrets of this run that are not logged yet today."""
         today = datetime.now(UTC).date()
         if today != self._day:
             self._day, self._told = today, set()
@@ -37,5 +38,5 @@ class SecretUses:
         return [entry(who, Action.PRESENT, name) for name in new]
 
     def told(self, run: Run) -> None:
-        """The entries of this run are stored."""
+        """Remember that the entries of this run are stored."""
         self._told |= {(run.tenant, run.asked_by, name) for name in secrets_of(run)}

@@ -1,6 +1,6 @@
-"""Has the planner read the catalogue before anybody asks: an API that it has read costs a request nothing.
+"""Warms the planner's cache: has it read the catalogue's APIs before a request needs them.
 
-What is not read yet, or was dropped, is read when it is first a candidate; so nothing here has to succeed.
+The planner reads an API that is not cached when it is first a candidate, so a failure here does no harm.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ _log = get_logger(__name__)
 _LOOK_EVERY_S: Final = 5.0
 _PAGE: Final = 100
 _AT_ONCE: Final = 10
-"""APIs that the planner is given to read at a time: a fraction of a second of one processor."""
+"""APIs that the planner reads per call. They take a fraction of a second of one processor."""
 
 
 class Warmer:
-    """Follows the catalogue, and hands on what changed.
+    """Polls the catalogue, and sends its APIs to the planner when it changes.
 
     Args:
-        retriever: has the catalogue.
-        planner: reads it.
-        most: APIs handed on for one version of the catalogue; 0 turns it off.
+        retriever: holds the catalogue.
+        planner: reads the APIs.
+        most: maximum number of APIs sent for one version of the catalogue; 0 turns warming off.
     """
 
     def __init__(self, retriever: Retriever, planner: Planner, most: int) -> None:
@@ -36,7 +36,7 @@ class Warmer:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Follow until the end of the context."""
+        """Poll until the end of the context."""
         if not self._most:
             yield
             return
@@ -54,15 +54,15 @@ class Warmer:
                 await self.look()
             except (ServiceError, TimeoutError) as error:
                 _log.info("planner_not_warmed", reason=str(error))
-            except Exception as error:  # noqa: BLE001 - an API that cannot be read must not stop the others for ever
+            except Exception as error:  # noqa: BLE001 - an unreadable API must not stop the warming of the others
                 _log.error("bug", what="warming the planner", exc_info=error)
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def look(self) -> None:
-        """Hand the catalogue on, where it is another than last time.
+        """Send the catalogue to the planner if its version changed since the last time.
 
         Raises:
-            ServiceError: retriever or planner cannot be asked; the next look starts anew.
+            ServiceError: the retriever or the planner failed; the next call starts from the beginning.
         """
         version = (await self._retriever.status()).catalogue_version
         if version == self._version:
@@ -72,19 +72,23 @@ class Warmer:
             ids = [hit.id for hit in page.hits]
             for start in range(0, len(ids), _AT_ONCE):
                 if not await self._hand_on(ids[start : start + _AT_ONCE]):
-                    self._version = version  # the planner gains nothing by it
+                    self._version = version  # the planner read none of them
                     return
             if offset + len(ids) >= page.total or not ids:
                 break
         self._version = version
 
     async def _hand_on(self, ids: list[str]) -> bool:
-        """These APIs, and a rest as long as it took: requests come first. Whether the planner has read any of them."""
+        """Send these APIs, then pause for as long as that took, so that requests come first.
+
+        Returns:
+            Whether the planner has read any of them.
+        """
         began = time.monotonic()
         apis = (await self._retriever.lookup(LookupRequest(ids=tuple(ids)))).apis
         try:
             read = (await self._planner.read(apis)).read if apis else len(ids)
-        except DeadlineExceeded as error:  # asked for again, they would take as long; the others are not read by then
+        except DeadlineExceeded as error:  # a retry would take as long and delay the other APIs
             _log.info("apis_not_warmed", ids=ids, reason=str(error))
             read = len(ids)
         await asyncio.sleep(time.monotonic() - began)
