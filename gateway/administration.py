@@ -1,4 +1,4 @@
-"""What administrators change in the catalogue and among demonstrations, each with its entries in the audit log."""
+"""Changes that administrators make to the catalogue and to demonstrations, each with its entries in the audit log."""
 
 import asyncio
 import hashlib
@@ -24,9 +24,9 @@ _MOST_NAMED = 40
 
 
 class Administration:
-    """Imports and removes APIs and demonstrations, and tries credentials.
+    """Imports and removes APIs and demonstrations, and tests credentials.
 
-    ``policy`` gives the rules of a tenant.
+    ``policy`` gives the policy of a tenant.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Administration:
         self._peers, self._store, self._quotas, self._audit, self._policy = peers, store, quotas, audit, policy
 
     async def import_apis(self, request: ImportRequest, principal: Principal) -> AsyncGenerator[ImportEvent, None]:
-        """Import an API description, and tell how that goes. Raises QuotaExceeded where the tenant imports already."""
+        """Import an API description and report progress. Raises QuotaExceeded if too many imports are running."""
         self._quotas.check("imports", principal.tenant)
         with self._quotas.holding("imports", principal.tenant):
             asked = self._peers.retriever.import_document(request, tenant=principal.owner)
@@ -50,7 +50,7 @@ class Administration:
                     yield event
 
     async def _told(self, report: ImportReport, changes: list[ImportChange], who: Principal) -> ImportReport:
-        """The report with what the import would touch."""
+        """The report with the demonstrations and runs that the import would affect."""
         affected, total = await affected_by(changes, who, self._peers, self._store)
         return report.model_copy(update={"affected": affected, "affected_total": total})
 
@@ -67,13 +67,13 @@ class Administration:
                 yield event
 
     async def set_constants(self, provider: str, request: ConstantsRequest, principal: Principal) -> ProviderConstants:
-        """Set what a provider's calls always send. All its APIs are written anew, so it counts as an import.
+        """Set what a provider's calls always send. All its APIs are rewritten, so it counts as an import.
 
         Raises:
             NotFound: the tenant sees no such provider.
-            Conflict: it belongs to somebody else, or is being changed.
-            ValidationFailed: no operation takes the parameter or allows the value, or it is a credential's.
-            QuotaExceeded: the tenant imports already.
+            Conflict: the provider belongs to another tenant, or is being changed.
+            ValidationFailed: no operation takes the parameter or allows the value, or the parameter is a credential.
+            QuotaExceeded: too many imports of the tenant are running.
         """
         self._quotas.check("imports", principal.tenant)
         with self._quotas.holding("imports", principal.tenant):
@@ -95,7 +95,7 @@ class Administration:
     async def import_demos(
         self, request: ImportDemosRequest, principal: Principal, *, shared: bool
     ) -> ImportDemosReport:
-        """Add demonstrations, for everyone or for the tenant. Raises QuotaExceeded where the tenant imports already."""
+        """Add demonstrations for everyone or for the tenant. Raises QuotaExceeded if too many imports are running."""
         audience = principal.audience(shared=shared)
         self._quotas.check("imports", principal.tenant)
         with self._quotas.holding("imports", principal.tenant):
@@ -108,8 +108,8 @@ class Administration:
         """Remove a demonstration of the principal's tenant or, for the operator, one that is everyone's.
 
         Raises:
-            NotFound: there is none that this tenant sees.
-            Forbidden: it is everyone's.
+            NotFound: the tenant sees no such demonstration.
+            Forbidden: it is everyone's, and the principal does not belong to the operator's tenant.
         """
         async with self._audit.around(principal, Action.REMOVE_DEMO, demo):
             try:
@@ -119,7 +119,7 @@ class Administration:
                 await self._peers.demos.delete(demo, tenant=principal.audience(shared=True))
 
     async def forget_demo(self, run: Run, principal: Principal) -> None:
-        """Remove the demonstrations that were made of a run. An equal one that came from elsewhere stays."""
+        """Remove the demonstrations that were made of a run. An equal one with another source stays."""
         for tenant in (run.tenant, None):
             with suppress(NotFound):
                 demo = await self._peers.demos.get(demo_id(demo_of(run)), tenant=tenant)
@@ -138,12 +138,12 @@ class Administration:
         return NeededSecrets(secrets=tuple(marked))
 
     async def try_secret(self, name: str, principal: Principal) -> SecretTest:
-        """What comes of presenting a credential: in a call that only reads and needs no arguments, if there is one.
+        """Test a credential with a call that only reads and needs no arguments, if there is one.
 
-        Where the rules do not allow that call it is not sent, only made ready.
+        If the policy does not allow that call, it is prepared but not sent.
 
         Raises:
-            NotFound: no API that this tenant sees asks for it.
+            NotFound: no API that this tenant sees asks for the credential, or none asks for it alone.
         """
         needed = await self._peers.retriever.secrets(name.partition(".")[0], tenant=principal.tenant)
         one = next((one for one in needed.secrets if one.secret == name), None)
@@ -164,7 +164,7 @@ class Administration:
 
 
 def demo_of(run: Run) -> Demo:
-    """The demonstration that a run is, which has a plan."""
+    """The demonstration of a run that has a plan."""
     assert run.plan is not None, "a run that can be confirmed has a plan"
     return Demo(query=run.query, plan=run.plan, source=run.id)
 

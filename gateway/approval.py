@@ -1,6 +1,6 @@
-"""What is shown to whoever approves, and what the approval is worth: the plan must hold, and send what was shown.
+"""What an approver is shown, and what an approval covers: the plan must be valid, and send what was shown.
 
-What is shown is made with the values that the plan's reads give; an approval names a digest of all of it.
+The requests that are shown are made with the values that the plan's reads return. An approval names a digest of them.
 """
 
 import asyncio
@@ -18,13 +18,14 @@ from services.contracts.run import Run, RunStatus
 from services.errors import DeadlineExceeded, ValidationFailed
 
 _AT_ONCE: Final = 1_000
-"""APIs that the retriever gives at once."""
+"""Maximum number of APIs that the retriever returns per call."""
 
 
 async def prove(peers: Peers, plan: Plan, policy: Policy) -> CompileResponse:
-    """What the compiler says of a plan, with the APIs and the policy as they are now for its tenant.
+    """What the compiler answers for a plan, with the current APIs and policy of its tenant.
 
-    A plan that it would have to complete is not proved: it is run as it is, or not at all.
+    A plan that the compiler would have to complete does not count as proved: a given plan is run unchanged or not at
+    all.
     """
     ids = tuple(dict.fromkeys(step.api for step in plan.steps))
     parts = (ids[at : at + _AT_ONCE] for at in range(0, len(ids), _AT_ONCE))
@@ -39,10 +40,10 @@ async def prove(peers: Peers, plan: Plan, policy: Policy) -> CompileResponse:
 
 
 async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
-    """The plan, proved against the APIs and the policy as they are now for its tenant, and ready to run.
+    """The plan, proved against the current APIs and policy of its tenant, and ready to run.
 
     Raises:
-        ValidationFailed: it does not hold, or credentials are missing.
+        ValidationFailed: the plan is not valid, or credentials are missing.
     """
     answer = await prove(peers, plan, policy)
     if answer.compiled is None:
@@ -57,7 +58,7 @@ async def prove_again(peers: Peers, plan: Plan, policy: Policy) -> CompiledPlan:
 
 
 async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[Run, CompiledPlan | None]:
-    """A run of a plan that came with the request, proved; where it does not hold, the run says why."""
+    """A run of a plan that came with the request, and the compiled plan. If the plan is not valid, the run says why."""
     assert run.plan is not None, "a plan was given"
     mark = clock.elapsed_ms()
     answer = await prove(peers, run.plan, policy)
@@ -79,7 +80,7 @@ async def given(peers: Peers, run: Run, policy: Policy, clock: Clock) -> tuple[R
 
 
 def unlocked_by(proof: Proof) -> str:
-    """What to do before a plan can be run whose credentials are missing."""
+    """What to do before a plan with missing credentials can be run."""
     commands = ", ".join(f"`nestor secrets set {name}`" for name in proof.missing)
     providers = dict.fromkeys(name.partition(".")[0] for name in proof.missing)
     kinds = ", ".join(f"`nestor apis doctor {provider}`" for provider in providers)
@@ -92,9 +93,9 @@ def unlocked_by(proof: Proof) -> str:
 async def shown(
     peers: Peers, run: Run, compiled: CompiledPlan, clock: Clock, *, reads: bool = True
 ) -> Run | ExecutionFinished:
-    """The run as it waits, with its requests as they would go out now; or what its reads did, where they are of no use.
+    """The waiting run, with its requests as they would be sent now; or the result of its reads, if one of them failed.
 
-    Without ``reads``, or with credentials missing, nothing is sent, and the run has no digest where reads are left.
+    Without ``reads``, or with missing credentials, nothing is sent. The run then has no digest if it needs reads.
     """
     left_s = clock.left_s()
     made = reads and not compiled.proof.missing
@@ -120,7 +121,7 @@ async def shown(
 
 
 def _digest(compiled: CompiledPlan, answer: PreviewResponse) -> str:
-    """Of all that an approval covers: the plan, all its APIs, what is asked for, the requests and the reads."""
+    """The digest of all that an approval covers: the plan, its APIs, the held steps, the requests and the reads."""
     proof = compiled.proof
     return content_hash(
         {
@@ -133,7 +134,7 @@ def _digest(compiled: CompiledPlan, answer: PreviewResponse) -> str:
 
 
 def stands(run: Run, compiled: CompiledPlan) -> bool:
-    """Whether what the run shows is of the same APIs, reads included, and asked for by the same rules."""
+    """Whether what the run shows is still valid: the same APIs, reads included, and the same steps to be approved."""
     old, new = run.proof, compiled.proof
     return (
         bool(run.digest)
@@ -143,12 +144,12 @@ def stands(run: Run, compiled: CompiledPlan) -> bool:
 
 
 def has_changed(finished: ExecutionFinished) -> bool:
-    """Whether the reads of an approved plan gave other requests than were approved; then no held step was called."""
+    """Whether the reads of an approved plan led to other requests than approved. Then no held step was called."""
     return any(isinstance(r.outcome, Failed) and r.outcome.reason == "changed" for r in finished.records)
 
 
 def lapsed(run: Run) -> Run:
-    """The run without its approval, of which nothing was sent."""
+    """The run without its approval. Nothing that was approved has been sent."""
     assert run.approval is not None, "only an approved plan is held to what was shown"
     reason = "The requests that were approved are not those that would go out now; nothing was sent."
     updates = {"approval": None, "lapsed": (*run.lapsed, run.approval), "moved": True, "reason": reason}

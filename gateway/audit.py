@@ -1,7 +1,7 @@
-"""The audit log in SQL: who did what, when. Entries are added; nothing here changes or deletes one.
+"""The audit log in SQL: who did what, when. It is append-only: nothing here changes or deletes an entry.
 
-What this database changes is written with its entry in one transaction. What another service is asked to change has an
-entry before it is asked, so that nothing is done unseen, and one that tells what came of it.
+A change in this database is written in one transaction with its entry. A change that another service makes has two
+entries: one before the service is called, so that nothing is done unrecorded, and one with the outcome.
 """
 
 import secrets
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 def entry(
     principal: Principal, action: Action, target: str = "", digest: str = "", outcome: Outcome = "done"
 ) -> dict[str, object]:
-    """A row of the audit log; its id sorts by time."""
+    """A row of the audit log. Its id sorts by time."""
     return {
         "id": f"aud_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}",
         "at": datetime.now(UTC),
@@ -48,7 +48,7 @@ def entry(
 
 @dataclass(slots=True)
 class Told:
-    """What is known of something that another service does; whoever learns more says so here."""
+    """What is known of a change that another service makes. The code inside :meth:`AuditLog.around` updates it."""
 
     target: str
     digest: str
@@ -82,9 +82,9 @@ class AuditLog:
     async def around(
         self, principal: Principal, action: Action, target: str = "", digest: str = ""
     ) -> AsyncGenerator[Told, None]:
-        """Tell of something that another service is asked to do inside the context: before it, and what came of it.
+        """Log a change that another service makes inside the context: one entry before it, and one with its outcome.
 
-        Whoever is cancelled leaves the first entry alone: what came of it nobody here knows.
+        If the caller is cancelled, only the first entry is written, because the outcome is not known here.
         """
         first = entry(principal, action, target, digest, "begun")
         await self.add(first)
@@ -102,11 +102,11 @@ class AuditLog:
         same = {name: first[name] for name in ("principal", "key", "tenant", "request_id")}
         try:
             await self.add(fresh | same | {"begun_by": first["id"]})
-        except ServiceError as error:  # it is done all the same, and the first entry says that it was begun
+        except ServiceError as error:  # the change is made all the same, and the first entry records it
             _log.error("outcome not in the audit log", entry=first["id"], outcome=told.outcome, why=error.detail)
 
     async def note_configuration(self, settings: GatewaySettings) -> None:
-        """Tell which policy and which principals are in force, where that is not what was told last."""
+        """Log which policy and which principals are in force, if they differ from what was logged last."""
         rules = settings.model_dump(mode="json", include={"policy_rules", "policy_allow", "policy_deny", "four_eyes"})
         people: list[Any] = [[p.name, p.tenant, sorted(p.roles)] for p in settings.principals]
         people += [settings.operator_tenant, settings.token is not None]

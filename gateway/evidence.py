@@ -1,7 +1,7 @@
-"""What a run's calls brought to light: which of them found nothing, and whether another plan may be tried.
+"""What can be learned from a run's calls: which of them found nothing, and whether another plan may be tried.
 
-Only calls that read are ever tried. A run of which a call that may change something has begun is left as it is, and no
-other plan makes other changes than the one before.
+Only reads are tried again. If a mutating call has begun, the run is not planned again. A new plan must make the same
+changes as the plan before.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ _REJECTED: Final = frozenset({400, 422})
 
 
 def attempts_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[Attempt, ...]:
-    """The calls of a failed run that did not bring what was needed; none where something may have been changed."""
+    """The calls of a failed run that did not return what was needed; none if something may have been changed."""
     if finished.status != "failed" or _has_changed(compiled, finished):
         return ()
     records = {record.step: record for record in finished.records}
@@ -52,9 +52,9 @@ def attempts_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[At
 
 
 def questions_of(compiled: CompiledPlan, finished: ExecutionFinished) -> tuple[Question, ...]:
-    """What the user must say before the run can go on: which of several items that match alike is meant.
+    """Questions that the user must answer before the run can go on: which of several equally good matches is meant.
 
-    None where something may have been changed already: who answers would have it changed a second time.
+    None if something may have been changed already, because running the plan again would change it a second time.
     """
     if finished.status != "failed" or _has_changed(compiled, finished):
         return ()
@@ -80,17 +80,17 @@ def _question(record: StepRecord, api: Api) -> Question:
 
 
 def same_changes(plan: CompiledPlan, other: CompiledPlan) -> bool:
-    """Whether two plans make the same calls that may change something, but for where looked-up values come from."""
+    """Whether two plans make the same mutating calls. Where looked-up values come from may differ."""
     return _changes(plan) == _changes(other)
 
 
 def _has_changed(compiled: CompiledPlan, finished: ExecutionFinished) -> bool:
-    """Whether a call that may change something has begun, as far as anybody can tell."""
+    """Whether a mutating call may have begun."""
     return any(compiled.apis[record.api].mutating and not _unsent(record) for record in finished.records)
 
 
 def _unsent(record: StepRecord) -> bool:
-    """Whether a step certainly made no call: its inputs were not there."""
+    """Whether a step certainly made no call, because its inputs were missing, ambiguous or changed."""
     kept_back = isinstance(record.outcome, Skipped) or (
         isinstance(record.outcome, Failed) and record.outcome.reason in ("reference", "ambiguous", "changed")
     )
@@ -98,7 +98,7 @@ def _unsent(record: StepRecord) -> bool:
 
 
 def _refused(record: StepRecord, arguments: dict[str, str]) -> Attempt | None:
-    """A call that the upstream understood and could not answer."""
+    """The attempt, if the upstream understood the call but could not answer it."""
     outcome = record.outcome
     if not isinstance(outcome, Failed) or outcome.reason != "upstream_error":
         return None
@@ -110,7 +110,7 @@ def _refused(record: StepRecord, arguments: dict[str, str]) -> Attempt | None:
 
 
 def _said(detail: JsonValue) -> str:
-    """What an upstream said, in one line; the executor has masked it."""
+    """An upstream's error message on one line. The executor has already masked it."""
     if detail is None:
         return ""
     text = detail if isinstance(detail, str) else to_json(detail).decode()
@@ -119,7 +119,7 @@ def _said(detail: JsonValue) -> str:
 
 
 def _empty(plan: Plan, records: Mapping[str, StepRecord]) -> Iterator[str]:
-    """Steps that succeeded, but have not what another step, or the answer, takes from them."""
+    """Steps that succeeded, but lack the value that another step, or the answer, takes from them."""
     for step in plan.steps:
         outcome = records[step.id].outcome
         if isinstance(outcome, Failed) and outcome.reason in ("reference", "bad_request"):
@@ -132,9 +132,9 @@ def _empty(plan: Plan, records: Mapping[str, StepRecord]) -> Iterator[str]:
 
 
 def _lacks(record: StepRecord, path: JsonPath, *, null: bool = True) -> bool:
-    """Whether nothing is there in a step's output; where ``null``, something empty counts as nothing.
+    """Whether a step's output has no value at the path. If ``null``, an empty value counts as none.
 
-    Of a large output only its beginning is known here: what is not in that may still be there.
+    False for a large output: only its beginning is known here, so the value may still exist.
     """
     if not isinstance(record.outcome, Succeeded) or record.outcome.stored is not None:
         return False
@@ -165,7 +165,7 @@ def _changes(compiled: CompiledPlan) -> Counter[str]:
 
 
 def _said_value(value: Value) -> JsonValue:
-    """What a value says by itself; of what is looked up only that it is."""
+    """A value in comparable form. A looked-up value is reduced to its kind."""
     match value:
         case LiteralValue():
             return {"literal": value.value}

@@ -1,7 +1,7 @@
-"""Having a plan executed although the executor may be away for a while.
+"""Executes a plan through the executor, and retries while the executor is unavailable.
 
-`/execute` may be asked again: a plan of safe reads is simply run again, and one that may change something is run once
-for its run id, so that asking again follows it.
+`/execute` can be retried. A plan that only reads is simply run again. A mutating plan is run once per run id, so a
+retry follows the execution that is already there.
 """
 
 import asyncio
@@ -27,30 +27,30 @@ _PASSING = (ServiceUnavailable, Overloaded, DeadlineExceeded)
 
 
 class CalledOff(Exception):
-    """The run was cancelled before anything was sent."""
+    """The run was cancelled before any call was made."""
 
 
 def pauses() -> Iterator[float]:
     """Seconds to wait before each further attempt: they double, with jitter, up to two seconds."""
     pause = _FIRST_PAUSE_S
     while True:
-        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - nobody gains by guessing it
+        yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter need not be unpredictable
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 def is_durable(compiled: CompiledPlan) -> bool:
-    """Whether the executor keeps the run of this plan: it may change something."""
+    """Whether the executor stores the execution of this plan, which it does for mutating plans."""
     return any(compiled.apis[step.api].mutating for step in compiled.plan.steps)
 
 
 async def carry_out(executor: Executor, live: Live, compiled: CompiledPlan) -> ExecutionFinished:
     """Have a run's plan executed, to its end.
 
-    Reads are tried until the run's deadline. A plan that may change something, once the executor has it, is followed
-    beyond the deadline until it has ended; whoever waits is answered at the deadline.
+    A plan that only reads is retried until the run's deadline. A mutating plan that has reached the executor is
+    followed beyond the deadline until it ends; callers that wait are answered at the deadline.
 
     Raises:
-        CalledOff: the run was cancelled before the executor had it.
+        CalledOff: the run was cancelled before the plan reached the executor.
         ServiceError: the executor refused the plan, or could not be reached in time.
     """
     live.durable = is_durable(compiled)
@@ -100,19 +100,19 @@ def _ask(live: Live, compiled: CompiledPlan) -> ExecuteRequest:
 
 
 def _bound(run: Run) -> dict[str, str]:
-    """What the executor is held to: by step, the digest of the calls that were shown and approved."""
+    """The digests of the approved calls, by step. The executor makes no other calls for these steps."""
     return {shown.step: shown.digest for shown in run.previews if shown.digest} if run.approval else {}
 
 
 def _gone_on(error: ServiceError, live: Live) -> ServiceError:
-    """The problem for whoever waits, while the run goes on."""
+    """The error for callers that wait, while the run goes on."""
     told = type(error)(f"{error.detail} The run goes on; follow it under its id.")
     told.extensions.update(error.extensions, run_id=live.run.id)
     return told
 
 
 async def _stopped(executor: Executor, run_id: str) -> bool:
-    """Have no further call started. False where the executor does not know the run: nothing was sent."""
+    """Stop the executor from starting further calls. False if it does not know the run: no call was made."""
     try:
         await executor.cancel(run_id)
     except NotFound:
@@ -121,7 +121,7 @@ async def _stopped(executor: Executor, run_id: str) -> bool:
 
 
 async def _call_off(executor: Executor, live: Live) -> None:
-    """Once the run is cancelled, tell the executor, which may not know the run yet or be away."""
+    """Once the run is cancelled, tell the executor. Retry while it is unavailable or does not know the run yet."""
     await live.calling_off.wait()
     for pause in pauses():
         try:
@@ -133,7 +133,7 @@ async def _call_off(executor: Executor, live: Live) -> None:
 
 
 class _Told:
-    """Passes events on, save those that a second attempt only repeats."""
+    """Passes events on, except those that a retry only repeats."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -142,7 +142,7 @@ class _Told:
 
     @property
     def anything(self) -> bool:
-        """Whether the executor was heard of at all."""
+        """Whether any event has arrived from the executor."""
         return bool(self._started or self._outcomes)
 
     def __call__(self, event: StepStarted | StepFinished) -> None:

@@ -1,7 +1,7 @@
-"""The public keys of an authorization server (JWK Set, RFC 7517), fetched when they are needed and kept for a while.
+"""The public keys of an authorization server (JWK Set, RFC 7517), fetched on demand and cached.
 
-Whoever sends tokens decides how often keys are looked up, but not how often they are fetched: at most once in
-`FETCH_EVERY_S`, one fetch at a time, each bounded in time and size.
+Clients that send tokens cannot make the gateway fetch keys more often than once in `FETCH_EVERY_S`. There is one fetch
+at a time, and each is bounded in time and size.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from services.http import loads_strict
 from services.telemetry import get_logger
 
 FETCH_EVERY_S: Final = 30.0
-"""Keys are not fetched more often than this, whatever tokens name."""
+"""Minimum time between two fetches, whatever keys tokens name."""
 REFRESH_S: Final = 600.0
-"""Age from which on keys are fetched again. A key that the issuer withdraws is refused after that."""
+"""Age at which keys are fetched again. A key that the issuer withdraws is refused after that."""
 KEEP_S: Final = 3_600.0
-"""Age from which on keys are not used any more, where no others can be fetched."""
+"""Age at which keys are no longer used, even if no others can be fetched."""
 FETCH_WITHIN_S: Final = 5.0
-"""For all that a fetch takes, discovery included."""
+"""Timeout of a fetch, including discovery."""
 MAX_BYTES: Final = 262_144
 _MAX_KEYS: Final = 100
 _MAX_DEPTH, _MAX_VALUES = 16, 10_000
@@ -38,7 +38,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that tokens are verified with, and the one algorithm that it is for."""
+    """A key that verifies tokens, and the one algorithm that it is for."""
 
     kid: str | None
     algorithm: str
@@ -49,10 +49,10 @@ class IssuerKeys:
     """Finds the keys of one issuer.
 
     Args:
-        settings: where they are.
-        http: fetches them.
-        metrics: says whether the last fetch brought any.
-        clock: seconds that only grow.
+        settings: the issuer's settings.
+        http: the client that fetches the keys.
+        metrics: records whether the last fetch succeeded.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class IssuerKeys:
         self._fetching: asyncio.Task[None] | None = None
 
     async def find(self, kid: str | None, algorithm: str) -> PublicKey | None:
-        """The key that a token names, or, where it names none, the only one for its algorithm.
+        """The key that a token names, or, if it names none, the only key for its algorithm.
 
         Raises:
-            ServiceUnavailable: it is not known, and keys cannot be fetched now.
+            ServiceUnavailable: the key is not known, and keys cannot be fetched now.
         """
         if (found := self._known(kid, algorithm)) is not None:
             if self._clock() - self._fetched_at >= REFRESH_S:
@@ -86,14 +86,14 @@ class IssuerKeys:
         return found
 
     async def check(self) -> None:
-        """Raise ServiceUnavailable where the last fetch failed. Fetches if it is time to."""
+        """Raise ServiceUnavailable if the last fetch failed. Fetches first if the keys are due for it."""
         if self._failed or self._clock() - self._fetched_at >= REFRESH_S:
             await self._refresh()
         if self._failed:
             raise ServiceUnavailable("its keys cannot be fetched")
 
     async def aclose(self) -> None:
-        """End what is being fetched."""
+        """Cancel a fetch in progress and close the client."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.wait({self._fetching})
@@ -108,7 +108,7 @@ class IssuerKeys:
     async def _refresh(self) -> None:
         self._begin()
         if self._fetching is not None:
-            await asyncio.wait({self._fetching})  # a request that leaves does not end it for the others
+            await asyncio.wait({self._fetching})  # a cancelled request does not cancel the fetch for the others
 
     def _begin(self) -> None:
         if self._fetching is None and self._clock() - self._tried_at >= FETCH_EVERY_S:
@@ -128,7 +128,7 @@ class IssuerKeys:
             self._fetching = None
 
     async def _discover(self) -> str:
-        """The address of the keys, as the issuer's metadata name it (OpenID Connect Discovery 1.0, section 4)."""
+        """The URL of the keys, from the issuer's metadata (OpenID Connect Discovery 1.0, section 4)."""
         issuer = self._settings.issuer
         said = await self._get(issuer.rstrip("/") + "/.well-known/openid-configuration")
         if said.get("issuer") != issuer:
@@ -155,7 +155,7 @@ class IssuerKeys:
 
 
 def _usable(said: dict[str, Any]) -> tuple[PublicKey, ...]:
-    """The keys of a set that verify signatures by one of our algorithms. Raises ServiceUnavailable if none does."""
+    """The keys of a set that are for one of our algorithms. Raises ServiceUnavailable if there are none."""
     listed = said.get("keys")
     keys = [key for one in (listed if isinstance(listed, list) else [])[:_MAX_KEYS] if (key := _public(one))]
     if not keys:
@@ -164,7 +164,7 @@ def _usable(said: dict[str, Any]) -> tuple[PublicKey, ...]:
 
 
 def _public(said: object) -> PublicKey | None:
-    """A key, if it is one of ours. A secret one (`oct`) never is, so no public key is taken for an HMAC's."""
+    """A key, if it is for one of our algorithms. Symmetric keys (`oct`) are not, which rules out HMAC confusion."""
     if not isinstance(said, dict) or said.get("use") not in (None, "sig"):
         return None
     kty, crv, kid = said.get("kty"), said.get("crv"), said.get("kid")

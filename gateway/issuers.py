@@ -1,7 +1,7 @@
-"""Who asks, as a token of an authorization server says (JWT, RFC 7519; checked as RFC 8725 and RFC 9068 ask for).
+"""Authenticates tokens of authorization servers (JWT, RFC 7519), with the checks of RFC 8725 and RFC 9068.
 
-Nothing of a token is believed before its signature holds: what is read of it earlier only chooses whose key it is
-checked with. Claims of the token name the principal, its tenant and its roles; which claims, the settings say.
+Nothing in a token is trusted before its signature is verified. What is read earlier only selects the key to verify it
+with. Claims of the token name the principal, its tenant and its roles; the settings say which claims.
 """
 
 import base64
@@ -23,7 +23,7 @@ from services.http import loads_strict
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 LEEWAY_S: Final = 30
-"""How far the issuer's clock may be off, in seconds."""
+"""Tolerated clock skew of the issuer, in seconds."""
 MAX_TOKEN_BYTES: Final = 16_384
 _JWT: Final = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
@@ -32,7 +32,7 @@ _MAX_NAME_CHARS: Final = 100
 
 
 class Issuers:
-    """The authorization servers whose tokens are taken."""
+    """The authorization servers whose tokens are accepted."""
 
     def __init__(self, settings: GatewaySettings, keys: Mapping[str, IssuerKeys], metrics: GatewayMetrics) -> None:
         self._operator, self._keys, self._tokens = settings.operator_tenant, keys, metrics.issuer_tokens
@@ -41,11 +41,11 @@ class Issuers:
         self._named.add(self._operator)
 
     async def presented(self, token: bytes) -> Principal | None:
-        """The principal of a token; None where it is no token of these issuers, or its signature is wrong.
+        """The principal of a token; None if it is not a token of these issuers, or its signature is wrong.
 
         Raises:
-            Unauthorized: the issuer has signed it, and it does not hold here (the detail says why); or the issuer's
-                keys cannot be fetched now.
+            Unauthorized: the issuer has signed the token, but it is not valid here (the detail says why); or the
+                issuer's keys cannot be fetched now.
         """
         read = _read(token)
         issuer = self._issuers.get(_text(read[1].get("iss"))) if read is not None else None
@@ -65,7 +65,7 @@ class Issuers:
     async def _checked(
         self, token: bytes, header: Mapping[str, Any], issuer: IssuerSettings
     ) -> dict[str, Any] | str | None:
-        """The claims of a token; why they do not hold; or None where this issuer has not signed it."""
+        """The claims of a token; the reason why they are not valid; or None if this issuer has not signed it."""
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS or not isinstance(kid, str | None) or "crit" in header:
             return None
@@ -79,7 +79,7 @@ class Issuers:
         return None if key is None else _verified(token, key, issuer)
 
     def _principal(self, claims: Mapping[str, Any], issuer: IssuerSettings) -> Principal | str:
-        """Whom the claims name, or why they name nobody."""
+        """The principal that the claims name, or the reason why they name none."""
         name, tenant = _at(claims, issuer.name_claim), issuer.tenant or _at(claims, issuer.tenant_claim or ())
         if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME_CHARS or not name.isprintable():
             return "its claim for the principal's name is missing or no name"
@@ -103,7 +103,7 @@ class Issuers:
 async def open_issuers(
     settings: GatewaySettings, metrics: GatewayMetrics
 ) -> AsyncGenerator[tuple[Issuers, dict[str, IssuerKeys]], None]:
-    """The issuers of the settings, and the keys of each by its name."""
+    """The issuers of the settings, and each issuer's keys by its name."""
     async with AsyncExitStack() as stack:
         keys: dict[str, IssuerKeys] = {}
         for issuer in settings.issuers:
@@ -113,7 +113,7 @@ async def open_issuers(
 
 
 def _read(token: bytes) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Header and claims of what looks like a token; nobody has checked them yet."""
+    """Header and claims of what looks like a token. They are not verified yet."""
     if len(token) > MAX_TOKEN_BYTES or _JWT.fullmatch(token) is None:
         return None
     try:
@@ -129,7 +129,7 @@ def _json(part: bytes) -> Any:
 
 
 def _verified(token: bytes, found: PublicKey, issuer: IssuerSettings) -> dict[str, Any] | str | None:
-    """The claims of a token; why they do not hold; or None where its signature is wrong."""
+    """The claims of a token; the reason why they are not valid; or None if its signature is wrong."""
     try:
         return jwt.decode(
             token,
@@ -147,7 +147,7 @@ def _verified(token: bytes, found: PublicKey, issuer: IssuerSettings) -> dict[st
 
 
 def _at(claims: Mapping[str, Any], path: str | Sequence[str]) -> object:
-    """The claim of this name, or the member that a path leads to; None where there is none."""
+    """The claim with this name, or the member at a path; None where there is none."""
     found: object = claims
     for name in (path,) if isinstance(path, str) else path:
         found = found.get(name) if isinstance(found, dict) else None
@@ -155,7 +155,7 @@ def _at(claims: Mapping[str, Any], path: str | Sequence[str]) -> object:
 
 
 def _roles(said: object, roles: Mapping[str, Sequence[Role]]) -> frozenset[Role]:
-    """The roles that a claim gives: a list of names, or a text with spaces between, as in `scope`."""
+    """The roles that a claim gives. The claim is a list of names, or names separated by spaces, as in `scope`."""
     names = said.split() if isinstance(said, str) else said if isinstance(said, list) else []
     return frozenset(role for name in names if isinstance(name, str) for role in roles.get(name, ()))
 

@@ -1,4 +1,4 @@
-"""Keys of apps in SQL: `nst_ID_SECRET`, of whose secret part only the SHA-256 is kept.
+"""Keys of apps in SQL. A key has the form `nst_ID_SECRET`. Only the SHA-256 of the secret part is stored.
 
 The secret part has 256 random bits, so a plain hash of it cannot be reversed by guessing.
 """
@@ -22,7 +22,7 @@ from services.storage.engine import read, write
 
 _KEY: Final = re.compile(rb"nst_([0-9a-f]{20})_([A-Za-z0-9_-]{43})")
 _REMEMBER_S: Final = 2.0
-"""How long a key that was revoked by another process may still be taken, in seconds."""
+"""How long a key is cached, in seconds. A key that another process revokes is accepted for that long."""
 _MOST_REMEMBERED: Final = 10_000
 
 
@@ -32,11 +32,13 @@ def new_key_id() -> str:
 
 
 class KeyStore:
-    """Makes, lists, revokes and finds keys. All raise ServiceUnavailable or Overloaded where the database is away.
+    """Makes, lists, revokes and finds keys.
+
+    All methods raise ServiceUnavailable or Overloaded if the database is unavailable.
 
     Args:
-        engine: the database's.
-        clock: seconds that only grow.
+        engine: the database engine.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +48,7 @@ class KeyStore:
     async def create(
         self, name: str, tenant: str, roles: frozenset[Role], days: int | None, by: str, entry: Mapping[str, object]
     ) -> CreatedKey:
-        """Make a key. The audit log's entry is written with it, and gets its id as target."""
+        """Make a key. The audit entry is written in the same transaction, with the key's id as target."""
         secret, now = secrets.token_urlsafe(32), datetime.now(UTC)
         key = Key(
             id=new_key_id(),
@@ -64,7 +66,7 @@ class KeyStore:
         return CreatedKey(**key.model_dump(), key=f"nst_{key.id}_{secret}")
 
     async def revoke(self, key_id: str, tenant: str | None, entry: Mapping[str, object]) -> None:
-        """Revoke a key of the tenant, or anybody's where it is None. Revoking again changes nothing.
+        """Revoke a key of the tenant, or of any tenant if it is None. Revoking again changes nothing.
 
         Raises:
             NotFound: there is no such key.
@@ -81,7 +83,7 @@ class KeyStore:
         self._remembered.pop(key_id, None)
 
     async def delete_of(self, tenant: str, but: str = "") -> int:
-        """Delete the keys of a tenant, save one. Returns how many; they are refused from then on."""
+        """Delete the keys of a tenant, except the one with the id ``but``. Returns how many were deleted."""
         gone = (KEYS.c.tenant == tenant) & (KEYS.c.id != but)
         async with write(self._engine) as connection:
             count = (await connection.execute(KEYS.delete().where(gone))).rowcount
@@ -89,7 +91,7 @@ class KeyStore:
         return count
 
     async def page(self, tenant: str | None, *, limit: int, cursor: str | None) -> KeyPage:
-        """Keys of a tenant, or everybody's where it is None, newest first, after the one with the id ``cursor``."""
+        """Keys of a tenant, or of all tenants if it is None, newest first, after the one with the id ``cursor``."""
         statement = sa.select(KEYS).where(_of(tenant)).order_by(KEYS.c.id.desc()).limit(limit + 1)
         if cursor is not None:
             statement = statement.where(KEYS.c.id < cursor)
@@ -99,7 +101,7 @@ class KeyStore:
         return KeyPage(keys=keys, next=keys[-1].id if len(rows) > limit else None)
 
     async def presented(self, token: bytes) -> Key | None:
-        """The key that this token is, if it is one that is valid now."""
+        """The key with this token, if it is valid now."""
         match = _KEY.fullmatch(token)
         if match is None:
             return None
@@ -109,12 +111,12 @@ class KeyStore:
         return _valid(key)
 
     async def valid(self, key_id: str) -> Key | None:
-        """The key of this id, if there is one that is valid now."""
+        """The key with this id, if it is valid now."""
         _, key = await self._find(key_id)
         return None if key is None else _valid(key)
 
     async def _find(self, key_id: str) -> tuple[str, Key | None]:
-        """The hash and the key of an id, as they were a moment ago at most."""
+        """The hash and the key of an id, from the cache or the database."""
         until, expected, key = self._remembered.get(key_id, (0.0, "", None))
         if until > (now := self._clock()):
             return expected, key

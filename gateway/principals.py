@@ -1,4 +1,4 @@
-"""Who asks, as the bearer token says (RFC 6750, section 2.1)."""
+"""Authenticates callers by their bearer token (RFC 6750, section 2.1)."""
 
 import hashlib
 import hmac
@@ -21,7 +21,7 @@ from services.server import address_key
 _WINDOW_S: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000
 ISSUED: Final = "jwt:"
-"""What the `key` of a principal begins with that an authorization server names."""
+"""Prefix of the `key` of a principal that an authorization server names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Principal:
 
     Attributes:
         operator: whether its tenant runs this installation.
-        key: the id of the key that it presented; `jwt:` and the issuer's name; empty for a configured token.
-        ends: when its token expires, where that says so, in seconds since the epoch.
+        key: the id of the key that it presented; or `jwt:` and the issuer's name; empty for a configured token.
+        ends: when its token expires, in seconds since the epoch; None where the token does not say.
     """
 
     name: str = "anonymous"
@@ -43,20 +43,20 @@ class Principal:
 
     @property
     def owner(self) -> str | None:
-        """Whose is what it imports: its tenant's, or, as None, the operator's."""
+        """The owner of what it imports: its tenant, or None for the operator."""
         return None if self.operator else self.tenant
 
     def audience(self, *, shared: bool) -> str | None:
-        """Whose the demonstrations are that it adds: its tenant's, or everyone's (None), which may be Forbidden."""
+        """The tenant that sees the demonstrations it adds; None: everyone. Raises Forbidden if it may not share."""
         if shared and not self.operator:
             raise Forbidden("Only the operator's administrators make demonstrations everyone's.")
         return None if shared else self.tenant
 
     def reach(self, tenant: str | None) -> str | None:
-        """Whose keys and entries of the audit log it sees: its tenant's; for the operator, that tenant's or all (None).
+        """The tenant whose keys and audit entries it may see: its own; for the operator, any tenant or all (None).
 
         Raises:
-            Forbidden: it asks for another tenant's.
+            Forbidden: it asks for another tenant, and is not the operator.
         """
         if self.operator:
             return tenant
@@ -65,32 +65,32 @@ class Principal:
         return self.tenant
 
     def require(self, roles: Collection[Role]) -> None:
-        """Raise Forbidden unless it has one of these roles."""
+        """Raise Forbidden unless it has at least one of these roles."""
         if self.roles.isdisjoint(roles):
             names = " or ".join(f"`{role}`" for role in sorted(roles))
             raise Forbidden(f"The principal {self.name!r} needs the role {names} for this.")
 
 
 class TokenReader(Protocol):
-    """Who reads tokens of authorization servers."""
+    """Verifies tokens of authorization servers."""
 
     async def presented(self, token: bytes) -> Principal | None:
-        """The principal of a token; None where it is no token, or a forged one. Raises Unauthorized."""
+        """The principal of a token; None if it is not a token, or is forged. Raises Unauthorized."""
 
 
 class Principals:
-    """Those who may use the gateway: who has a key or a token of an authorization server, and the configured ones.
+    """The principals that may use the gateway: by key, by token of an authorization server, or by configured token.
 
-    Anybody, where nobody is configured.
+    If no token, principal or issuer is configured, anybody may use it.
 
     Args:
-        settings: who is configured.
-        keys: where keys are looked up; None: there are none.
-        issuers: who reads tokens of authorization servers; None: there are none.
-        clock: seconds that only grow.
+        settings: the configured principals.
+        keys: the store of keys; None: there are no keys.
+        issuers: verifies tokens of authorization servers; None: there are none.
+        clock: a monotonic clock, in seconds.
 
     Attributes:
-        console_key: what sessions of the console are signed with that no configured token opened.
+        console_key: signs the console sessions that were not opened with a configured token.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Principals:
 
     @property
     def takes_anybody(self) -> bool:
-        """Whether no token is asked for."""
+        """Whether no token is required."""
         return self._takes_anybody
 
     def holding(self, shows: Callable[[bytes], bool]) -> Principal | None:
@@ -126,15 +126,15 @@ class Principals:
         """The principal of a request.
 
         Raises:
-            InvalidRequest: it names two.
-            Unauthorized: it names none that is known, or its issuer's keys cannot be fetched now.
-            TooManyAttempts: its address has been guessing.
+            InvalidRequest: the request has two tokens.
+            Unauthorized: the token is missing or not known, or its issuer's keys cannot be fetched now.
+            TooManyAttempts: its address has sent too many wrong tokens.
             ServiceUnavailable: keys cannot be looked up now.
         """
         return await self.presenting(bearer_token(request.headers), request.client.host if request.client else "")
 
     async def presenting(self, token: bytes, address: str) -> Principal:
-        """The principal of a token, of whatever kind, that came from an address. Raises as ``asking``."""
+        """The principal of a token of any kind that came from an address. Raises the same errors as ``asking``."""
         if self._keys is not None and is_key(token):
             self._guesses.check(address)
             if (key := await self._keys.presented(token)) is not None:
@@ -146,12 +146,12 @@ class Principals:
         return self.of(token, address)
 
     async def holding_key(self, key_id: str) -> Principal | None:
-        """Who has the key of this id, if it is valid now. Raises ServiceUnavailable."""
+        """The principal of the key with this id, if it is valid now. Raises ServiceUnavailable."""
         key = await self._keys.valid(key_id) if self._keys is not None else None
         return None if key is None else self._holder(key)
 
     def issued(self, name: str, tenant: str, roles: frozenset[Role], key: str) -> Principal | None:
-        """Whom an authorization server has named, if it is one that still may."""
+        """The principal that an authorization server has named, if that server is still configured."""
         known = key in {f"{ISSUED}{issuer.name}" for issuer in self._settings.issuers}
         return Principal(name, tenant, roles, tenant == self._operator, key) if known else None
 
@@ -161,8 +161,8 @@ class Principals:
     def of(self, token: bytes, address: str = "") -> Principal:
         """The principal of a configured token that came from an address. Raises Unauthorized and TooManyAttempts.
 
-        All configured tokens are compared, each in constant time, so that the time it takes tells nothing about any of
-        them. What looks like a key is nobody where it is not a valid one, also where anybody is taken otherwise.
+        All configured tokens are compared, each in constant time, so that timing reveals nothing about any of them. A
+        token in the form of a key is refused if it is not valid, even if the gateway otherwise accepts anybody.
         """
         if self._takes_anybody and not is_key(token):
             return self._anybody
@@ -182,21 +182,21 @@ class _Tries:
 
 
 class _Guesses:
-    """Different wrong tokens of each address within a minute. One wrong token, however often it is sent, is one."""
+    """Counts the distinct wrong tokens of each address within a minute. A repeated wrong token counts once."""
 
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._most, self._clock = most, clock
         self._tries: dict[str, _Tries] = {}
 
     def check(self, address: str) -> None:
-        """Raise TooManyAttempts while the address has to wait, whatever token it sends now."""
+        """Raise TooManyAttempts while the address is blocked, whatever token it sends."""
         tries = self._tries.get(address_key(address)) if self._most else None
         left = _WINDOW_S - (self._clock() - tries.since) if tries else 0.0
         if tries and left > 0 and len(tries.wrong) >= self._most:
             raise TooManyAttempts(f"More than {self._most} wrong tokens in a minute.", retry_after_s=left)
 
     def add(self, address: str, token: bytes) -> None:
-        """A wrong token."""
+        """Count a wrong token of an address."""
         if not self._most:
             return
         key, now = address_key(address), self._clock()

@@ -1,9 +1,9 @@
 """What one tenant may use of this gateway: requests a second, runs under way, streams and imports.
 
-A tenant that is at one of its limits is refused with 429, whatever the others do. Below it, a run that finds all slots
-taken waits, and tenants take turns. All is counted in this process: several gateways allow several times as much.
+A tenant that has reached one of its limits gets 429, whatever the others do. Below its limits, a run waits if all slots
+are taken, and tenants take turns. Usage is counted per process: several gateways allow several times as much.
 
-How much is left is said in the fields of draft-ietf-httpapi-ratelimit-headers-11. The partition is the caller's tenant.
+Response headers of draft-ietf-httpapi-ratelimit-headers-11 say how much is left. The partition is the caller's tenant.
 """
 
 import heapq
@@ -21,7 +21,7 @@ from services.errors import Overloaded, QuotaExceeded
 from services.turns import Turns
 
 WINDOW_S: Final = 10
-"""Seconds of requests that a tenant may send at once, if it has sent none before."""
+"""Burst size, in seconds: an idle tenant may send this many seconds' worth of requests at once."""
 _ONE_SECOND: Final = 1
 _MOST_BUCKETS: Final = 10_000
 _MOST_TOLD: Final = 100
@@ -34,7 +34,7 @@ class Quotas:
     Args:
         settings: the limits.
         metrics: where refusals are counted.
-        clock: seconds that only grow.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class Quotas:
         self._runs = Turns(settings.max_concurrent_runs, settings.max_waiting_runs, what="runs")
 
     def limits(self, tenant: str) -> Limits:
-        """What a tenant may: its own settings, and everybody's where it has none."""
+        """The limits of a tenant: its own, and the defaults where it has none."""
         return self._limits.get(tenant, self._settings.limits)
 
     def request(self, tenant: str) -> None:
-        """A tenant sends a request. Raises QuotaExceeded where that is one too many."""
+        """Count a request of a tenant. Raises QuotaExceeded if it is one too many."""
         rate = self.limits(tenant).requests_per_s
         if rate is None:
             return
         left = self._left(tenant, rate)
         if left < 1:
             self._refuse(tenant, "requests", f"More than {rate:g} requests a second.", (1 - left) / rate)
-        self._buckets.pop(tenant, None)  # so that the first of them is the one that was used least recently
+        self._buckets.pop(tenant, None)  # keeps the dict in order of use: the first is the least recently used
         self._buckets[tenant] = (left - 1, self._clock())
         if len(self._buckets) > _MOST_BUCKETS:
             del self._buckets[next(iter(self._buckets))]
@@ -74,11 +74,11 @@ class Quotas:
 
     @property
     def waiting_runs(self) -> int:
-        """How many runs wait to begin."""
+        """How many runs are waiting to begin."""
         return self._runs.waiting
 
     async def begin_run(self, tenant: str, wait_s: float) -> None:
-        """Take a slot for a run, in turn where all are taken. :meth:`end_run` gives it back.
+        """Take a slot for a run; wait in turn if all are taken. :meth:`end_run` gives it back.
 
         Raises:
             QuotaExceeded: the tenant has as many runs under way as it may.
@@ -95,11 +95,11 @@ class Quotas:
             raise
 
     def at_work(self, tenant: str) -> int:
-        """How many runs of a tenant are under way or wait to begin, and how many imports are: all leave something."""
+        """How many runs and imports of a tenant are under way or waiting. All of them may still store something."""
         return self._runs.held(tenant) + self._held["imports", tenant]
 
     def take_run(self, tenant: str) -> None:
-        """Take a slot for a run that is there already and goes on in this process."""
+        """Take a slot for an existing run that continues in this process, even if all are taken."""
         self._runs.take(tenant)
 
     def end_run(self, tenant: str) -> None:
@@ -107,14 +107,14 @@ class Quotas:
         self._runs.leave(tenant)
 
     def check(self, what: Held, tenant: str) -> None:
-        """Raise QuotaExceeded where the tenant has as many streams or imports as it may."""
+        """Raise QuotaExceeded if the tenant has reached its limit of streams or imports."""
         most = getattr(self.limits(tenant), what)
         if most is not None and self._held[what, tenant] >= most:
             self._refuse(tenant, what, f"{most} {what} of this tenant are under way.", _ONE_SECOND)
 
     @contextmanager
     def holding(self, what: Held, tenant: str) -> Iterator[None]:
-        """A stream is open, or an import at work."""
+        """Count an open stream or a running import until the end of the context."""
         self._held[what, tenant] += 1
         try:
             yield
@@ -124,7 +124,7 @@ class Quotas:
                 del self._held[what, tenant]
 
     def fields(self, tenant: str) -> dict[str, str]:
-        """The fields that say a tenant's limits on requests and runs, and what is left of them."""
+        """The response headers with a tenant's limits on requests and runs, and what is left of them."""
         limits, policies, left = self.limits(tenant), list[str](), list[str]()
         if (rate := limits.requests_per_s) is not None:
             tokens = self._left(tenant, rate)
@@ -137,7 +137,7 @@ class Quotas:
         return {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(left)} if policies else {}
 
     def used(self, tenant: str | None = None) -> QuotaUse:
-        """What is used now: by a tenant; None: by those nearest to a limit."""
+        """Current usage of a tenant, or, if None, of the tenants nearest to a limit."""
         if tenant is None:
             names = {*self._named, *self._buckets, *self._runs.tenants, *(name for _, name in self._held)}
         else:
@@ -164,7 +164,7 @@ class Quotas:
         )
 
     def _counts(self, tenant: str) -> tuple[tuple[int, int | None], ...]:
-        """What a tenant uses of requests, runs, streams and imports, each with the limit."""
+        """A tenant's usage of requests, runs, streams and imports, each with its limit."""
         limits = self.limits(tenant)
         rate, burst, spent = limits.requests_per_s, None, 0
         if rate is not None:
@@ -178,7 +178,7 @@ class Quotas:
         )
 
     def _nearness(self, tenant: str) -> float:
-        """The greatest share that is used of one of a tenant's limits."""
+        """The highest used share of any of a tenant's limits."""
         return max((used / max(most, 1) for used, most in self._counts(tenant) if most is not None), default=0.0)
 
     def _left(self, tenant: str, rate: float) -> float:
@@ -194,7 +194,7 @@ class Quotas:
         raise error
 
     def _label(self, tenant: str) -> str:
-        """The tenant's name where an operator has written it down: others could be any number."""
+        """The tenant's name if the settings name it, else `other`, which bounds the number of labels."""
         return tenant if tenant in self._named else "other"
 
 

@@ -1,4 +1,4 @@
-"""The whole road of one request, read from top to bottom: retrieve, demos, plan and prove, execute, answer."""
+"""The pipeline of a request, in order: retrieve, select demos, plan and prove, execute, answer."""
 
 import asyncio
 import time
@@ -27,10 +27,10 @@ from services.errors import DeadlineExceeded, Overloaded, ServiceUnavailable
 
 Emit = Callable[[StepStarted | StepFinished], None]
 _PLANNER_SHARE: Final = 0.97
-"""Of the time that is left, what the planner is told that it has: its answer has a way to go."""
+"""Share of the remaining time that the planner gets as its deadline. The rest is for sending its answer."""
 
 _ALIKE: Final = 2
-"""Demonstrations of like wording that the planner gets besides: they may be the request with other values."""
+"""Extra demonstrations with similar wording that the planner gets: they may be the request with other values."""
 
 
 class Clock:
@@ -46,18 +46,18 @@ class Clock:
         return round((time.perf_counter() - self._start) * 1000, 3)
 
     def remaining_s(self) -> float:
-        """Seconds left of the deadline; negative once it has passed."""
+        """Seconds until the deadline; negative once it has passed."""
         return self._deadline_s - (time.perf_counter() - self._start)
 
     def left_s(self) -> float:
-        """Seconds left of the deadline. Raises DeadlineExceeded when there are none."""
+        """Seconds until the deadline. Raises DeadlineExceeded if it has passed."""
         left = self.remaining_s()
         if left <= 0:
             raise DeadlineExceeded(f"The request's deadline of {self._deadline_s:g} s has passed.")
         return left
 
     def lap(self, part: str, since_ms: float) -> None:
-        """Note how long a part took; one that is done again adds up."""
+        """Record how long a part took. Repeated parts are added up."""
         self.parts[part] = round(self.parts.get(part, 0.0) + self.elapsed_ms() - since_ms, 3)
 
     def timings(self) -> Timings:
@@ -66,11 +66,11 @@ class Clock:
 
 
 async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, clock: Clock) -> tuple[Run, PlanResponse]:
-    """From words to a proved plan, in view of what was tried before. Nothing is sent to any API."""
+    """Turn a request in words into a proved plan, given what was tried before. No API is called."""
     options = request.options
     mark = clock.elapsed_ms()
     ask = _asked(request, run.tenant)
-    # Which credentials exist is asked meanwhile: a plan that cannot authenticate is refused before it runs.
+    # The planner needs to know which credentials exist: a plan that cannot authenticate is refused before it runs.
     retrieved, credentials = await asyncio.gather(
         peers.retriever.retrieve(ask, timeout_s=clock.left_s()),
         peers.executor.credentials(run.tenant, timeout_s=min(clock.left_s(), CREDENTIALS_TIMEOUT_S)),
@@ -102,13 +102,13 @@ async def plan(peers: Peers, request: SolveRequest, run: Run, policy: Policy, cl
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """How a plan came about.
+    """The result of planning, and how it was reached.
 
     Attributes:
-        retrieved: the candidates, those that were looked up for the planner among them.
+        retrieved: the candidates, including those that were looked up for the planner.
         planned: the planner's last answer.
-        lookups: what it missed, and what was found.
-        traces: what a language model was shown and answered.
+        lookups: which operations the planner was missing, and what was found.
+        traces: prompts and answers of language models.
     """
 
     retrieved: RetrieveResponse
@@ -118,7 +118,7 @@ class Planning:
 
     @property
     def answer(self) -> PlanResponse:
-        """The planner's last answer, once there is one."""
+        """The planner's last answer. There must be one."""
         assert self.planned is not None
         return self.planned
 
@@ -126,7 +126,7 @@ class Planning:
 async def _planned(
     peers: Peers, first: PlanRequest, ask: RetrieveRequest, planning: Planning, lookups: int, clock: Clock
 ) -> Planning:
-    """Have it planned; while the planner asks for operations that the catalogue has, look them up and ask again."""
+    """Ask the planner for a plan. While it is missing operations that the catalogue has, look them up and ask again."""
     request = first
     while True:
         left_s = clock.left_s()
@@ -141,7 +141,7 @@ async def _planned(
                 peers.retriever, planned.needs, ask, planning.retrieved, left_s=clock.left_s()
             )
         except (ServiceUnavailable, Overloaded, DeadlineExceeded):
-            return planning  # what the planner said stands: operations are missing
+            return planning  # keep the planner's answer that operations are missing
         planning = replace(planning, retrieved=retrieved, lookups=(*planning.lookups, found))
         if not found.added:
             return planning
@@ -150,7 +150,7 @@ async def _planned(
 
 
 def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
-    """What to retrieve. The tenant is the principal's: no request can say another."""
+    """The retriever's request. The tenant is the principal's; a request cannot set it."""
     options = request.options
     return RetrieveRequest(
         query=request.query,
@@ -167,7 +167,7 @@ def _asked(request: SolveRequest, tenant: str) -> RetrieveRequest:
 async def select_demos(
     peers: Peers, query: str, tenant: str, retrieved: RetrieveResponse, options: SolveOptions, clock: Clock
 ) -> SelectDemosResponse:
-    """The demonstrations to show the planner; the candidates' order is the order of API-level fallback."""
+    """The demonstrations for the planner. The fallback to API-level demonstrations follows the candidates' order."""
     if not options.demos or not retrieved.candidates:
         return SelectDemosResponse()
     apis = tuple(ApiDescription(id=c.api.id, description=c.api.summary) for c in retrieved.candidates)
@@ -176,7 +176,7 @@ async def select_demos(
 
 
 def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Clock) -> Run:
-    """The run with everything a person needs to see why this plan."""
+    """The run with its plan and everything that explains it."""
     retrieved, planned = planning.retrieved, planning.answer
     proof = planned.compiled.proof if planned.compiled else None
     status = RunStatus(planned.status)
@@ -221,7 +221,7 @@ def describe(run: Run, planning: Planning, demos: SelectDemosResponse, clock: Cl
 
 
 async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> ExecutionFinished:
-    """Have a proved plan run, and tell what happens."""
+    """Execute a proved plan, and pass its events to ``emit``."""
     async with aclosing(executor.execute(ask)) as events:
         async for event in events:
             if isinstance(event, ExecutionFinished):
@@ -231,7 +231,7 @@ async def execute(executor: Executor, ask: ExecuteRequest, emit: Emit) -> Execut
 
 
 def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: Clock) -> Run:
-    """The run with what came of it."""
+    """The run with its result."""
     status = RunStatus(finished.status)
     values = (*run.kept, *finished.answer)
     return run.model_copy(
@@ -247,6 +247,6 @@ def answer(run: Run, finished: ExecutionFinished, sentence: str | None, clock: C
 
 
 def _failure(finished: ExecutionFinished) -> str:
-    """Why a run failed: what the first step that failed says."""
+    """Why a run failed: the message of the first step that failed."""
     outcomes = (record.outcome for record in finished.records) if finished.status == "failed" else ()
     return next((outcome.message for outcome in outcomes if isinstance(outcome, Failed)), "")

@@ -1,4 +1,4 @@
-"""The tables of the gateway, and what their rows say."""
+"""The tables of the gateway, and conversions of their rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +85,7 @@ AUDIT = sa.Table(
     sa.Index("ix_audit_tenant_id", "tenant", "id"),
     sa.Index("ix_audit_action_id", "action", "id"),
 )
-"""Rows are added, and neither changed nor deleted."""
+"""Append-only: rows are never changed or deleted."""
 _TROUBLE_CHARS = 300
 _EVENT: TypeAdapter[SolveEvent] = TypeAdapter(SolveEvent)
 _M = TypeVar("_M", bound=Contract)
@@ -94,7 +94,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A row. `request` and `compiled` are None where nothing is stored, or nothing that this version can read."""
+    """A row of `runs`. `request` and `compiled` are None if they are not stored, or this version cannot read them."""
 
     run: Run
     epoch: int
@@ -104,11 +104,11 @@ class StoredRun:
     request: SolveRequest | None
     compiled: CompiledPlan | None
     traceparent: str | None
-    """Of the request that it began with."""
+    """Trace context of the request that began the run."""
 
 
 def run_row(run: Run) -> dict[str, object]:
-    """What a run says of itself; what somebody says of it has a column of its own, which no owner of the run writes."""
+    """The columns that a run's owner writes. Feedback has columns of its own, which the owner does not write."""
     return {
         "id": run.id,
         "status": run.status.value,
@@ -121,7 +121,7 @@ def run_row(run: Run) -> dict[str, object]:
 
 
 def trouble_of(run: Run) -> str:
-    """Why a run that failed, or has no plan, has no answer; empty where it says nothing, or is in another state."""
+    """Why a run that failed, or has no plan, has no answer; empty if it gives no reason or is in another state."""
     if run.status not in (RunStatus.FAILED, RunStatus.NO_PLAN):
         return ""
     if run.problem is not None:
@@ -132,12 +132,12 @@ def trouble_of(run: Run) -> str:
 
 
 def feedback_row(feedback: Feedback) -> dict[str, object]:
-    """What somebody says of a run."""
+    """The columns for a run's feedback."""
     return {"verdict": feedback.verdict.value, "feedback": feedback.model_dump_json()}
 
 
 def run_of(document: str, feedback: str | None) -> Run:
-    """A run, and what was said of it."""
+    """A run with its feedback."""
     run = Run.model_validate_json(document)
     return run if feedback is None else run.model_copy(update={"feedback": _readable(Feedback, feedback)})
 
@@ -157,7 +157,7 @@ def event_rows(events: Sequence[RunEvent], run: Run, document: str) -> list[dict
 
 
 def event_row(run_id: str, event: RunEvent, data: str) -> dict[str, object]:
-    """One event, given as JSON."""
+    """The row of an event whose JSON is ``data``."""
     return {"run_id": run_id, "seq": event.id, "data": data}
 
 
@@ -176,12 +176,12 @@ def stored_run(row: sa.Row[tuple[object, ...]]) -> StoredRun:
 
 
 def run_event(seq: int, data: str) -> RunEvent:
-    """An event as its row says."""
+    """The event of a row."""
     return RunEvent(id=seq, event=_EVENT.validate_json(data))
 
 
 def taken_run(row: sa.Row[tuple[object, ...]]) -> StoredRun | None:
-    """A row as it is after a takeover. One that this version cannot read is left to one that can."""
+    """A row as it is after a takeover; None if this version cannot read it, so that another version can take it."""
     try:
         stored = stored_run(row)
     except ValidationError as error:
@@ -198,5 +198,5 @@ def _readable(model: type[_M], text: str | None) -> _M | None:
 
 
 def aware(moment: datetime) -> datetime:
-    """SQLite keeps no time zone; what was stored was UTC."""
+    """The moment with its time zone. SQLite stores none, and all stored moments are UTC."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
