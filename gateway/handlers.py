@@ -1,4 +1,4 @@
-"""Routes of the gateway. Each says in its signature what it takes and gives; the work is in ``service.py``."""
+"""Routes of the gateway. The signatures declare what they take and return; ``service.py`` does the work."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -35,7 +35,7 @@ Event = TypeVar("Event", bound=BaseModel | None)
 ASKING = needs(Role.ASK)
 APPROVING = needs(Role.APPROVE)
 WORKING = needs(Role.ASK, Role.APPROVE)
-"""For whoever asks and whoever approves."""
+"""For principals that ask and principals that approve."""
 ANY_ROLE = needs(*Role)
 LARGE_DOCUMENT = {BODY_LIMIT: "max_document_bytes"}
 Shared = Annotated[
@@ -423,7 +423,7 @@ async def delete_demo(demo_id: Id, service: Service, caller: Caller) -> None:
 
 
 async def _begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-    """Wait for the first event, so that what is refused is a plain problem and not a broken stream."""
+    """Wait for the first event, so that a refusal becomes an error response and not a broken stream."""
     try:
         first = await anext(events)
     except StopAsyncIteration:

@@ -1,7 +1,7 @@
-"""What a rerun makes again, and the plan that does so: what other steps answered stands in it as literals.
+"""Chooses the steps that a rerun repeats and builds its plan. The values of all other steps become literals in it.
 
-Nothing but that plan is executed, so a rerun is proved, shown, approved and run like any plan that is given, and a
-change that is not to be made again is not in it.
+Only that plan is executed. So a rerun is proved, shown, approved and run like any given plan, and a change that must
+not be repeated is not part of it.
 """
 
 from collections import Counter
@@ -36,25 +36,25 @@ from services.errors import Conflict, NotFound, ValidationFailed
 from services.room import NoRoomLeft, Room
 
 _CONDITION: Final = "when"
-"""What a step is skipped because of whose own condition did not hold."""
+"""`Skipped.because` of a step whose own condition did not hold."""
 _TOO_LARGE: Final = "The values that would be taken over are too large for a plan; rerun from the steps that gave them."
 
 _NOWHERE: Final = object()
 _Place = tuple[str, JsonPath]
-"""A step, and a path into what it answered."""
+"""A step, and a path into its output."""
 FetchValue = Callable[[str], Awaitable[JsonValue]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A plan that makes steps of a run again, and what becomes of the others.
+    """A plan that repeats steps of a run, and the results that it reuses.
 
     Attributes:
         of: the earlier run's id.
-        plan: the steps that are made again.
-        resent: the same, for people.
-        reused: the steps whose values are taken over.
-        kept: what the answer has of them.
+        plan: the plan of the repeated steps.
+        resent: a summary of the repeated steps, for people.
+        reused: the steps whose values are reused.
+        kept: the values of the earlier answer that come from steps that are not repeated.
     """
 
     of: str
@@ -64,23 +64,23 @@ class Rerun:
     kept: tuple[AnswerValue, ...]
 
     def fields(self, compiled: CompiledPlan) -> dict[str, object]:
-        """What a new run has of it, whose plan was proved as this one."""
+        """The fields of the new run. ``compiled`` is the rerun's plan, proved."""
         changes = compiled.proof.mutating
         resent = tuple(one.model_copy(update={"mutating": one.step in changes}) for one in self.resent)
         return {"plan": self.plan, "rerun_of": self.of, "resent": resent, "reused": self.reused, "kept": self.kept}
 
 
 async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes: int) -> Rerun:
-    """How to run a run's plan again.
+    """Build the rerun of a run.
 
     Args:
         run: the earlier run.
-        request: from where, and with which inputs.
+        request: the first step to repeat, and new inputs.
         fetch: gives a large value by its id; raises NotFound.
-        max_bytes: how large the plan's JSON may become.
+        max_bytes: maximum size of the plan's JSON.
 
     Raises:
-        Conflict: the run is under way or has no plan; or a value is needed that it does not have.
+        Conflict: the run is under way or has no plan, or it lacks a value that is needed.
         ValidationFailed: the request names no step of the plan, or the plan would be too large.
     """
     if run.status in UNDER_WAY:
@@ -117,7 +117,7 @@ async def rerun_of(run: Run, request: RerunRequest, fetch: FetchValue, max_bytes
 def _chosen(
     plan: Plan, records: Mapping[str, StepRecord], changes: Collection[str], request: RerunRequest
 ) -> frozenset[str]:
-    """The steps to be made again. Raises Conflict where one that is not has no outcome that can stand."""
+    """The steps to repeat. Raises Conflict if another step has no outcome that can be reused."""
     steps = {step.id: step for step in plan.steps}
     if request.from_step is None:
         return frozenset(steps)
@@ -145,7 +145,7 @@ def _chosen(
 
 
 def _over(name: str, records: Mapping[str, StepRecord]) -> bool:
-    """Whether what became of a step can stand: it succeeded, or a condition kept it from running."""
+    """Whether the outcome of a step can be reused: it succeeded, or a condition kept it from running."""
     return name in records and (isinstance(records[name].outcome, Succeeded) or _idle(name, records))
 
 
@@ -174,7 +174,7 @@ def _with_dependants(plan: Plan, names: Iterable[str]) -> set[str]:
 
 
 def _needs_its_step(one: Reference, records: Mapping[str, StepRecord], changes: Collection[str]) -> bool:
-    """Whether no literal can stand for a reference: there is no value, or only the executor finds the item meant."""
+    """Whether no literal can replace a reference: there is no value, or only the executor can find the item."""
     return _idle(one.step, records) or (one.match is not None and one.step not in changes)
 
 
@@ -186,13 +186,13 @@ def _edited(step: Step, inputs: Mapping[str, JsonValue]) -> Step:
 async def _values(
     steps: Iterable[Step], taken: Collection[str], records: Mapping[str, StepRecord], fetch: FetchValue, room: Room
 ) -> dict[_Place, JsonValue]:
-    """What the steps that are made again need of others, by the step that gave it and the path there.
+    """The values that the repeated steps need from other steps, by the source step and the path into its output.
 
-    One large value is fetched at a time, and let go once the parts of it are known.
+    One large value is fetched at a time, and released once its parts are extracted.
 
     Raises:
-        Conflict: an item was chosen by words, or a value is not kept any more.
-        NoRoomLeft: the references bring more than there is room for.
+        Conflict: an item was chosen by words, or a value is no longer stored.
+        NoRoomLeft: the values are larger than there is room for.
     """
     wanted: dict[str, Counter[JsonPath]] = {}
     for one in (one for step in steps for one in step_references(step) if one.step in taken):
@@ -220,7 +220,7 @@ async def _values(
 
 
 def _plan_of(earlier: Plan, steps: list[Step]) -> Plan:
-    """The plan of these steps. Where all that answered is taken over, the last of them answers."""
+    """The plan of these steps. If none of them is part of the earlier answer, the last one becomes the answer."""
     ids = {step.id for step in steps}
     answer = tuple(output for output in earlier.answer if output.value.step in ids)
     last = AnswerOutput(name=steps[-1].id, value=Reference(step=steps[-1].id))
@@ -228,7 +228,7 @@ def _plan_of(earlier: Plan, steps: list[Step]) -> Plan:
 
 
 def _bound(step: Step, taken: Collection[str], values: Mapping[_Place, JsonValue]) -> Step:
-    """The step with literals for what steps gave that are not made again. Raises Conflict."""
+    """The step with literals in place of references to steps that are not repeated. Raises Conflict."""
 
     def literal(value: Value, *, lenient: bool = False) -> Value:
         match value:
@@ -246,7 +246,7 @@ def _bound(step: Step, taken: Collection[str], values: Mapping[_Place, JsonValue
 
     when, foreach = step.when, step.foreach
     if when is not None:
-        absent = when.op == "exists"  # asks whether there is one, and a null says the same
+        absent = when.op == "exists"  # for `exists`, null means the same as a missing value
         when = When(left=literal(when.left, lenient=absent), op=when.op, right=literal(when.right))
     if foreach is not None:
         foreach = ForEach(items=literal(foreach.items), parallel=foreach.parallel)
@@ -284,7 +284,7 @@ def _resent(step: Step, record: StepRecord | None, request: RerunRequest) -> Res
     return ResentStep(
         step=step.id,
         api=step.api,
-        mutating=False,  # the new proof says
+        mutating=False,  # set from the new proof in `Rerun.fields`
         outcome=record.outcome.kind if record is not None else None,
         succeeded=sum(isinstance(outcome, Succeeded) for outcome in calls),
         edited=tuple(request.inputs.get(step.id, {})),

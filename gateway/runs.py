@@ -1,4 +1,4 @@
-"""The runs of this process, each in a task of its own from its acceptance to its end."""
+"""The runs of this process. Each has its own task, from its acceptance to its end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -35,11 +35,11 @@ _log = get_logger(__name__)
 
 
 class Runs:
-    """Works on runs. A run goes on whatever becomes of whoever asked for it, and ends in a final state that is stored.
+    """Works on runs. A run goes on if its client disconnects, and ends in a final state that is stored.
 
     Attributes:
         lives: the runs that this process is working on, by id.
-        owner: this process, as its runs are marked.
+        owner: the id of this process, as stored with its runs.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Runs:
         return 0 if self._closing else self._quotas.room
 
     async def _admit(self, tenant: str, wait_s: float) -> None:
-        """Take a slot for a run, which ends with it. Raises ServiceUnavailable where this process stops."""
+        """Take a slot for a run. Raises ServiceUnavailable if this process is stopping."""
         await self._quotas.begin_run(tenant, wait_s)
         if self._closing:
             self._quotas.end_run(tenant)
             raise ServiceUnavailable("The gateway is stopping.", service="gateway")
 
     def policy(self, tenant: str, mutating: Decision = Decision.ASK) -> Policy:
-        """What the operator, and the request where the operator leaves it open, say of calls."""
+        """The policy for calls: the operator's rules, and ``mutating`` where they leave it open."""
         return Policy(
             mutating=mutating,
             rules=self._settings.policy_rules,
@@ -84,7 +84,7 @@ class Runs:
     async def begin(
         self, run: Run, request: SolveRequest, identity: Identity | None, entry: Mapping[str, object] | None = None
     ) -> Live | str:
-        """Accept a new run, with an entry of the audit log; or return the id of the run that the same key made before.
+        """Accept a new run and add an audit entry; or return the id of an earlier run with the same idempotency key.
 
         Raises:
             QuotaExceeded: the tenant has as many runs under way as it may.
@@ -100,10 +100,10 @@ class Runs:
     async def resume(
         self, stored: StoredRun, run: Run, compiled: CompiledPlan, entry: Mapping[str, object] | None = None
     ) -> Live:
-        """Set a run running that waited for a person, with an entry of the audit log.
+        """Resume a run that waited for a person, and add an audit entry.
 
         Raises:
-            Conflict: somebody else did already, or cancelled it.
+            Conflict: the run was already resumed or cancelled.
             QuotaExceeded: the tenant has as many runs under way as it may.
             Overloaded: too many runs are under way.
         """
@@ -122,7 +122,7 @@ class Runs:
         return live
 
     def take_up(self, stored: StoredRun) -> None:
-        """Go on with a run that this process has taken over."""
+        """Continue a run that this process has taken over."""
         _log.warning("run taken over", run_id=stored.run.id, status=stored.run.status.value, epoch=stored.epoch)
         self._metrics.recovered.inc()
         self._quotas.take_run(stored.run.tenant)
@@ -132,7 +132,7 @@ class Runs:
         self._spawn(live, self._drive(live, stored.takeovers))
 
     def cancel(self, run_id: str) -> Live | None:
-        """End a run if it is one of this process."""
+        """Cancel a run if this process works on it."""
         live = self.lives.get(run_id)
         if live is not None and not live.cancelled:
             _log.info("run cancelled", run_id=run_id)
@@ -145,7 +145,7 @@ class Runs:
         return Live(Ticket(run.id, self.owner, epoch), run, request, clock, compiled, stored.traceparent)
 
     async def _enter(self, live: Live, admission: Callable[[], Awaitable[str | None]]) -> str | None:
-        """Store that the run is under way here, and go on with it: in a task, since the caller may go away."""
+        """Store that the run is under way here, and work on it. A task does this, since the caller may be cancelled."""
         entered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         async def enter() -> None:
@@ -175,7 +175,7 @@ class Runs:
         return task
 
     def _left(self, live: Live, task: asyncio.Task[None]) -> None:
-        """Forget a run. What is left unfinished is taken over, be it by this same process."""
+        """Forget a run. If it is unfinished, a process takes it over, possibly this one."""
         self._tasks.discard(task)
         self._metrics.active.dec()
         del self.lives[live.run.id]
@@ -188,7 +188,7 @@ class Runs:
         live.end()
 
     async def _drive(self, live: Live, takeovers: int = 0) -> None:
-        """Work on a run to its end and store it. Cancelled, it leaves the run as it is, for another process."""
+        """Work on a run to its end and store it. If cancelled, leave the run as it is for another process."""
         told: Attributes = {
             "nestor.run_id": live.run.id,
             "nestor.tenant": live.run.tenant,
@@ -206,8 +206,8 @@ class Runs:
             await self._conclude(live, run, problem)
 
     async def _work(self, live: Live, takeovers: int) -> Run:
-        """Plan if need be, then execute."""
-        lasting = live.compiled is not None and is_durable(live.compiled)  # of those the executor takes care
+        """Plan the run if it has no plan yet, then execute it."""
+        lasting = live.compiled is not None and is_durable(live.compiled)  # the executor recovers these
         if takeovers > self._settings.max_takeovers and not lasting:
             raise InternalError(f"The run was given up after its process had stopped {takeovers} times.")
         if live.run.status is RunStatus.PLANNING:
@@ -234,7 +234,7 @@ class Runs:
         return await plan(self._peers, live.request, run, policy, live.clock)
 
     async def _carry_on(self, live: Live, compiled: CompiledPlan) -> Run:
-        """Have a new plan approved, or execute it, unless credentials are missing."""
+        """Ask for approval of a new plan if it needs one; else execute it, unless credentials are missing."""
         if live.run.status is RunStatus.NEEDS_APPROVAL:
             return await self._ask(live, compiled)
         if compiled.proof.missing:
@@ -244,7 +244,7 @@ class Runs:
         return await self._execute(live, compiled)
 
     async def _ask(self, live: Live, compiled: CompiledPlan) -> Run:
-        """Show what a plan would send; where the reads that this takes found nothing, go on as if it had been run."""
+        """Show what a plan would send. If the reads needed for that failed, treat them as the result of the plan."""
         live.durable = False  # nothing is under way at the executor
         reads = not live.request.options.dry_run or bool(live.run.lapsed)
         waiting = await shown(self._peers, live.run, compiled, live.clock, reads=reads)
@@ -253,7 +253,7 @@ class Runs:
         return await self._learn(live, compiled, answer(live.run, waiting, None, live.clock), waiting)
 
     async def _execute(self, live: Live, compiled: CompiledPlan) -> Run:
-        """Execute a plan. One that was approved, and would send something else by now, waits once more."""
+        """Execute a plan. If an approved plan would send other requests by now, it waits for approval again."""
         ended, finished = await self._executed(live, compiled)
         if live.run.approval is not None and has_changed(finished) and not live.cancelled:
             live.run = lapsed(live.run)
@@ -262,7 +262,7 @@ class Runs:
         return await self._learn(live, compiled, ended, finished)
 
     async def _learn(self, live: Live, compiled: CompiledPlan, ended: Run, finished: ExecutionFinished) -> Run:
-        """The run as it ended; where its calls found nothing, another plan in its place, as often as is allowed."""
+        """The run as it ended. If its calls found nothing, plan again and run the new plan, as often as is allowed."""
         budget = self._settings.evidence_attempts if live.request.options.evidence else 0
         may_go_on = len(ended.evidence) < budget and not live.cancelled
         attempts = attempts_of(compiled, finished) if may_go_on else ()
@@ -278,7 +278,7 @@ class Runs:
     async def _planned_again(
         self, live: Live, compiled: CompiledPlan, ended: Run, attempts: tuple[Attempt, ...]
     ) -> CompiledPlan | None:
-        """Another plan in view of what came back; None where the one that there is stands. The run says which."""
+        """A new plan, made with the results so far; None to keep the current one. The run records the outcome."""
         gave_way = EvidenceRound(
             outcome="replanned", attempts=attempts, plan=compiled.plan, steps=ended.steps, approval=ended.approval
         )
@@ -327,7 +327,7 @@ class Runs:
         return answer(live.run, finished, told, live.clock), finished
 
     async def _conclude(self, live: Live, run: Run, problem: ServiceError | None) -> None:
-        """Store how the run ended, however long the database is away, and tell everybody."""
+        """Store the end of a run, retry until the database answers, then notify subscribers and callers."""
         finished = live.next_event(RunFinished(run=run))
         for pause in pauses():
             try:
@@ -348,7 +348,7 @@ class Runs:
         live.settle(problem or run)
 
     async def close(self) -> None:
-        """Let the runs under way end, for a while; then leave them to others."""
+        """Wait for the runs under way for the grace period; then leave them to other processes."""
         self._closing = True
         if self._tasks:
             _, unfinished = await asyncio.wait(self._tasks, timeout=self._settings.shutdown_grace_s)
@@ -358,7 +358,7 @@ class Runs:
 
 
 def _asking(ended: Run, questions: tuple[Question, ...]) -> Run:
-    """The run, waiting for the user where there are questions. What was found so far may be of another item."""
+    """The run; if there are questions, it waits for the user. Its answer is dropped, as it may be of another item."""
     if not questions:
         return ended
     reason = "Several things match the request equally well."
@@ -368,7 +368,7 @@ def _asking(ended: Run, questions: tuple[Question, ...]) -> Run:
 
 
 def _tell(current: Span, run: Run) -> None:
-    """Have the span of a run say how it ended."""
+    """Record on the run's span how it ended."""
     current.set_attributes({"nestor.status": run.status.value, "nestor.candidates": len(run.candidates)})
     if run.backend:
         current.set_attribute("nestor.backend", run.backend)
@@ -379,7 +379,7 @@ def _tell(current: Span, run: Run) -> None:
 
 
 def _verdict(live: Live, work: "asyncio.Task[Run]") -> tuple[Run, ServiceError | None]:
-    """The run as it ended, and the problem for whoever waits."""
+    """The run as it ended, and the error for callers that wait."""
     error = asyncio.CancelledError() if work.cancelled() else work.exception()
     if error is None:
         return work.result(), None

@@ -1,4 +1,4 @@
-"""The rules of requests: who may ask for what, and when. How runs are worked on is in ``runs``; no HTTP and no SQL."""
+"""The rules of requests: who may ask for what, and when. It has no HTTP and no SQL. ``runs`` does the work on runs."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -52,7 +52,7 @@ _WAITING_FOR_A_PERSON: Final = frozenset({RunStatus.NEEDS_APPROVAL, RunStatus.NE
 
 
 class GatewayService:
-    """What apps ask of the gateway, each as a principal, who sees the runs of its tenant."""
+    """The operations of the gateway. Each is called as a principal, which sees the runs of its tenant."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class GatewayService:
         self._followers = 0
 
     async def solve(self, request: SolveRequest, principal: Principal, key: str | None = None) -> Run:
-        """Solve; without `wait` the run is returned as soon as it is stored.
+        """Solve a request. Without `wait`, the run is returned as soon as it is stored.
 
-        A key that this tenant has sent before with the same request gives the run of that time.
+        If the tenant has sent the same key and request before, the run of that time is returned.
 
         Raises:
             Conflict: the key was sent before with another request.
@@ -90,10 +90,10 @@ class GatewayService:
         return await self._solve(request, principal, key)
 
     async def start(self, request: StartRequest, principal: Principal, key: str | None = None) -> Run:
-        """Prove a plan that is given, and run it as it is; without `wait` the run is returned as soon as it is stored.
+        """Prove a given plan and run it unchanged. Without `wait`, the run is returned as soon as it is stored.
 
         Raises:
-            ValidationFailed: the calls are no plan, or hold too many values.
+            ValidationFailed: the calls are not a plan, or hold too many values.
             Conflict: the key was sent before with another request.
             Overloaded: too many runs are under way.
             ServiceError: what kept the plan from being proved or executed, with the run's `run_id`.
@@ -104,12 +104,12 @@ class GatewayService:
         )
 
     async def rerun(self, run_id: str, request: RerunRequest, principal: Principal, key: str | None = None) -> Run:
-        """Run the plan of an earlier run again, from a step on and with other inputs, as a plan that is given.
+        """Run the plan of an earlier run again, from a given step on and with other inputs.
 
         Raises:
             NotFound: no such run.
-            Conflict: it is under way, or a step that is not made again has no value that can stand.
-            ValidationFailed: the plan does not hold with these inputs and the APIs as they are now.
+            Conflict: the run is under way, or a step that is not repeated has no value that can be reused.
+            ValidationFailed: the plan is not valid with these inputs and the current APIs.
             ServiceError: as ``start``.
         """
         earlier, again, compiled = await self.previews.rerun(run_id, request, principal)
@@ -135,9 +135,9 @@ class GatewayService:
     async def solve_events(
         self, request: SolveRequest, principal: Principal, key: str | None = None
     ) -> AsyncGenerator[SolveEvent | None, None]:
-        """Solve and follow; None where nothing happens for a while.
+        """Solve a request and yield its events; None as a heartbeat while nothing happens.
 
-        The last event is ``finished``; a failed run's problem is in it, not raised.
+        The last event is ``finished``. A failed run's problem is in it; it is not raised.
         """
         self.quotas.check("streams", principal.tenant)
         with self.quotas.holding("streams", principal.tenant):
@@ -157,11 +157,11 @@ class GatewayService:
         return await self._store.page(which, limit=limit, cursor=cursor)
 
     async def run(self, run_id: str, principal: Principal) -> Run:
-        """One run. Raises NotFound, also for another tenant's."""
+        """One run. Raises NotFound, also for a run of another tenant."""
         return await self._store.get(run_id, principal.tenant)
 
     async def told(self, run_id: str, principal: Principal) -> list[RunEvent]:
-        """What has happened in a run and is stored by now, in order. Raises NotFound."""
+        """The events of a run that are stored so far, in order. Raises NotFound."""
         await self._store.get(run_id, principal.tenant)
         found: list[RunEvent] = []
         while page := await self._store.events(run_id, found[-1].id if found else 0):
@@ -169,14 +169,14 @@ class GatewayService:
         return found
 
     async def asked(self, run_id: str, principal: Principal) -> SolveRequest:
-        """What a run was asked with. Raises NotFound."""
+        """The request of a run. Raises NotFound."""
         stored = await self._store.stored(run_id, principal.tenant)
         return stored.request or SolveRequest(query=stored.run.query)
 
     async def counts(
         self, principal: Principal, since: datetime, ends: Sequence[datetime]
     ) -> list[dict[RunStatus, int]]:
-        """How many runs of the principal's tenant there are of each status that has any, for each interval."""
+        """The number of runs of the principal's tenant by status, for each interval."""
         return await self._store.counts(Filter(principal.tenant, after=since), ends)
 
     async def calls(self, api: str, principal: Principal) -> list[Call]:
@@ -184,14 +184,14 @@ class GatewayService:
         return await calls_of(api, principal.tenant, self._store)
 
     async def compare(self, run_id: str, other: str, principal: Principal) -> Comparison:
-        """Where two runs part. Raises NotFound, also for another tenant's."""
+        """The first difference between two runs. Raises NotFound, also for a run of another tenant."""
         found = [await self._store.get(one, principal.tenant) for one in (run_id, other)]
         return compare(*found)
 
     async def follow(
         self, run_id: str, principal: Principal, after: int
     ) -> AsyncGenerator[RunEvent | None, None] | None:
-        """The events of a run with a higher number than ``after``; None where there are none and will be none.
+        """The events of a run with a higher number than ``after``; None if there are none and will be none.
 
         Raises:
             NotFound: there is no such run.
@@ -220,15 +220,15 @@ class GatewayService:
     async def approve(self, run_id: str, request: ApproveRequest, principal: Principal) -> Run:
         """Run a plan that waited for approval.
 
-        The plan is proved once more, against the APIs and the policy as they are now. Where any of them has changed,
-        those that it only reads from too, its requests are made again and have to be looked at again.
+        The plan is proved again, against the current APIs and policy. If any of them has changed, including APIs that
+        the plan only reads from, its requests are prepared again and must be reviewed again.
 
         Raises:
             NotFound: no such run.
-            Forbidden: he has asked for the run himself, and that takes another one here.
-            Conflict: the run does not wait for an approval, it waits with another plan or other requests, or they
-                have changed.
-            ValidationFailed: the plan does not hold any more.
+            Forbidden: the principal asked for the run itself, and the settings require another approver.
+            Conflict: the run does not wait for an approval, it waits with another plan or other requests, or its
+                requests have changed.
+            ValidationFailed: the plan is no longer valid.
             Overloaded: too many runs are under way.
         """
         stored = await self._store.stored(run_id, principal.tenant)
@@ -261,7 +261,7 @@ class GatewayService:
         return await self._outcome(live, principal, live.clock) if request.wait else approved
 
     async def _show_again(self, stored: StoredRun, compiled: CompiledPlan) -> None:
-        """Keep with a run that waits what its plan would send now. Raises Conflict where that cannot be known."""
+        """Store with a waiting run what its plan would send now. Raises Conflict if that cannot be determined."""
         clock = Clock(RESUMED_DEADLINE_MS)
         again = await shown(self.peers, stored.run, compiled, clock)
         if not isinstance(again, Run):
@@ -271,7 +271,7 @@ class GatewayService:
         await self._store.replace(stored, again.model_copy(update={"moved": True}))
 
     async def cancel(self, run_id: str, principal: Principal) -> Run:
-        """End a run. It may still be under way when this returns: calls in flight are waited for.
+        """Cancel a run. It may still be under way when this returns, because calls in flight are not interrupted.
 
         Raises:
             NotFound: no such run.
@@ -297,13 +297,13 @@ class GatewayService:
     async def _cancelled(self, run_id: str, principal: Principal) -> Run:
         live = self._runs.cancel(run_id)
         if live is not None:
-            with suppress(TimeoutError):  # the caller is told that it is under way
+            with suppress(TimeoutError):  # the caller sees that it is still under way
                 async with asyncio.timeout(_CANCEL_WAIT_S):
                     await live.ended.wait()
         return await self._store.get(run_id, principal.tenant)
 
     async def delete(self, run_id: str, principal: Principal) -> None:
-        """Delete a run that is over: here with its events and its idempotency key, and what the executor has of it.
+        """Delete a run that is over, with its events, its idempotency key and the executor's data of it.
 
         Raises:
             NotFound: no such run.
@@ -312,7 +312,7 @@ class GatewayService:
         run = await self._store.get(run_id, principal.tenant)
         if run.status not in NOT_OVER:
             async with self._audit.around(principal, Action.DELETE_RUN, run_id) as told:
-                # First there: what cannot be deleted now can still be found here, and be deleted again.
+                # The executor comes first: if it fails, the run is still here, and can be deleted again.
                 for execution_id in run.execution_ids:
                     await self.peers.executor.forget(execution_id)
                 if await self._store.delete(run_id, principal.tenant):
@@ -324,12 +324,12 @@ class GatewayService:
     async def resolve(
         self, run_id: str, step: str, request: ResolveRequest, principal: Principal, *, wait: bool
     ) -> Run:
-        """Settle a call in doubt; with the last one the run goes on.
+        """Settle a call in doubt. When the last one is settled, the run goes on.
 
         Raises:
             NotFound: no such run or step.
             Conflict: the run is not in doubt, or the call is not.
-            ValidationFailed: the step is a `foreach` and the item is not said, or the other way round.
+            ValidationFailed: the step is a `foreach` but no item is given, or the other way round.
         """
         stored = await self._store.stored(run_id, principal.tenant)
         if stored.run.status is not RunStatus.IN_DOUBT or stored.compiled is None:
@@ -346,7 +346,7 @@ class GatewayService:
         return await self._outcome(live, principal, live.clock) if wait else running
 
     async def _settle(self, stored: StoredRun, step: str, request: ResolveRequest) -> ExecutionState | None:
-        """Tell the executor. None: it had been told before, and the run goes on there already."""
+        """Tell the executor. None: the call was already settled there, and the execution goes on."""
         try:
             return await self.peers.executor.resolve(stored.run.execution_id, step, request)
         except Conflict:
@@ -355,7 +355,7 @@ class GatewayService:
             raise
 
     async def value(self, run_id: str, value_id: str, principal: Principal) -> JsonValue:
-        """A large value of a run, in full. Raises NotFound, also for a value that no step of the run has."""
+        """A large value of a run, in full. Raises NotFound, also for a value that is not part of the run."""
         run = await self._store.get(run_id, principal.tenant)
         if value_id not in stored_values(run):
             raise NotFound(f"Run {run_id} has no stored value {value_id}.")
@@ -364,9 +364,9 @@ class GatewayService:
     async def _accept(
         self, request: SolveRequest, principal: Principal, key: str | None, given: Mapping[str, object] = _NOTHING
     ) -> Live | str:
-        """Begin a run; or return the id of the run that the same key made before.
+        """Begin a run; or return the id of an earlier run with the same idempotency key.
 
-        ``given`` are fields of the run: its `plan` where none is to be made, and what a rerun says of another run.
+        ``given`` holds fields of the run: a given `plan`, and for a rerun what refers to the earlier run.
         """
         in_advance = request.options.mutations is Decision.ALLOW and not request.options.dry_run
         if in_advance:
@@ -389,7 +389,7 @@ class GatewayService:
         return accepted
 
     def _approve_in_advance(self, principal: Principal) -> None:
-        """Raise Forbidden unless this principal may have its own changes made without being asked."""
+        """Raise Forbidden unless this principal may approve its own changes in advance."""
         principal.require({Role.APPROVE})
         if self._settings.four_eyes:
             raise Forbidden('With `"mutations": "allow"` whoever asks would approve it himself.')
@@ -399,7 +399,7 @@ class GatewayService:
         return run if run is not None else await self._ended(live.run.id, principal, clock)
 
     async def _ended(self, run_id: str, principal: Principal, clock: Clock) -> Run:
-        """A run of any process once it has ended; as it is where it has not at the deadline."""
+        """A run of any process once it has ended, or as it is at the deadline."""
         while await self._store.status(run_id) in UNDER_WAY and clock.remaining_s() > 0:
             live = self._runs.lives.get(run_id)
             with suppress(TimeoutError):
@@ -409,7 +409,7 @@ class GatewayService:
 
 
 def _fingerprint(request: SolveRequest, given: Mapping[str, object]) -> str:
-    """What was asked for; how the answer is to be delivered does not belong to it."""
+    """The hash of what was asked for. How the answer is delivered does not count."""
     asked = request.model_dump(mode="json", exclude={"wait"})
     plan = given.get("plan")
     if not isinstance(plan, Plan):
@@ -418,7 +418,7 @@ def _fingerprint(request: SolveRequest, given: Mapping[str, object]) -> str:
 
 
 def _as_given(query: str, options: StartOptions, wait: bool) -> SolveRequest:
-    """The request of a run whose plan is given: it is run as it is, and not planned again."""
+    """The request of a run whose plan is given: it is run unchanged, and not planned again."""
     how = SolveOptions(
         dry_run=options.dry_run,
         deadline_ms=options.deadline_ms,

@@ -27,7 +27,7 @@ class PrincipalSettings(BaseModel):
 
 
 def is_safe_url(url: str) -> bool:
-    """Whether what is fetched there comes from whom the address names: by https, or from this machine."""
+    """Whether the URL authenticates its server: it uses https, or http on a loopback address."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -42,14 +42,14 @@ class IssuerSettings(BaseModel):
     """An authorization server whose tokens (JWT) name principals.
 
     Attributes:
-        name: what `/readyz`, metrics and the audit log call it.
-        issuer: its `iss`, exactly.
+        name: its name in `/readyz`, metrics and the audit log.
+        issuer: the exact value of its `iss` claim.
         audience: a token's `aud` must name one of these.
-        jwks_url: where its keys are; unset: where its metadata say.
-        name_claim: the claim that names the principal. As for all claims: its name, or a path of names.
-        tenant: the tenant of all its principals; or, with `tenant_claim`, a claim names it.
-        tenants: those that the claim may name; empty: any but the operator's.
-        roles_claim: the claim with a list of names, or with names with spaces between.
+        jwks_url: URL of its keys; unset: as its metadata say.
+        name_claim: the claim that names the principal. As for all claims: a name, or a path of names.
+        tenant: the tenant of all its principals. Alternatively, `tenant_claim` is the claim that names the tenant.
+        tenants: tenants that the claim may name; empty: any but the operator's and those that issuers name.
+        roles_claim: the claim with a list of names, or with names separated by spaces.
         roles: the roles that each of these names gives.
     """
 
@@ -79,7 +79,7 @@ class IssuerSettings(BaseModel):
 
 
 class Limits(BaseModel):
-    """What one tenant may use of one gateway process. None: as much as there is."""
+    """What one tenant may use of one gateway process. None: no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -240,12 +240,12 @@ class GatewaySettings(ServiceSettings):
 
     @property
     def takes_anybody(self) -> bool:
-        """Whether no token is asked for, and nobody said that this is meant."""
+        """Whether no token is required, although `allow_anybody` is not set."""
         return not self.asks_for_tokens and not self.allow_anybody
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether anybody is configured."""
+        """Whether callers need a token: a token, principal or issuer is configured."""
         return self.token is not None or bool(self.principals) or bool(self.issuers)
 
     @model_validator(mode="after")

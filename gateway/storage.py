@@ -1,8 +1,8 @@
-"""Runs in SQL: what is known of them, whose they are, and what happened in them.
+"""Runs in SQL: their content, their owners and their events.
 
-A run is one row: the run itself as a JSON document, beside it what lists filter by and what it takes to continue it.
-Every write of a run's owner names its epoch (:class:`Ticket`); whoever takes a run over raises the epoch, so that
-whatever the former owner still wants to write is refused.
+A run is one row. It holds the run as a JSON document, the columns that lists filter by, and the data needed to continue
+the run. Every write of a run's owner names its epoch (:class:`Ticket`). A process that takes a run over raises the
+epoch, so that late writes of the former owner are refused.
 """
 
 import secrets
@@ -49,7 +49,7 @@ __all__ = ["MEMBERS", "METADATA", "UNDER_WAY", "Fenced", "Filter", "Identity", "
 
 UNDER_WAY = frozenset({RunStatus.PLANNING, RunStatus.RUNNING})
 NOT_OVER = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
-"""States of a run of which something may still be sent."""
+"""States of a run that may still make calls."""
 
 _REAPER = "gateway.reaper"
 
@@ -60,12 +60,12 @@ def new_run_id() -> str:
 
 
 class Fenced(Exception):
-    """The run has another owner by now."""
+    """Another process owns the run now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Which process owns a run, and for which time."""
+    """Which process owns a run, and in which epoch."""
 
     run_id: str
     owner: str
@@ -74,7 +74,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What makes two requests the same one: the key that the app sent, and the hash of what it asked for."""
+    """Identifies repeated requests: the idempotency key that the app sent, and the hash of the request."""
 
     key: str
     fingerprint: str
@@ -82,7 +82,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which runs to list. Times are UTC; `text` is looked for in the query, whatever its case."""
+    """Which runs to list. Times are UTC. `text` is searched in the query, ignoring case."""
 
     tenant: str
     status: Sequence[RunStatus] = ()
@@ -93,7 +93,7 @@ class Filter:
 
 
 class RunStore:
-    """Keeps runs. All methods raise ServiceUnavailable or Overloaded where the database cannot be used now."""
+    """Stores runs. All methods raise ServiceUnavailable or Overloaded if the database is unavailable."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine, self._transactions = engine, Transactions(engine)
@@ -102,7 +102,7 @@ class RunStore:
         self._add_events = insert(RUN_EVENTS).on_conflict_do_nothing()
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for pending writes."""
         self._transactions.close()
 
     async def insert(
@@ -113,7 +113,7 @@ class RunStore:
         identity: Identity | None,
         entry: Mapping[str, object] | None = None,
     ) -> str | None:
-        """Add a run, with an entry of the audit log; or return the id of the run that the same key made before."""
+        """Add a run and an audit entry; or return the id of an earlier run with the same idempotency key."""
         row = run_row(run) | {
             "tenant": run.tenant,
             "owner": ticket.owner,
@@ -139,15 +139,15 @@ class RunStore:
         return found
 
     async def begin(self, ticket: Ticket, run: Run, compiled: CompiledPlan) -> None:
-        """Store what is about to be executed. Raises Fenced."""
+        """Store the run and the plan that is about to be executed. Raises Fenced."""
         await self._own(ticket, run_row(run) | {"compiled": compiled.model_dump_json()}, ())
 
     async def conclude(
         self, ticket: Ticket, run: Run, events: Sequence[RunEvent], entries: Sequence[Mapping[str, object]] = ()
     ) -> None:
-        """Store how a run ended, the events that are not stored yet, and entries of the audit log. Raises Fenced."""
+        """Store the end of a run, its unwritten events, and audit entries. Raises Fenced."""
         row = run_row(run)
-        if run.status is not RunStatus.IN_DOUBT:  # one in doubt may go on
+        if run.status is not RunStatus.IN_DOUBT:  # a run in doubt may go on
             row["compiled"] = None
         await self._own(ticket, row, event_rows(events, run, str(row["document"])), entries)
 
@@ -172,11 +172,11 @@ class RunStore:
         events: Sequence[RunEvent] = (),
         entry: Mapping[str, object] | None = None,
     ) -> bool:
-        """Store ``run`` where ``stored`` is still what is known of it: of two that try, one succeeds.
+        """Store ``run`` if it is still as in ``stored`` (compare and swap). Returns whether it was stored.
 
-        An entry of the audit log is stored with it, or not either.
+        The audit entry is stored in the same transaction.
 
-        With a ticket, the run is set running again, and is the ticket's from now on.
+        With a ticket, the run is set running again and belongs to the ticket's owner.
         """
         row = run_row(run)
         if ticket is not None:
@@ -205,7 +205,7 @@ class RunStore:
         return updated
 
     async def append(self, events: Sequence[tuple[str, RunEvent]]) -> None:
-        """Store events by their run's id. Those that are stored already stay as they are."""
+        """Store events by their run's id. Events that are already stored are not changed."""
         rows = [event_row(run_id, event, event.event.model_dump_json()) for run_id, event in events]
         await self._transactions.run(partial(self._append, rows))
 
@@ -223,7 +223,7 @@ class RunStore:
         return [run_event(row.seq, row.data) for row in rows]
 
     async def forget_events(self, older_than_s: float) -> None:
-        """Delete the events of runs that began that many seconds ago and have ended."""
+        """Delete the events of runs that began more than that many seconds ago and have ended."""
         oldest = max(0, int((time.time() - older_than_s) * 1000))
         under_way = sa.select(RUNS.c.id).where(RUNS.c.status.in_(UNDER_WAY))
         old = (RUN_EVENTS.c.run_id < f"run_{oldest:012x}") & RUN_EVENTS.c.run_id.not_in(under_way)
@@ -234,13 +234,13 @@ class RunStore:
         await self._transactions.run(forget)
 
     async def delete(self, run_id: str, tenant: str) -> bool:
-        """Delete a run that is over, its events and its idempotency key. False where it is not, or is not there."""
+        """Delete a run that is over, its events and its idempotency key. False if it is not over or does not exist."""
         c = RUNS.c
         found = (c.id == run_id) & (c.tenant == tenant) & c.status.not_in(NOT_OVER)
         return await self._transactions.run(partial(self._delete, sa.select(c.id).where(found))) == 1
 
     async def forget_runs(self, older_than_s: float, limit: int = 200) -> int:
-        """Delete at most ``limit`` runs that are over and began that many seconds ago. Returns how many."""
+        """Delete at most ``limit`` runs that are over and began more than that many seconds ago. Returns how many."""
         c, oldest = RUNS.c, max(0, int((time.time() - older_than_s) * 1000))
         old = (c.id < f"run_{oldest:012x}") & c.status.not_in(NOT_OVER)
         return await self._transactions.run(
@@ -248,15 +248,15 @@ class RunStore:
         )
 
     def _delete(self, which: sa.Select[tuple[str]], connection: sa.Connection) -> int:
-        """Delete runs, of which nothing is under way: nobody can set one running before the transaction ends."""
+        """Delete runs that are over. They are locked, so that none can be resumed before the transaction ends."""
         ids = list(connection.scalars(which.with_for_update(skip_locked=True)))
         connection.execute(RUN_EVENTS.delete().where(RUN_EVENTS.c.run_id.in_(ids)))
         return connection.execute(RUNS.delete().where(RUNS.c.id.in_(ids))).rowcount
 
     async def take_over(self, membership: Membership, here: Collection[str], limit: int) -> list[StoredRun]:
-        """Make at most ``limit`` runs this process's own that are under way and that nobody works on.
+        """Take over at most ``limit`` runs that are under way but that no process works on.
 
-        Those are the ones whose owner is dead, and this process's own that are not ``here`` (a live view).
+        These are the runs whose owner is dead, and this process's own runs that are not in ``here`` (a live view).
         """
         c, own = RUNS.c, RUNS.c.owner == membership.id
         orphaned = c.owner.not_in(membership.living()) | own & c.id.not_in(sorted(here))
@@ -264,9 +264,9 @@ class RunStore:
         async with write(self._engine) as connection:
             if not await try_lock(connection, _REAPER):
                 return []
-            # An owner that is alive after all and writes right now keeps its run.
+            # Skips locked rows: an owner that is alive after all and is writing keeps its run.
             rows = (await connection.execute(orphans.with_for_update(skip_locked=True))).all()
-            # One may have begun here while the rows were asked for.
+            # A run may have begun here during the query.
             found = [stored for row in rows if row.id not in here and (stored := taken_run(row)) is not None]
             for stored in found:
                 taken = {"owner": membership.id, "epoch": stored.epoch, "takeovers": stored.takeovers}
@@ -274,7 +274,7 @@ class RunStore:
         return found
 
     async def request_cancel(self, run_id: str) -> bool:
-        """Let the owner know, whoever it is, that the run is to be ended. False: it has ended already."""
+        """Ask the run's owner to cancel it. False: it has ended already."""
 
         def note(connection: sa.Connection) -> bool:
             under_way = (RUNS.c.id == run_id) & RUNS.c.status.in_(UNDER_WAY)
@@ -283,7 +283,7 @@ class RunStore:
         return await self._transactions.run(note)
 
     async def judge(self, run_id: str, feedback: Feedback) -> None:
-        """Keep what somebody says of a run, in place of what was said before."""
+        """Store feedback on a run. It replaces earlier feedback."""
 
         def note(connection: sa.Connection) -> None:
             connection.execute(RUNS.update().where(RUNS.c.id == run_id).values(feedback_row(feedback)))
@@ -291,7 +291,7 @@ class RunStore:
         await self._transactions.run(note)
 
     async def cancelled(self, owner: str) -> list[str]:
-        """The runs of an owner that are under way and that somebody wants cancelled."""
+        """The runs of an owner that are under way and for which cancellation was requested."""
         wanted = RUNS.c.status.in_(UNDER_WAY) & (RUNS.c.owner == owner) & RUNS.c.cancel_requested
         async with read(self._engine) as connection:
             return list(await connection.scalars(sa.select(RUNS.c.id).where(wanted)))
@@ -306,7 +306,7 @@ class RunStore:
         return run_of(row.document, row.feedback)
 
     async def stored(self, run_id: str, tenant: str) -> StoredRun:
-        """One run with all that is kept beside it. Raises NotFound."""
+        """One run with the other columns of its row. Raises NotFound."""
         mine = (RUNS.c.id == run_id) & (RUNS.c.tenant == tenant)
         async with read(self._engine) as connection:
             row = (await connection.execute(sa.select(RUNS).where(mine))).first()
@@ -315,7 +315,7 @@ class RunStore:
         return stored_run(row)
 
     async def status(self, run_id: str) -> RunStatus:
-        """Where a run stands. Raises NotFound."""
+        """The status of a run. Raises NotFound."""
         async with read(self._engine) as connection:
             status = await connection.scalar(sa.select(RUNS.c.status).where(RUNS.c.id == run_id))
         if status is None:
@@ -346,7 +346,7 @@ class RunStore:
         return RunPage(runs=runs, next=runs[-1].id if len(rows) > limit else None)
 
     async def naming(self, api: str, tenant: str, newest: int) -> list[str]:
-        """Of a tenant's newest runs those whose documents name an API, newest first; the documents alone."""
+        """The documents of those of a tenant's ``newest`` runs that name an API, newest first."""
         c = RUNS.c
         among = sa.select(c.id, c.document).where(c.tenant == tenant).order_by(c.id.desc()).limit(newest).subquery()
         named = among.c.document.contains(f'"api":{to_json(api).decode()}', autoescape=True)
@@ -355,16 +355,16 @@ class RunStore:
             return list(found)
 
     async def workers(self, lease_s: float) -> tuple[Worker, ...]:
-        """The gateway's processes, with how many runs under way each owns."""
+        """The gateway's processes, with the number of runs under way that each owns."""
         c = RUNS.c
         under_way = c.status.in_([status.value for status in UNDER_WAY])
         owned = sa.select(c.owner, sa.func.count()).where(under_way).group_by(c.owner)
         return await workers(self._engine, MEMBERS, lease_s, owned)
 
     async def counts(self, which: Filter, ends: Sequence[datetime]) -> list[dict[RunStatus, int]]:
-        """How many of these runs there are of each status that has any: for each interval, up to its end, in order.
+        """The number of these runs by status, for each interval. ``ends`` are the ends of the intervals, in order.
 
-        Runs after the last end count to the last interval.
+        Statuses without runs are left out. Runs after the last end count to the last interval.
         """
         c, last = RUNS.c, len(ends) - 1
         interval = sa.case(*((c.created_at < end, at) for at, end in enumerate(ends)), else_=last).label("interval")

@@ -1,7 +1,7 @@
-"""A tenant as a whole: everything that is kept of it, told line by line, or deleted piece by piece.
+"""Exports all data of a tenant line by line, and deletes it in batches.
 
-Deleting takes a bounded time and can be interrupted anywhere: each call goes on where the last one stopped, since it
-begins with what is left. The audit log stays.
+A call that deletes takes a bounded time and can be interrupted anywhere. The next call continues with what is left. The
+audit log stays.
 """
 
 import time
@@ -26,7 +26,7 @@ from services.errors import Conflict, NotFound
 from services.telemetry import get_logger
 
 BATCH_S: Final = 10.0
-"""How long one call goes on beginning to delete things, in seconds."""
+"""How long one call starts new deletions, in seconds."""
 _PAGE: Final = 100
 _SHOWN: Final = 5
 _log = get_logger(__name__)
@@ -36,14 +36,14 @@ class Tenants:
     """Exports and deletes tenants.
 
     Args:
-        peers: who keeps demonstrations, APIs and executions.
+        peers: the services that store demonstrations, APIs and executions.
         store: the runs.
-        runs: those under way in this process.
-        quotas: where open exports count as streams; knows whether runs and imports are at work.
+        runs: the runs under way in this process.
+        quotas: counts open exports as streams; knows how many runs and imports are under way.
         keys: the keys.
-        audit: where both are told of.
-        settings: whom they name.
-        clock: seconds that only grow.
+        audit: the log where exports and deletions are recorded.
+        settings: name the tenants that cannot be deleted.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Tenants:
         self._quotas, self._settings, self._clock = quotas, settings, clock
 
     async def export(self, tenant: str, principal: Principal) -> AsyncGenerator[ExportLine, None]:
-        """Everything that is kept of a tenant, then how much it was. What changes meanwhile may be there or not.
+        """All data of a tenant, then the counts. Concurrent changes may or may not be included.
 
         Raises:
             QuotaExceeded: too many streams of the principal's tenant are open.
@@ -94,7 +94,7 @@ class Tenants:
                     yield _line("run", await self._store.get(run_id, tenant))
 
     async def _run_ids(self, tenant: str) -> AsyncGenerator[str, None]:
-        """Newest first. Runs may be deleted while they are gone through."""
+        """The ids of a tenant's runs, newest first. Runs may be deleted during the iteration."""
         cursor = None
         while True:
             page = await self._store.page(Filter(tenant), limit=_PAGE, cursor=cursor)
@@ -139,13 +139,14 @@ class Tenants:
                 return
 
     async def delete(self, tenant: str, principal: Principal) -> TenantDeletion:
-        """Delete keys, runs, demonstrations and imported providers of a tenant, as many as fit into some seconds.
+        """Delete keys, runs, demonstrations and imported providers of a tenant, as many as fit into `BATCH_S`.
 
-        Keys go first, so that nobody begins anything; the one that asks goes last.
+        Keys are deleted first, so that no new work begins. The caller's own key is deleted last.
 
         Raises:
-            Conflict: the settings still name principals of it, it is the operator's, or calls of it are in doubt.
-            ServiceError: something could not be deleted now; what is gone is gone, and the rest can be asked for again.
+            Conflict: the settings still name principals of the tenant, it is the operator's, or calls of it are in
+                doubt.
+            ServiceError: something could not be deleted now. Earlier deletions stand; call again for the rest.
         """
         self._refuse_named(tenant)
         doubtful = (await self._store.page(Filter(tenant, (RunStatus.IN_DOUBT,)), limit=_SHOWN, cursor=None)).runs
@@ -160,7 +161,7 @@ class Tenants:
         return report
 
     def _refuse_named(self, tenant: str) -> None:
-        """Raise Conflict where somebody of this tenant could go on asking."""
+        """Raise Conflict if the settings still let callers of this tenant in."""
         settings = self._settings
         named = {principal.tenant for principal in settings.principals}
         named |= {name for issuer in settings.issuers for name in (issuer.tenant, *issuer.tenants) if name}
@@ -174,7 +175,7 @@ class Tenants:
     async def _batch(self, tenant: str, own_key: str) -> TenantDeletion:
         ends, gone = self._clock() + BATCH_S, Counter[str]()
         gone["keys"] = await self._keys.delete_of(tenant, but=own_key)
-        at_work = self._quotas.at_work(tenant)  # a run that waits to begin, or an import, may be stored only after this
+        at_work = self._quotas.at_work(tenant)  # read first: a waiting run or an import may be stored later
         done = await self._delete_runs(tenant, ends, gone)
         gone["ending"] = max(gone["ending"], at_work)
         done = done and await self._delete_demos(tenant, ends, gone)
@@ -194,7 +195,7 @@ class Tenants:
         return True
 
     async def _delete_run(self, run_id: str, tenant: str) -> bool:
-        """Delete a run, or, where calls of it may be in flight, end it. False: it is not over yet."""
+        """Delete a run, or cancel it if it is under way. False: it is not over yet."""
         stored = await self._store.stored(run_id, tenant)
         run = stored.run
         if run.status in UNDER_WAY:
@@ -220,7 +221,7 @@ class Tenants:
         return True
 
     async def _delete_providers(self, tenant: str, ends: float, gone: Counter[str]) -> bool:
-        """What this tenant has imported. What the operator has imported for it is the operator's."""
+        """Delete the providers that this tenant imported. Providers that the operator imported for it stay."""
         kept, retriever = 0, self._peers.retriever
         while documents := (await retriever.documents(tenant=tenant, limit=_PAGE, offset=kept)).documents:
             for document in documents:

@@ -1,4 +1,4 @@
-"""Runs have a tenant and an owner, keep what they need to be continued, and their events."""
+"""Add tenants, owners and events of runs, and the data needed to continue them."""
 
 import sqlalchemy as sa
 from alembic import op

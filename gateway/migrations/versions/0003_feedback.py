@@ -1,4 +1,4 @@
-"""What somebody says of a run's outcome."""
+"""Add feedback on runs."""
 
 import sqlalchemy as sa
 from alembic import op

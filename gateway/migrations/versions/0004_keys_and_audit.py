@@ -1,4 +1,4 @@
-"""Keys of apps, and the record of what was done."""
+"""Add keys of apps and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op

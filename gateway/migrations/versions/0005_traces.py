@@ -1,4 +1,4 @@
-"""The trace that a run belongs to."""
+"""Add the trace context of runs."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Why a run has no answer, beside it, so that a list of runs need not read them."""
+"""Add a column that says why a run has no answer, so that lists need not read the whole run."""
 
 import sqlalchemy as sa
 from alembic import op
