@@ -1,4 +1,4 @@
-"""Getting into the console and about in it: login, logout, the palette, and the console's own files."""
+"""Access to the console: login, logout, the palette, and static files."""
 
 from typing import Annotated, Final, Literal
 
@@ -32,7 +32,7 @@ _FEW: Final = 8
 
 @open_router.get(f"{PATH}/static/{{name}}")
 async def own_file(name: str) -> Response:
-    """A file of the console's own."""
+    """A static file of the console."""
     return static(name)
 
 
@@ -42,9 +42,9 @@ async def ask_for_token(
     following: Annotated[str, Query(alias="next", max_length=2_000)] = PATH,
     ended: Annotated[Literal["", "page", "form"], Query()] = "",
 ) -> Response:
-    """The form; whoever has a session already, or needs none, goes on.
+    """The login form. A reader that already has a session, or needs none, is redirected.
 
-    `ended` says that the session has, while its reader looked at a page or before a form was sent.
+    `ended` says that the session ended while a page was open (`page`) or before a form was sent (`form`).
     """
     try:
         await Sessions(request.app.state.principals).of(request)
@@ -55,7 +55,7 @@ async def ask_for_token(
 
 @open_router.post(f"{PATH}/login")
 async def log_in(request: Request) -> Response:
-    """Take a token, and keep a session in the browser in its place."""
+    """Exchange a token for a session cookie."""
     fields = await read_form(request)
     following = own_path(fields.get("next", PATH))
     address = request.client.host if request.client else ""
@@ -85,7 +85,7 @@ async def palette(
     who: Annotated[Session, Depends(get_session)],
     q: Annotated[str, Query(max_length=200, pattern=PRINTABLE)] = "",
 ) -> dict[str, list[dict[str, str]]]:
-    """Where to go: screens, runs and APIs that fit what was typed."""
+    """The screens, runs and APIs that match what was typed."""
     words = q.strip()
     items = [
         {"text": title, "kind": "screen", "path": f"{PATH}/{name}"}

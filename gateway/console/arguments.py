@@ -1,4 +1,4 @@
-"""A call's arguments as fields of a form: a text as it is, everything else as JSON, a reference as ``$var1.code$``."""
+"""A call's arguments as form fields. Texts are shown unchanged, references as ``$var1.code$``, and the rest as JSON."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from services.contracts.api import Api, Parameter
 from services.errors import ValidationFailed
 
 MOST_CHARS: Final = 4_000
-"""A longer value is not shown in a field."""
+"""Maximum length of a value that is shown in a field."""
 _MOST_CHOICES: Final = 30
 
 
@@ -24,13 +24,13 @@ class ArgumentField:
     """A field for one argument of a call.
 
     Attributes:
-        name: the argument's.
-        text: what stands in the field; empty where the call does not give the argument.
-        as_text: whether what is entered is the value itself; else it is the value's JSON.
-        type: what the API takes, in a few words; empty where nothing is known of it.
-        choices: values that the API names, as they are entered.
+        name: the argument's name.
+        text: the text in the field; empty if the call does not give the argument.
+        as_text: whether the entered text is the value itself; else it is the value's JSON.
+        type: the type that the API takes, in a few words; empty if it is not known.
+        choices: the values that the API allows, in the form in which they are entered.
         given: whether the call gives the argument.
-        note: why the field does not show the value that there is.
+        note: why the field does not show the current value, or which constant is sent if it stays empty.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ArgumentField:
     note: str = ""
 
     def read(self, text: str, *, references: bool) -> JsonValue:
-        """The value that was entered. Raises ValidationFailed where it is no JSON and would have to be."""
+        """The value that was entered. Raises ValidationFailed if it must be JSON but is not."""
         if self.as_text or (references and looks_like_reference(text.strip())):
             return text if self.as_text else text.strip()
         try:
@@ -58,9 +58,9 @@ class ArgumentField:
 def argument_fields(
     arguments: Mapping[str, JsonValue], api: Api | None, notes: Mapping[str, str] | None = None
 ) -> list[ArgumentField]:
-    """A field for each argument that a call gives, then for each other that the API takes, required ones first.
+    """A field for each argument that a call gives, then for the others that the API takes, required ones first.
 
-    ``notes`` say of some arguments why their values are not known; their fields are empty.
+    ``notes`` says, by argument, why a value is not known. The fields of these arguments are empty.
     """
     parameters = {one.name: one for one in api.parameters} if api is not None else {}
     others = sorted((one for one in parameters.values() if one.name not in arguments), key=lambda one: not one.needed)
@@ -96,17 +96,17 @@ def _field(
 
 
 def _constant(parameter: Parameter | None) -> str:
-    """What is said of an argument that a call sends although it does not give it."""
+    """The note of an argument that the call does not give, but that is sent as a constant."""
     if parameter is None or parameter.constant is None:
         return ""
     return f"{_written(parameter.constant, as_text=isinstance(parameter.constant, str))} is sent unless it is entered"
 
 
 def edited(fields: list[ArgumentField], entered: Mapping[str, str], *, references: bool) -> dict[str, JsonValue]:
-    """The values of those arguments that were entered otherwise than their fields had them.
+    """The values of the arguments whose fields were changed.
 
     Raises:
-        ValidationFailed: a value is no JSON.
+        ValidationFailed: a value is not JSON.
     """
     changed = (field for field in fields if entered.get(field.name, field.text) != field.text)
     return {field.name: field.read(entered[field.name], references=references) for field in changed}
@@ -119,7 +119,7 @@ def _written(value: JsonValue, *, as_text: bool) -> str:
 
 
 def _takes_text(schema: Mapping[str, JsonValue]) -> bool:
-    """Whether every value that fits, but null, is a text, as far as anything is said of it."""
+    """Whether every value that the schema allows, except null, is a text. True for an empty schema."""
     if not schema:
         return True
     types = schema.get("type")

@@ -1,4 +1,4 @@
-"""Several runs are ended at once, from the list of runs."""
+"""Cancels several runs at once, from the list of runs."""
 
 from typing import Annotated, Final
 
@@ -14,7 +14,7 @@ from services.errors import ServiceError, ValidationFailed
 
 router = service_router(route_class=ConsoleRoute, include_in_schema=False)
 CANCELLABLE: Final = UNDER_WAY | {RunStatus.NEEDS_APPROVAL, RunStatus.NEEDS_INPUT}
-"""States of a run that somebody can end."""
+"""States of a run that can be cancelled."""
 _FIELD: Final = "run."
 
 
@@ -25,7 +25,7 @@ async def cancel_chosen(
     who: Annotated[Session, Depends(get_session)],
     form: Annotated[dict[str, str], Depends(get_form)],
 ) -> Response:
-    """End each run that was chosen. Those that could not be ended are told, each with the reason."""
+    """Cancel each chosen run. Runs that could not be cancelled are listed, each with the reason."""
     who.require(*READING_RUNS)
     chosen = [name.removeprefix(_FIELD) for name in form if name.startswith(_FIELD)]
     if not chosen:

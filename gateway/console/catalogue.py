@@ -1,4 +1,4 @@
-"""The catalogue: search as the retriever sees it, each API with its schemas, providers with their imports."""
+"""The catalogue: search with the retriever's scores, each API with its schemas, providers with their imports."""
 
 from typing import Annotated, Final
 
@@ -30,7 +30,7 @@ async def catalogue(
     provider: Annotated[str, Query(max_length=100, pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = "",
     offset: Offset = 0,
 ) -> Response:
-    """A page of APIs: with words those that fit best, with their scores; without, all in order of their ids."""
+    """A page of APIs. With words: the best matches and their scores. Without: all APIs in order of their ids."""
     found = await service.peers.retriever.search(
         q.strip() or None, provider=provider or None, tenant=who.principal.tenant, limit=_PAGE, offset=offset
     )
@@ -51,7 +51,7 @@ async def show_api(
     who: Who,
     api_id: Annotated[str, Query(alias="id", max_length=400, pattern=PRINTABLE)],
 ) -> Response:
-    """An API: what it takes, what it answers, which credentials it asks for, what became of its newest calls."""
+    """An API: its parameters, its response, its credentials, and the outcomes of its newest calls."""
     if not api_id.strip():
         raise InvalidRequest("Which API?")
     api = await service.peers.retriever.get(api_id, tenant=who.principal.tenant)
@@ -73,7 +73,7 @@ async def show_api(
 
 @router.get(f"{HERE}/providers")
 async def providers(request: Request, service: Service, who: Who, offset: Offset = 0) -> Response:
-    """Where each provider's APIs come from, and what of its document could not be imported."""
+    """Where each provider's APIs come from, and which parts of its document could not be imported."""
     page = await service.peers.retriever.documents(tenant=who.principal.tenant, limit=_PAGE, offset=offset)
     further = with_query(f"{HERE}/providers", {"offset": offset + _PAGE}) if offset + _PAGE < page.total else ""
     return render(request, "providers.html", screen="catalogue", page=page, further=further)

@@ -1,4 +1,4 @@
-"""What every call of a provider sends, set and removed on the page of the providers."""
+"""Sets and removes the constants that every call of a provider sends, on the page of the providers."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What documents say of the value on an edge: the type that one API declares to give, and that another takes."""
+"""Declared types of the value on an edge: the type that one API returns, and the type that the other API takes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from services.errors import ServiceError
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What is declared of one value.
+    """The declared types of one value.
 
     Attributes:
-        gives: the type by the document of the API that gave it.
-        takes: the type by the document of the API that takes it; empty where nothing says so.
-        problem: in what the value is not as was declared; empty where it is, or nobody can tell.
+        gives: the type in the document of the API that returned it.
+        takes: the type in the document of the API that takes it; empty where none is declared.
+        problem: how the value differs from what is declared; empty if it does not, or that is unknown.
     """
 
     gives: str
@@ -31,7 +31,7 @@ class Declared:
 
 
 async def declared(peers: Peers, run: Run, bindings: Sequence[Binding], target: str) -> list[Declared]:
-    """For each binding of an edge what is declared of its value, by the APIs as they are now."""
+    """The declared types of the value of each binding of an edge, from the current APIs."""
     steps = {step.id: step for step in run.plan.steps} if run.plan is not None else {}
     ends = [steps[one] for one in (bindings[0].source, target) if one in steps]
     wanted = tuple(dict.fromkeys(step.api for step in ends))
@@ -69,7 +69,7 @@ def _given(binding: Binding, source: Step, giver: Api | None) -> Schema | None:
     path = binding.reference.path
     if source.foreach is None:
         return schema_at(giver.response.json_schema, path, giver.definitions)
-    if path and isinstance(path[0], int):  # its value is a list, an answer for each item
+    if path and isinstance(path[0], int):  # the step's output is a list with one response per item
         return schema_at(giver.response.json_schema, path[1:], giver.definitions)
     return {"type": "array", "items": giver.response.json_schema}
 
@@ -83,7 +83,7 @@ def _said(run: Run, name: str, api: Api | None, schema: Schema | None) -> str:
 
 
 def _fits(found: Found, schema: Schema | None) -> bool:
-    """False where a value's type is not one that is declared."""
+    """False if a value's type is not one of the declared types."""
     if not found.known or not schema:
         return True
     types = schema.get("type")
@@ -92,7 +92,7 @@ def _fits(found: Found, schema: Schema | None) -> bool:
 
 
 def _types(value: JsonValue) -> set[str]:
-    """The types of JSON Schema that a value has."""
+    """The JSON Schema types of a value."""
     name = json_type(value).partition(" ")[0]
     if name == "integer" or (isinstance(value, float) and value.is_integer()):
         return {"integer", "number"}

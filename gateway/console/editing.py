@@ -1,4 +1,4 @@
-"""A plan as a list of calls that a reader edits: fields for the arguments, and the JSON of all of it."""
+"""A plan as an editable list of calls: fields for the arguments, and the JSON of the whole list."""
 
 import hashlib
 import json
@@ -21,16 +21,16 @@ from services.contracts.planning import Diagnostic, DiagnosticCode
 from services.errors import ValidationFailed
 
 Call = dict[str, Any]
-"""A call of NESTful's list, as :mod:`services.codecs.nestful` writes it: name, arguments, label, and Nestor's own."""
+"""A call in NESTful's format, as :mod:`services.codecs.nestful` writes it: name, arguments, label, Nestor's extras."""
 ARGUMENT: Final = "arg."
 ANSWER: Final = "answer."
 _MOST_CHARS, _MOST_CALLS = 9_000, 40
-"""Of the JSON of a plan that is edited on a page."""
+"""Maximum size of a plan that can be edited on a page: characters of its JSON, and calls."""
 _FIELDS_CHARS: Final = 24_000
-"""Of all fields on a page, about: pages stay under 100 kB."""
+"""Approximate maximum number of characters of all fields on a page. It keeps pages under 100 kB."""
 _FIELD_CHARS: Final = 260
 _OTHERS: Final = 20
-"""Arguments for each call that it does not give."""
+"""Maximum number of fields per call for arguments that it does not give."""
 
 
 @dataclass
@@ -38,13 +38,13 @@ class Row:
     """A call on the page.
 
     Attributes:
-        label: what later calls name it by.
+        label: the name by which later calls refer to it.
         api: the API's id.
         fields: its arguments.
-        texts: what stands in their fields, by argument.
-        extras: what else the call says, as JSON, by name.
-        chosen: by a reference what the item that it means is looked for by.
-        findings: by argument what is wrong; by the empty text what is wrong with the call.
+        texts: the texts in their fields, by argument.
+        extras: the call's other members, as JSON, by name.
+        chosen: by reference, the words by which its item is chosen.
+        findings: the diagnostics by argument; under the empty text those of the call itself.
     """
 
     label: str
@@ -56,19 +56,19 @@ class Row:
     findings: dict[str, list[Diagnostic]] = field(default_factory=dict)
 
     def found(self) -> list[Diagnostic]:
-        """What is wrong with the call or with arguments that no field stands for."""
+        """The diagnostics of the call itself and of arguments that have no field."""
         shown = {one.name for one in self.fields}
         return [one for name, several in self.findings.items() if name not in shown for one in several]
 
 
 @dataclass
 class Draft:
-    """The calls as they are after what was entered.
+    """The calls with the entered changes.
 
     Attributes:
-        calls: the list.
-        errors: what could not be read.
-        entered: the texts of those fields, by their names.
+        calls: the list of calls.
+        errors: the fields that could not be read.
+        entered: the texts of those fields, by field name.
     """
 
     calls: list[Call]
@@ -77,7 +77,7 @@ class Draft:
 
 
 def calls_of(plan: Plan) -> list[Call] | None:
-    """A plan's calls; None where they cannot say all of it, as where two answers have one name."""
+    """A plan's calls; None if they cannot represent all of it, for example if two answers have the same name."""
     try:
         calls: Any = nestful.encode(plan, matches=True)
         return calls if nestful.decode(calls, matches=True).id == plan.id else None
@@ -86,23 +86,23 @@ def calls_of(plan: Plan) -> list[Call] | None:
 
 
 def written(calls: Sequence[Call]) -> str:
-    """The calls as JSON that comes back from a form as it was."""
+    """The calls as JSON that a form sends back unchanged."""
     text = json.dumps(calls, ensure_ascii=False, indent=1)
     return text if visible(text) == text else json.dumps(calls, indent=1)
 
 
 def is_small(calls: Sequence[Call], text: str) -> bool:
-    """Whether a page has room for these calls, whose JSON is the text."""
+    """Whether these calls fit on a page. ``text`` is their JSON."""
     return len(calls) <= _MOST_CALLS and len(text) <= _MOST_CHARS
 
 
 def stamp(text: str) -> str:
-    """Says whether a text is still the one that was shown."""
+    """A digest that shows whether a text was changed since it was shown."""
     return hashlib.sha256(text.strip().encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def read_calls(text: str) -> list[Call]:
-    """The calls that were entered as JSON, not looked at any further. Raises ValidationFailed."""
+    """The calls that were entered as JSON. Their content is not checked. Raises ValidationFailed."""
     calls = read_json("The list of calls", text)
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise ValidationFailed("The list of calls: it is a JSON list of objects.")
@@ -110,7 +110,7 @@ def read_calls(text: str) -> list[Call]:
 
 
 def with_entered(calls: Sequence[Call], apis: Mapping[str, Api], form: Mapping[str, str]) -> Draft:
-    """The calls with what was entered in their fields, without those removed, and with the one added."""
+    """The calls with the values entered in their fields, without the removed call, and with the added one."""
     draft = Draft([])
     labels = Labels(str(call.get("label", "")) for call in calls)
     for call in calls:
@@ -126,7 +126,7 @@ def with_entered(calls: Sequence[Call], apis: Mapping[str, Api], form: Mapping[s
 
 
 def _entered(call: Call, api: Api | None, form: Mapping[str, str], draft: Draft) -> dict[str, JsonValue]:
-    """The arguments of a call; one whose field was emptied is left out."""
+    """The arguments of a call. Arguments whose fields were emptied are left out."""
     arguments = dict(call["arguments"])
     for one in argument_fields(arguments, api):
         name = f"{ARGUMENT}{call['label']}.{one.name}"
@@ -151,7 +151,7 @@ def _entered(call: Call, api: Api | None, form: Mapping[str, str], draft: Draft)
 def rows(
     calls: Sequence[Call], apis: Mapping[str, Api], findings: Sequence[Diagnostic], draft: Draft | None = None
 ) -> list[Row]:
-    """The calls with their fields, as many as there is room for; each with what was found wrong with it."""
+    """The calls with their diagnostics and as many of their fields as fit on the page."""
     room = _FIELDS_CHARS
     found = []
     for call in calls:

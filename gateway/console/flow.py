@@ -1,6 +1,6 @@
-"""What flowed through a run: its steps' states, the values on the edges between them, and when each was at work.
+"""The data flow of a run: the states of its steps, the values on the edges between them, and when each step ran.
 
-Values are those of the records, found by the paths that the plan refers to them with; nothing is guessed.
+Values come from the step records. They are found by the paths of the plan's references; nothing is guessed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,11 +35,11 @@ ANSWER: Final = "answer"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A value that a step was given, as far as it is known.
+    """An input value of a step, if it is known.
 
     Attributes:
-        known: whether `value` is it.
-        note: what there is to know where it is not, or beside it.
+        known: whether `value` is the value.
+        note: why the value is not known, or a remark about it.
     """
 
     known: bool
@@ -54,10 +54,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A reference: which argument takes what from where, and the value that went along.
+    """A reference: the argument, the source that it takes its value from, and that value.
 
     Attributes:
-        whole: whether it is all of the argument, and not a part of a list or an object.
+        whole: whether it is the whole argument, and not part of a list or an object.
     """
 
     argument: str
@@ -70,7 +70,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An argument of a step: as the plan says it, and what it was."""
+    """An argument of a step: its expression in the plan, and its value."""
 
     name: str
     said: str
@@ -80,18 +80,18 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """When a step was at work, as shares of the timeline's width in percent."""
+    """When a step ran, in percent of the timeline's width."""
 
     x: float
     width: float
 
 
 class Flow:
-    """A run's plan with what its calls did.
+    """A run's plan with the results of its calls.
 
     Args:
         run: the run, as it is stored.
-        events: what happened so far; of a run under way the records are in them.
+        events: the events so far. For a run under way, they contain the step records.
     """
 
     def __init__(self, run: Run, events: Sequence[RunEvent] = ()) -> None:
@@ -115,7 +115,7 @@ class Flow:
 
     @property
     def plan(self) -> Plan | None:
-        """What is run."""
+        """The run's plan."""
         return self.run.plan
 
     @cached_property
@@ -125,7 +125,7 @@ class Flow:
 
     @cached_property
     def layers(self) -> list[list[str]]:
-        """The steps by depth, as the proof says, or else as the references do."""
+        """The steps by depth, from the proof's stages or else from the references."""
         proof = self.run.proof
         known = {step.id for step in self.steps}
         if proof is not None and {one for stage in proof.stages for one in stage} == known:
@@ -133,7 +133,7 @@ class Flow:
         return _by_depth(self.steps)
 
     def state(self, step: str) -> State:
-        """Where a step stands."""
+        """The state of a step."""
         record = self.records.get(step)
         if record is not None:
             return record.outcome.kind
@@ -141,7 +141,7 @@ class Flow:
 
     @cached_property
     def bindings(self) -> dict[tuple[str, str], list[Binding]]:
-        """What is taken along each edge; empty where a step only waits for another."""
+        """The values on each edge; empty if a step only waits for another."""
         found: dict[tuple[str, str], list[Binding]] = {}
         for step in self.steps:
             for one in step.after:
@@ -161,7 +161,7 @@ class Flow:
         return Binding(name, reference.step, path, self.found(reference), reference, whole)
 
     def found(self, value: Value) -> Found:
-        """What a value of the plan was when it was sent."""
+        """The concrete value that a value of the plan had when it was sent."""
         match value:
             case LiteralValue():
                 return Found(known=True, value=value.value)
@@ -191,7 +191,7 @@ class Flow:
         return Found(known=True, value=value) if there else Found(known=False, note="not in the answer")
 
     def inputs(self, step: Step) -> list[Input]:
-        """What a step was given."""
+        """The inputs of a step."""
         return [
             Input(name, written(value, {}), self.found(value), tuple(one.step for one in references(value)))
             for name, value in _values(step)
@@ -199,7 +199,7 @@ class Flow:
 
     @cached_property
     def bars(self) -> dict[str, Bar]:
-        """When each step was at work, idle time compressed."""
+        """When each step ran, with idle time compressed."""
         return _bars([record for record in self.records.values() if record.outcome.kind != "skipped"])
 
     @cached_property
@@ -209,7 +209,7 @@ class Flow:
 
 
 def _values(step: Step) -> Iterator[tuple[str, Value]]:
-    """Everything that a step is given, by name."""
+    """All input values of a step, by name."""
     if step.foreach is not None:
         yield EACH, step.foreach.items
     yield from step.arguments.items()
@@ -226,7 +226,7 @@ def _joined(value: ListValue, parts: list[Found]) -> Found:
 
 
 def walk(value: JsonValue, path: JsonPath) -> tuple[bool, JsonValue]:
-    """Whether something is there, and what."""
+    """Whether there is a value at the path, and that value."""
     for key in path:
         if isinstance(value, dict) and key in value:
             value = value[str(key)]
@@ -238,7 +238,7 @@ def walk(value: JsonValue, path: JsonPath) -> tuple[bool, JsonValue]:
 
 
 def _list_before(value: JsonValue, path: JsonPath) -> list[JsonValue]:
-    """The list that a path's first index leads into."""
+    """The list that the first index of a path refers to."""
     for key in path:
         if isinstance(key, int):
             return value if isinstance(value, list) else []
@@ -268,7 +268,7 @@ def json_type(value: JsonValue) -> str:
 
 
 def _by_depth(steps: Sequence[Step]) -> list[list[str]]:
-    """Steps by the longest way to them. Those of a circle, which no proved plan has, come last."""
+    """Steps by the longest path to them. Steps in a cycle come last; a proved plan has none."""
     waiting = {step.id: set(dependencies(step)) & {one.id for one in steps} for step in steps}
     layers: list[list[str]] = []
     while waiting:
@@ -280,7 +280,7 @@ def _by_depth(steps: Sequence[Step]) -> list[list[str]]:
 
 
 def _bars(records: Sequence[StepRecord]) -> dict[str, Bar]:
-    """Bars on one axis; a pause in which nothing was at work takes a twentieth of the time at most."""
+    """Bars on one axis. An idle pause takes at most a twentieth of the time."""
     spans = sorted((record.started_ms, record.started_ms + max(record.duration_ms, 0.1)) for record in records)
     busy: list[list[float]] = []
     for start, end in spans:
@@ -291,7 +291,7 @@ def _bars(records: Sequence[StepRecord]) -> dict[str, Bar]:
     if not busy:
         return {}
     longest_pause = sum(end - start for start, end in busy) / 20
-    marks: list[tuple[float, float]] = []  # where a busy time begins, and where that is on the axis
+    marks: list[tuple[float, float]] = []  # start of each busy period, and its position on the axis
     axis = 0.0
     for at, (start, end) in enumerate(busy):
         axis += min(start - busy[at - 1][1], longest_pause) if at else 0.0

@@ -1,4 +1,4 @@
-"""Questions to the user as typed fields of a form, and what was entered as JSON values."""
+"""Turns questions to the user into typed form fields, and the entered texts into JSON values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Field:
 
     Attributes:
         name: the argument that is asked for.
-        choices: of a ``choice``, the values in their order.
-        bounds: attributes of the input that say which values fit, by name.
+        choices: the values of a ``choice``, in order.
+        bounds: HTML attributes that limit the input, as pairs of name and value.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Field:
 
 
 def fields_of(questions: Sequence[Question]) -> list[Field]:
-    """A field for each argument that is asked for; one that two steps ask for is asked for once."""
+    """A field for each argument that is asked for. If two steps ask for the same argument, it has one field."""
     found: dict[str, Field] = {}
     for question in questions:
         found.setdefault(question.argument, _field(question))
@@ -76,9 +76,9 @@ def _kind(schema: Mapping[str, JsonValue]) -> Kind:
 
 
 def entered(fields: Sequence[Field], form: Mapping[str, str]) -> dict[str, JsonValue]:
-    """The values that were entered, by argument; a field that was left empty has none.
+    """The values that were entered, by argument. Empty fields are left out.
 
-    A date with a time is one of the form's time zone (`timezone`), where it says none itself.
+    A date with a time but without a time zone is in the form's time zone (`timezone`).
 
     Raises:
         ValidationFailed: a value is not of its field's kind.
@@ -97,7 +97,7 @@ def read_json(name: str, text: str) -> JsonValue:
 
 
 def _moment(name: str, text: str, zone: str) -> str:
-    """A date with a time as RFC 3339 has it."""
+    """A date with a time in RFC 3339 format."""
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone) if zone else UTC)).isoformat()
@@ -124,7 +124,7 @@ def _read(field: Field, text: str, zone: str) -> JsonValue:
 
 
 def request_of(contract: type[Asked], fields: Mapping[str, object]) -> Asked:
-    """A request of the API from a form's fields. Raises ValidationFailed."""
+    """An API request made from a form's fields. Raises ValidationFailed."""
     try:
         return contract.model_validate(fields)
     except ValidationError as error:

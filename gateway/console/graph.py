@@ -1,4 +1,4 @@
-"""A run's plan as a drawing: boxes, edges with the values that went along them, groups where there are many steps."""
+"""A drawing of a run's plan: boxes, edges with the values that they carried, and groups if there are many steps."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from gateway.console.pages import cut
 from services.contracts.plan import Step
 
 MOST_BOXES: Final = 60
-"""With more steps than this, those that are alike are drawn as one box."""
+"""With more steps than this, similar steps are drawn as one box."""
 _MOST_LABELS: Final = 60
 _LEAST_GROUP: Final = 3
 _LABEL_CHARS: Final = 14
@@ -29,8 +29,8 @@ class Box:
 
     Attributes:
         step: the step it shows; empty for a group.
-        count: how many steps it stands for.
-        api: the API of all of them, empty where there are several.
+        count: how many steps it represents.
+        api: the API of these steps; empty if there are several.
     """
 
     x: float
@@ -46,7 +46,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What flows from one box to another."""
+    """An edge from one box to another, with the values it carries."""
 
     name: str
     path: str
@@ -59,7 +59,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The whole, in pixels."""
+    """The whole drawing, in pixels."""
 
     width: float
     height: float
@@ -99,7 +99,11 @@ def draw(flow: Flow) -> Drawing:
 
 
 def _groups(flow: Flow) -> Mapping[str, str]:
-    """The box of each step: its own, or where there are too many one for those alike, of a depth, or of some depths."""
+    """The name of each step's box.
+
+    A step has its own box. If there are too many steps, boxes group the steps of the same depth and API, else of the
+    same depth, else of several neighbouring depths.
+    """
     depth = {step: at for at, layer in enumerate(flow.layers) for step in layer}
     apis = {step.id: step.api for step in flow.steps}
     width = -(-len(flow.layers) // MOST_BOXES)
@@ -153,7 +157,7 @@ def _edge(
     flow: Flow,
     labels: list[tuple[float, float, float]] | None,
 ) -> Edge:
-    """An edge; with ``labels``, the middles and widths of those that there are already, one of its own."""
+    """An edge. It gets a label if ``labels`` is given: the middles and widths of the existing labels."""
     source, target = edge
     states = {flow.state(step.id) for step in members[source]}
     state: State = "succeeded" if states == {"succeeded"} else "waiting"
@@ -167,7 +171,7 @@ def _edge(
 
 
 def _free(last: Sequence[Point], width: float, labels: Sequence[tuple[float, float, float]]) -> Point:
-    """A place for a label on an edge's last bend, as near to the middle as none is yet; else where most room is."""
+    """A free place for a label on an edge's last bend, as near to the middle as possible; else the one with most room."""
     (x, y), (to_x, to_y) = last
     if to_x - x >= NODE_W:
         return (x + to_x) / 2, (y + to_y) / 2
@@ -181,13 +185,13 @@ def _free(last: Sequence[Point], width: float, labels: Sequence[tuple[float, flo
 
 
 def _bend(x: float, to_x: float, t: float) -> float:
-    """How far to the right a curve of :func:`curve` is."""
+    """The horizontal position on a curve of :func:`curve`, at the parameter ``t``."""
     middle = (x + to_x) / 2
     return (1 - t) ** 3 * x + 3 * t * (1 - t) * middle + t**3 * to_x
 
 
 def _label(taken: Sequence[Binding]) -> str:
-    """The first value in a few characters, and how many more there are."""
+    """The first value in a few characters, and the number of further values."""
     if not taken:
         return ""
     more = f" +{len(taken) - 1}" if len(taken) > 1 else ""

@@ -1,4 +1,4 @@
-"""How many runs began when, as bars of which each opens its runs."""
+"""A bar chart of the number of runs over time. Each bar links to its runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from services.contracts.run import RunStatus
 INTERVALS: Final = 24
 HEIGHT: Final = 100
 _TONES: Final = ("good", "info", "warn", "mute", "bad")
-"""From the foot of a bar to its top."""
+"""From the bottom of a bar to its top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,10 @@ class Bar:
     """The runs of one interval.
 
     Attributes:
-        path: the list of these runs; empty where there are none.
-        said: how many of which state.
-        parts: from the foot to the top the colour's name, the upper end from above and the height, of `HEIGHT`.
+        path: the path of the list of these runs; empty if there are none.
+        said: the number of runs of each state, as text.
+        parts: from bottom to top: the colour's name, the distance of the upper end from the top of the chart, and the
+            height. The chart is `HEIGHT` high.
     """
 
     begin: datetime
@@ -35,7 +36,7 @@ class Bar:
 
 
 def edges(hours: int, now: datetime) -> list[datetime]:
-    """The ends of the intervals of the last hours, preceded by the beginning of the first; the last is yet to come."""
+    """The ends of the intervals of the last hours, preceded by the start of the first. The last is in the future."""
     length = timedelta(hours=hours) / INTERVALS
     begun = math.floor(now.timestamp() / length.total_seconds())
     last = datetime.fromtimestamp((begun + 1) * length.total_seconds(), UTC)
@@ -43,7 +44,7 @@ def edges(hours: int, now: datetime) -> list[datetime]:
 
 
 def bars(moments: Sequence[datetime], counted: Sequence[Mapping[RunStatus, int]]) -> list[Bar]:
-    """A bar for each interval between two moments; the highest takes all of the height."""
+    """A bar for each interval between two moments. The highest one takes the full height."""
     most = max((sum(one.values()) for one in counted), default=0)
     each = zip(moments[:-1], moments[1:], counted, strict=True)
     return [_bar(begin, end, counts, most) for begin, end, counts in each]

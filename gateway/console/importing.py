@@ -1,4 +1,4 @@
-"""Importing a document: what it would add, change and remove, and what that would break, before it is done."""
+"""Imports a document, after a preview of what it would add, change, remove and break."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -24,24 +24,24 @@ Who = Annotated[Session, Depends(get_session)]
 Form = Annotated[dict[str, str], Depends(get_form)]
 HERE: Final = f"{PATH}/catalogue/import"
 _ROOM: Final = 40_000
-"""Characters of changes on a page, about; the command line shows all of them."""
+"""Approximate maximum number of characters of changes on a page. The command line shows all of them."""
 _DOCUMENT_CHARS: Final = 4_000
 """A longer document is not sent back with the page."""
 _FIELD_CHARS: Final = 600
 _LISTED: Final = 100
 _NAMED: Final = 20
-"""Operations that are named under a change that they share."""
+"""Maximum number of operations that are named under a change that they share."""
 _SUMMARY: Final = 120
 
 
 @dataclass
 class Found:
-    """What an import told.
+    """The result of an import.
 
     Attributes:
-        report: the last word.
-        groups: changes that a page has room for, those of the most operations first.
-        others: what would be removed and added, as far as there is room.
+        report: the final report.
+        groups: changes that fit on the page, those that affect the most operations first.
+        others: removals and additions that fit on the page.
         left_out: how many more there are of both.
     """
 
@@ -53,7 +53,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Entered:
-    """What a reader has put into the form."""
+    """What was entered in the form."""
 
     document: str = ""
     provider: str = ""
@@ -68,14 +68,14 @@ async def choose(
     who: Who,
     provider: Annotated[str, Query(max_length=100, pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = "",
 ) -> Response:
-    """Which document."""
+    """The form for the document."""
     who.require("administer")
     return await _page(request, service, who, Entered(provider=provider))
 
 
 @router.post(HERE, openapi_extra=LARGE_DOCUMENT)
 async def show_or_import(request: Request, service: Service, who: Who, form: Form) -> Response:
-    """Show what would change; import it where exactly that was looked at, and accepted where it has to be."""
+    """Show what would change. Import the document if exactly these changes were shown and, if needed, accepted."""
     who.require("administer")
     entered = Entered(form.get("document", ""), form.get("provider", "").strip(), form.get("server", "").strip())
     wish: dict[str, object] = {"document": entered.document, "dry_run": form.get("do") != "import"}
@@ -94,7 +94,7 @@ async def show_or_import(request: Request, service: Service, who: Who, form: For
 
 
 async def _imported(service: Service, who: Session, wish: ImportRequest) -> Found:
-    """Ask the catalogue. Raises what it refuses."""
+    """Send the import to the catalogue. Raises its errors."""
     changes = ChangeGroups(most=_LISTED, named=_NAMED)
     report = None
     async with aclosing(service.administration.import_apis(wish, who.principal)) as events:
@@ -109,7 +109,7 @@ async def _imported(service: Service, who: Session, wish: ImportRequest) -> Foun
 
 
 def _fitting(report: ImportReport, changes: ChangeGroups) -> Found:
-    """As many changes as a page has room for."""
+    """As many changes as fit on a page."""
     groups, others, room = list[SameChange](), list[ImportChange](), _ROOM
     for group in map(_short, changes.groups):
         room -= _size(group.said, group.before or "", group.after or "", *group.apis)
@@ -124,7 +124,7 @@ def _fitting(report: ImportReport, changes: ChangeGroups) -> Found:
 
 
 def _short(group: SameChange) -> SameChange:
-    """The change with its texts cut, and with every hidden character written out: instructions hide in those."""
+    """The change with its texts cut and every hidden character escaped, because instructions may hide in those."""
     return replace(group, said=revealed(group.said), before=_cut(group.before), after=_cut(group.after))
 
 
@@ -133,12 +133,12 @@ def _cut(text: str | None) -> str | None:
 
 
 def _size(*texts: str) -> int:
-    """About how many characters it takes on the page."""
+    """Approximate number of characters that the texts take on the page."""
     return 200 + sum(20 + len(escape(text)) for text in texts)
 
 
 def revealed(text: str) -> str:
-    """The text with every character written out that a page would not show."""
+    """The text with every invisible character escaped."""
     return "".join(f"\\u{{{ord(c):x}}}" if unicodedata.category(c) in ("Cf", "Co", "Cn", "Cs") else c for c in text)
 
 

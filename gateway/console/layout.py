@@ -1,7 +1,7 @@
-"""Places a layered graph on a plane: layers from left to right, few crossings, edges around what lies between.
+"""Lays out a layered graph: layers from left to right, few crossings, and edges that go around nodes.
 
-The method is Sugiyama's: an edge over several layers passes through a point in each of them, the order within a layer
-follows the mean of its neighbours, and a layer stands in the middle of the height.
+The method is Sugiyama's. An edge over several layers passes through a point in each of them. The order within a layer
+follows the mean position of the neighbours. Each layer is centred vertically.
 """
 
 from collections import defaultdict
@@ -18,23 +18,23 @@ LANE_H: Final = 14
 MARGIN: Final = 14
 _SWEEPS: Final = 4
 _MOST_LANES: Final = 2_000
-"""Points for long edges in all layers together; with more, long edges go straight."""
+"""Maximum number of points for long edges in all layers. With more, long edges are drawn straight."""
 
 Node = str
 Point = tuple[float, float]
 _Slot = tuple[str, int]
-"""A node, with its layer; or the point at which the edges of a node pass through a layer."""
+"""A node with its layer; or the point where the edges of a node pass through another layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is, in pixels.
+    """The positions of nodes and edges, in pixels.
 
     Attributes:
         places: the upper left corner of each node.
         paths: the points of each edge, from the right side of its source to the left side of its target.
-        width: of the whole.
-        height: of the whole.
+        width: of the drawing.
+        height: of the drawing.
     """
 
     places: Mapping[Node, Point]
@@ -47,8 +47,8 @@ def place(layers: Sequence[Sequence[Node]], edges: Sequence[tuple[Node, Node]]) 
     """Lay out the graph.
 
     Args:
-        layers: every node once; each edge leads from a layer to a later one.
-        edges: pairs of nodes; those that lead elsewhere are left out.
+        layers: the nodes by layer, each node once.
+        edges: pairs of nodes. Edges that do not lead from a layer to a later one are left out.
     """
     layer_of = {node: index for index, layer in enumerate(layers) for node in layer}
     kept = [edge for edge in dict.fromkeys(edges) if layer_of.get(edge[0], 1) < layer_of.get(edge[1], -1)]
@@ -77,7 +77,7 @@ def _left(index: int) -> float:
 def _neighbours(
     edges: Sequence[tuple[Node, Node]], layer_of: Mapping[Node, int], *, straight: bool
 ) -> tuple[Mapping[_Slot, list[_Slot]], Mapping[_Slot, list[_Slot]]]:
-    """What each slot is joined with on its left, and on its right."""
+    """The neighbours of each slot on its left, and on its right."""
     left: defaultdict[_Slot, list[_Slot]] = defaultdict(list)
     right: defaultdict[_Slot, list[_Slot]] = defaultdict(list)
     for source, target in edges:
@@ -92,7 +92,7 @@ def _neighbours(
 
 
 def _order(columns: list[list[_Slot]], neighbours: tuple[Mapping[_Slot, list[_Slot]], ...]) -> None:
-    """Sort each column by the mean position of what it is joined with; a few times there and back."""
+    """Sort each column by the mean position of its neighbours, in a few sweeps in alternating directions."""
     rank = {slot: float(at) for column in columns for at, slot in enumerate(column)}
     for sweep in range(_SWEEPS):
         joined = neighbours[sweep % 2]
@@ -106,7 +106,7 @@ def _order(columns: list[list[_Slot]], neighbours: tuple[Mapping[_Slot, list[_Sl
 
 
 def _heights(columns: Sequence[Sequence[_Slot]], layer_of: Mapping[Node, int]) -> tuple[dict[_Slot, float], float]:
-    """The middle of each slot, and the height of all."""
+    """The vertical centre of each slot, and the total height."""
 
     def size(slot: _Slot) -> float:
         return NODE_H if layer_of[slot[0]] == slot[1] else LANE_H
@@ -135,7 +135,7 @@ def _path(
 
 
 def curve(points: Sequence[Point]) -> str:
-    """The points as an SVG path: level through nodes' columns, curved between them."""
+    """The points as an SVG path: horizontal through columns of nodes, curved between them."""
     said = [f"M{points[0][0]:.0f} {points[0][1]:.0f}"]
     for (x, y), (to_x, to_y) in pairwise(points):
         middle = (x + to_x) / 2

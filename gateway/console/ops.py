@@ -1,4 +1,4 @@
-"""Operations: whether the platform is well, as far as this gateway can tell."""
+"""Operations: the health of the platform, as seen by this gateway."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ _PARTS: Final = ("retrieve", "demos", "plan", "execute", "sentence", "total")
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long something took, in milliseconds; quantiles are the upper ends of the histogram's buckets."""
+    """Latencies in milliseconds. Quantiles are the upper ends of the histogram's buckets."""
 
     name: str
     count: int
@@ -40,7 +40,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A service or a thing that the gateway needs, and what is wrong with it."""
+    """A service or resource that the gateway needs, and its problem, if any."""
 
     name: str
     problem: str = ""
@@ -50,7 +50,7 @@ class Check:
 async def ops(
     request: Request, service: Service, who: Who, hours: Annotated[Literal["1", "24", "168"], Query()] = "24"
 ) -> Response:
-    """Checks, runs by status, latency, and counts of this process."""
+    """Checks, runs by status, latencies, and counters of this process."""
     who.require("administer")
     since, *ends = edges(_HOURS[hours], datetime.now(UTC))
     checks, counted, catalogue, operations = await asyncio.gather(
@@ -74,7 +74,7 @@ async def ops(
 
 
 async def _checks(request: Request) -> list[Check]:
-    """What `/readyz` looks at."""
+    """The checks of `/readyz`."""
     state = request.app.state
 
     async def one(name: str) -> Check:
@@ -91,7 +91,7 @@ async def _checks(request: Request) -> list[Check]:
 
 
 async def _catalogue(service: Service) -> CatalogueStatus | None:
-    """Size and version of the catalogue; None where the retriever does not answer."""
+    """Size and version of the catalogue; None if the retriever does not answer."""
     try:
         return await service.peers.retriever.status()
     except ServiceError:
@@ -103,7 +103,7 @@ def _value(registry: CollectorRegistry, name: str) -> int:
 
 
 def _counters(registry: CollectorRegistry) -> list[tuple[str, str, int]]:
-    """What has been counted since this process began: the name, the label, the number."""
+    """The counters of this process, as name, label and number."""
     shown = ("nestor_runs", "nestor_evidence_rounds", "nestor_evidence_attempts", "nestor_sentences")
     found = []
     for metric in registry.collect():
@@ -116,7 +116,7 @@ def _counters(registry: CollectorRegistry) -> list[tuple[str, str, int]]:
 
 
 def _latencies(registry: CollectorRegistry, name: str, label: str, only: tuple[str, ...] = ()) -> list[Latency]:
-    """What a histogram says of each value of a label, the most frequent first, or in the order of ``only``."""
+    """A histogram's latencies for each value of a label, the most frequent first, or in the order of ``only``."""
     buckets: dict[str, dict[float, float]] = {}
     sums: dict[str, float] = {}
     for metric in registry.collect():

@@ -1,4 +1,4 @@
-"""What all pages of the console share: templates, headers, who may see them, and how errors look."""
+"""What all pages of the console share: templates, headers, access checks and error pages."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ from services.errors import InvalidRequest, NotFound, ServiceError
 from services.http import StrictRoute, validation_problem
 
 READING_RUNS: Final[tuple[Role, ...]] = ("ask", "approve")
-"""Whoever asks and whoever approves see their tenant's runs, as in the API."""
+"""Roles that may see the runs of their tenant, as in the API."""
 SCREENS: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
     ("runs", "Runs", READING_RUNS),
     ("playground", "Playground", ("ask",)),
@@ -35,7 +35,7 @@ SCREENS: Final[tuple[tuple[str, str, tuple[Role, ...]], ...]] = (
     ("catalogue", "Catalogue", ("ask", "approve", "administer")),
     ("ops", "Ops", ("administer",)),
 )
-"""The name, the title, and the roles of which a reader must have one."""
+"""Name, title and roles of each screen. A reader must have at least one of the roles."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'",
@@ -45,31 +45,31 @@ HEADERS: Final = {
 }
 MAX_FIELDS: Final = 200
 _LARGE: Final = 65_536
-"""Bytes of a form that is read beside the event loop."""
+"""Size in bytes from which a form is parsed in a thread."""
 _MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they make text read as another: Unicode TR 36
+_DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder displayed text: Unicode TR 36
 _STEERING: Final = {
     code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"
 }
 
 
 class ConsoleRoute(StrictRoute):
-    """A page for whoever has a session. Without one it leads to the login, and back afterwards.
+    """A page that needs a session. Without one, it redirects to the login, and back afterwards.
 
-    Whatever is refused is a page too, with the status that the API answers.
+    Errors are pages too, with the same status as in the API.
     """
 
     needs_session = True
 
     async def admit(self, request: Request) -> None:
-        """Find out who looks. Raises LoginNeeded, and QuotaExceeded."""
+        """Find the session and count the request. Raises LoginNeeded and QuotaExceeded."""
         request.state.session = None
         if self.needs_session:
             session = request.state.session = await Sessions(request.app.state.principals).of(request)
             request.app.state.service.quotas.request(session.principal.tenant)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Wrap the handler."""
+        """The handler, with errors turned into pages."""
         handle = super().get_route_handler()
 
         async def shown(request: Request) -> Response:
@@ -93,26 +93,26 @@ class ConsoleRoute(StrictRoute):
 
 
 class OpenRoute(ConsoleRoute):
-    """A page that needs no session: the login, and what it is styled with."""
+    """A page that needs no session: the login and static files."""
 
     needs_session = False
 
 
 async def get_session(request: Request) -> Session:
-    """Who looks at the page."""
+    """The session of the request."""
     session: Session = request.state.session
     return session
 
 
 async def get_form(request: Request) -> dict[str, str]:
-    """The fields of a form of this session. Raises Forbidden where another page sent it."""
+    """The fields of a form of this session. Raises Forbidden if its CSRF token is wrong."""
     fields = await read_form(request)
     (await get_session(request)).check_csrf(fields.pop("csrf", ""))
     return fields
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; of several of one name the last. Raises InvalidRequest."""
+    """The fields of a form. If a name is repeated, the last value counts. Raises InvalidRequest."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         raise InvalidRequest("This is no form.")
     body = await request.body()
@@ -122,39 +122,39 @@ async def read_form(request: Request) -> dict[str, str]:
         pairs = await asyncio.to_thread(read, text) if len(body) > _LARGE else read(text)
     except ValueError as error:
         raise InvalidRequest(f"The form cannot be read: {error}.") from None
-    if any("\x00" in text for pair in pairs for text in pair):  # which PostgreSQL stores in no text
+    if any("\x00" in text for pair in pairs for text in pair):  # PostgreSQL cannot store NUL in text
         raise InvalidRequest("The form holds a NUL, which is in no text.")
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
 
 
 def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page."""
+    """Render a template as a page."""
     session: Session | None = request.state.session
     text = _environment().get_template(template).render(session=session, here=request.url.path, **values)
     return HTMLResponse(text, status_code=status)
 
 
 def problem_page(request: Request, error: ServiceError) -> Response:
-    """What was refused and why, for a reader; its status is the API's."""
+    """An error page with the same status as in the API."""
     return render(request, "problem.html", status=error.status, problem=error, screen="")
 
 
 def see(path: str) -> RedirectResponse:
-    """Go on with another page after a form."""
+    """Redirect to another page after a form."""
     return RedirectResponse(path, status_code=303)
 
 
 def own_path(path: str) -> str:
-    """The path if it is one of the console, else the console's first page: no form leads elsewhere."""
+    """The path if it belongs to the console, else the console's first page. It prevents open redirects."""
     inside = path == PATH or path.startswith((f"{PATH}/", f"{PATH}?"))
     return path if inside and path.isprintable() and "\\" not in path and path.isascii() else PATH
 
 
 def _to_login(request: Request) -> RedirectResponse:
-    """To the login, and back to what was looked at; after a form, to the page that it stood on.
+    """Redirect to the login, and from there back to the page that was open, or that contained the form.
 
-    A browser forgets a cookie when its session ends. So only a form, which no page without a session has, or a cookie
-    that is not valid any more tell that there was one.
+    A browser deletes a cookie when its session ends. So there are two signs that there was a session: a form, since
+    pages without a session have none, or a cookie that is no longer valid.
     """
     path, ended = request.url.path, "page" if COOKIE in request.cookies else ""
     if request.method == "GET":
@@ -166,7 +166,7 @@ def _to_login(request: Request) -> RedirectResponse:
 
 
 def static(name: str) -> Response:
-    """One of the console's own files. Raises NotFound."""
+    """A static file of the console. Raises NotFound."""
     files = _static_files()
     if name not in files:
         raise NotFound(f"There is no {name}.")
@@ -189,7 +189,7 @@ def _static_files() -> dict[str, tuple[str, bytes]]:
 
 @cache
 def _stamp() -> str:
-    """Part of the files' addresses: browsers keep them until they change."""
+    """A version for the files' URLs, so that browsers cache them until they change."""
     return hashlib.sha256(b"".join(content for _, content in _static_files().values())).hexdigest()[:12]
 
 
@@ -219,14 +219,14 @@ def _environment() -> Environment:
 
 
 def visible(value: Any) -> Any:
-    """A value without what would steer how the page reads: much of it was written by services and documents."""
+    """A value without control characters that change how text is displayed. Much of it comes from other services."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return value.translate(_STEERING)
     return value
 
 
 def _moment(value: datetime) -> Markup:
-    """A moment in UTC; a script says it in the reader's zone."""
+    """A moment in UTC. A script converts it to the reader's time zone."""
     utc = value.astimezone(UTC)
     return Markup('<time datetime="{}">{} UTC</time>').format(
         utc.isoformat(timespec="milliseconds"), utc.strftime("%Y-%m-%d %H:%M:%S")
@@ -234,25 +234,25 @@ def _moment(value: datetime) -> Markup:
 
 
 def duration(ms: float) -> str:
-    """Milliseconds as a person writes them."""
+    """A duration in milliseconds, formatted for people."""
     if ms < 1_000:
         return f"{ms:.0f} ms" if ms >= 10 or ms < 0.05 else f"{ms:.1f} ms"
     return f"{ms / 1_000:.1f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
 
 
 def written_json(value: JsonValue, most: int = 4_000) -> str:
-    """A JSON value for a reader, cut where long."""
+    """A JSON value as indented text, cut if it is long."""
     return cut(json.dumps(value, ensure_ascii=False, indent=2), most)
 
 
 def cut(text: object, most: int) -> str:
-    """A text of that many characters at most."""
+    """The text, cut to at most that many characters."""
     said = str(text)
     return said if len(said) <= most else said[: most - 1] + "…"
 
 
 def curl(request: RequestRecord) -> str:
-    """A command that sends the request; what is masked stays masked."""
+    """A command that sends the request. Masked values stay masked."""
     parts = ["curl", "-s", "-X", request.method, request.url]
     for name, text in request.headers.items():
         parts += ["-H", f"{name}: {text}"]
@@ -262,6 +262,6 @@ def curl(request: RequestRecord) -> str:
 
 
 def with_query(path: str, values: Mapping[str, Any]) -> str:
-    """A path with those of the values that say something."""
+    """A path with the non-empty values as its query string."""
     said = {name: value for name, value in values.items() if value not in (None, "", [], ())}
     return f"{path}?{urlencode(said, doseq=True)}" if said else path

@@ -1,4 +1,4 @@
-"""The playground: ask in words, look at the plan and its proof, answer its questions, edit it, then run it as shown."""
+"""The playground: ask in words, see the plan and its proof, answer its questions, edit it, and run it as shown."""
 
 import asyncio
 import secrets
@@ -48,7 +48,7 @@ Form = Annotated[dict[str, str], Depends(get_form)]
 HERE = f"{PATH}/playground"
 _MOST_APIS: Final = 200
 _COPIED_CHARS: Final = 3_000
-"""Of the JSON of an edited plan that a page has room for twice more, to be copied."""
+"""Maximum number of characters of an edited plan's JSON that a page includes twice more, as commands to copy."""
 EXAMPLES = (
     "Which public holidays does Portugal have in June 2027?",
     "How long is a flight from Lisbon to Vienna?",
@@ -59,15 +59,15 @@ EXAMPLES = (
 
 @dataclass(frozen=True)
 class Sheet:
-    """A plan to be looked at and edited.
+    """A plan that can be viewed and edited.
 
     Attributes:
-        run: the run that was planned; of an edited plan with that plan, and what the compiler says of it.
-        asked: what it was asked with.
-        text: the calls as JSON; empty where a page has no room for them, or they cannot say all of the plan.
-        draft: what was entered; None where nothing was.
-        problem: why it is no plan.
-        moved: whether it was to be run, and is not what was shown.
+        run: the run that was planned. For an edited plan, it has that plan and the compiler's findings.
+        asked: the request of the run.
+        text: the calls as JSON; empty if they do not fit on a page, or cannot represent all of the plan.
+        draft: what was entered; None if nothing was.
+        problem: why the entered calls are not a plan.
+        moved: whether the plan was to be run, but differs from what was shown.
     """
 
     run: Run
@@ -86,7 +86,7 @@ async def playground(
     q: Annotated[str, Query(max_length=2_000)] = "",
     run: Annotated[str, Query(max_length=64, pattern=PRINTABLE)] = "",
 ) -> Response:
-    """The form; with a run, its plan to be edited, or the questions that stand in its way."""
+    """The form; with a run, also its plan for editing, or the questions that must be answered first."""
     who.require("ask")
     if not run:
         return render(request, "playground.html", **_NOTHING, query=q)
@@ -132,7 +132,7 @@ async def _page(request: Request, service: Service, sheet: Sheet, status: int = 
 
 
 async def _apis(service: Service, calls: Sequence[Call], tenant: str) -> dict[str, Api]:
-    """The APIs that the calls name, as far as there are such."""
+    """The APIs that the calls name, if they exist."""
     named = list(dict.fromkeys(call["name"] for call in calls if call["name"] != RESULT))[:_MOST_APIS]
     if not named:
         return {}
@@ -141,7 +141,7 @@ async def _apis(service: Service, calls: Sequence[Call], tenant: str) -> dict[st
 
 
 def _curl(request: Request, asked: SolveRequest, calls: Sequence[Call]) -> str:
-    """A command that asks for the same; of an edited plan, one that runs it."""
+    """A command that sends the same request or, for an edited plan, runs it."""
     headers = {"Content-Type": "application/json"}
     if request.state.session.logged_in:
         headers["Authorization"] = "Bearer TOKEN"
@@ -150,7 +150,7 @@ def _curl(request: Request, asked: SolveRequest, calls: Sequence[Call]) -> str:
 
 
 def _python(request: Request, asked: SolveRequest, calls: Sequence[Call]) -> str:
-    """A program that does the same, with the standard library alone."""
+    """A Python program that does the same, with only the standard library."""
     token = ', "Authorization": "Bearer TOKEN"' if request.state.session.logged_in else ""
     path, body = _plain(asked, calls)
     return (
@@ -167,7 +167,7 @@ def _origin(request: Request) -> str:
 
 
 def _plain(asked: SolveRequest, calls: Sequence[Call]) -> tuple[str, dict[str, Any]]:
-    """Where to send it, and what is not as it would be by itself, save how the answer is delivered."""
+    """The path and the body of the request. Defaults and delivery options are left out."""
     plain: dict[str, Any] = asked.model_dump(mode="json", exclude_defaults=True, exclude={"wait"})
     if isinstance(options := plain.get("options"), dict):
         options.pop("dry_run", None)
@@ -182,7 +182,7 @@ def _plain(asked: SolveRequest, calls: Sequence[Call]) -> tuple[str, dict[str, A
 
 @router.post(HERE)
 async def plan(service: Service, who: Who, form: Form) -> Response:
-    """Plan and prove; nothing is sent."""
+    """Plan and prove; no API is called."""
     who.require("ask")
     context = {"timezone": form["timezone"]} if form.get("timezone") else {}
     options = {"mutations": form.get("mutations") or "ask"}
@@ -192,7 +192,7 @@ async def plan(service: Service, who: Who, form: Form) -> Response:
 
 @router.post(f"{HERE}/answers")
 async def answer(service: Service, who: Who, form: Form) -> Response:
-    """Plan again with what was asked for."""
+    """Plan again with the answers to the questions."""
     who.require("ask")
     run = await service.run(form.get("run", ""), who.principal)
     asked = await service.asked(run.id, who.principal)
@@ -213,9 +213,9 @@ async def _planned(service: Service, asked: SolveRequest, who: Session) -> Respo
 
 @router.post(f"{HERE}/run")
 async def check_or_run(request: Request, service: Service, who: Who, form: Form) -> Response:
-    """Prove the calls as they stand in the form; run them where they are the plan that was shown.
+    """Prove the calls in the form. Run them if they are the plan that was shown.
 
-    Without calls the plan of the run that is named is run: a page shows it, and has no room to edit it.
+    Without calls, the plan of the named run is run. That is a plan that the page shows, but has no room to edit.
     """
     who.require("ask")
     origin = await service.run(form.get("run", ""), who.principal)
@@ -247,7 +247,7 @@ _UNPROVED: Final[dict[str, Any]] = {"proof": None, "diagnostics": (), "questions
 
 
 def _proved(plan: Plan, answer: CompileResponse) -> dict[str, Any]:
-    """What a run says of an edited plan. What the user would be asked for is a finding: the field is on the page."""
+    """The run's fields for an edited plan. Questions become diagnostics, because the page has fields for them."""
     missing = (
         Diagnostic(code=DiagnosticCode.MISSING_ARGUMENT, step=one.step, argument=one.argument, message=one.text)
         for one in answer.questions
@@ -260,7 +260,7 @@ def _proved(plan: Plan, answer: CompileResponse) -> dict[str, Any]:
 
 
 async def _draft(service: Service, form: dict[str, str], tenant: str) -> Draft:
-    """The calls with what was entered in their fields; where their JSON was edited, that alone counts."""
+    """The calls with the values entered in their fields. If their JSON was edited, the fields are ignored."""
     plan = await plan_of(read_calls(form["calls"]))
     calls = await _calls(plan) or []
     if stamp(form["calls"]) != form.get("was"):
@@ -271,10 +271,10 @@ async def _draft(service: Service, form: dict[str, str], tenant: str) -> Draft:
 async def _begin(
     service: Service, who: Session, sheet: Sheet, calls: Sequence[Call] | None, form: dict[str, str]
 ) -> Response:
-    """Run the plan that was shown. A call that may change something still waits.
+    """Run the plan that was shown. A mutating call still waits for its approval.
 
-    One that a list of calls cannot say is run again from where it was planned. Where that waits for an approval though
-    it was only to be looked at, it is called off: the same is not to be approved twice.
+    A plan that a list of calls cannot represent is started as a rerun of the run that planned it. If that run is a dry
+    run that waits for an approval, it is cancelled, so that the same plan does not wait for two approvals.
     """
     options = StartOptions(deadline_ms=sheet.asked.options.deadline_ms, mutations=sheet.asked.options.mutations)
     key = f"console {form['key'][:64]}" if form.get("key") else None

@@ -1,4 +1,4 @@
-"""Running a plan again, from a step on and with other inputs; and where two runs part."""
+"""Runs a plan again, from a given step on and with other inputs; and compares two runs."""
 
 import secrets
 from collections.abc import Mapping
@@ -30,19 +30,19 @@ Form = Annotated[dict[str, str], Depends(get_form)]
 PREFIX: Final = "in."
 _OTHERS: Final = 12
 _LINES: Final = 300
-"""Steps that a page lists at most."""
+"""Maximum number of steps that a page lists."""
 
 
 @dataclass(frozen=True)
 class Entered:
-    """What a reader has put into the form.
+    """What was entered in the form.
 
     Attributes:
         inputs: the texts of the first step's fields, by argument.
         more: inputs of other steps, as JSON.
-        reuse: whether reads that are not asked for again stand as they were answered.
-        plan: the id of the plan that was shown; empty before one was.
-        key: makes that a form which is sent twice starts one run.
+        reuse: whether reads that need not be repeated keep their earlier values.
+        plan: the id of the plan that was shown; empty before one was shown.
+        key: idempotency key, so that a form that is sent twice starts one run.
     """
 
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ async def choose(
     who: Who,
     begin: Annotated[StepId | Literal[""], Query(alias="from")] = "",
 ) -> Response:
-    """From which step, and with which inputs."""
+    """The form for the first step and its inputs."""
     who.require("ask")
     run = await service.run(run_id, who.principal)
     step = _first(run, begin)
@@ -69,9 +69,9 @@ async def choose(
 
 @router.post(f"{PATH}/runs/{{run_id}}/rerun")
 async def rerun(request: Request, run_id: Id, service: Service, who: Who, form: Form) -> Response:
-    """Show which calls are sent again; begin the run where they are those that were shown.
+    """Show which calls are sent again. Start the run if they are the ones that were shown.
 
-    What is refused stands above what was entered.
+    An error is shown above what was entered.
     """
     who.require("ask")
     run = await service.run(run_id, who.principal)
@@ -95,7 +95,7 @@ async def rerun(request: Request, run_id: Id, service: Service, who: Who, form: 
 
 
 def _first(run: Run, begin: str) -> Step | None:
-    """The step that a rerun begins with; None where all is made again. Raises NotFound."""
+    """The step that a rerun begins with; None if all steps are repeated. Raises NotFound."""
     if not begin:
         return None
     step = run.plan.step(begin) if run.plan is not None else None
@@ -105,7 +105,7 @@ def _first(run: Run, begin: str) -> Step | None:
 
 
 async def _values(service: Service, run: Run, step: Step | None, entered: Entered) -> dict[str, Any]:
-    """What the page shows."""
+    """The values for the template."""
     fields: list[ArgumentField] = []
     flow = Flow(run)
     if step is not None:
@@ -122,7 +122,7 @@ async def _values(service: Service, run: Run, step: Step | None, entered: Entere
 
 
 def _asked(step: Step | None, fields: list[ArgumentField], entered: Entered) -> RerunRequest:
-    """The request of the API. Raises ValidationFailed."""
+    """The rerun request. Raises ValidationFailed."""
     inputs: dict[str, dict[str, JsonValue]] = {}
     if entered.more.strip():
         more = read_json("Inputs of other steps", entered.more)
@@ -143,7 +143,7 @@ async def compare(
     who: Who,
     other: Annotated[str, Query(max_length=400, pattern=PRINTABLE)] = "",
 ) -> Response:
-    """Where two runs part; without another run, those of the same words to choose from."""
+    """The first difference between two runs; without another run, runs with the same words to choose from."""
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
     if not other.strip():

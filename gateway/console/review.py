@@ -1,4 +1,4 @@
-"""The review: runs of which nobody has said whether they did what was wanted, one after the other."""
+"""The review: runs without feedback, one after the other."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -27,18 +27,18 @@ Cursor = Annotated[str, Query(max_length=64, pattern=PRINTABLE)]
 HERE: Final = f"{PATH}/review"
 _REVIEWED: Final = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.NO_PLAN)
 _AHEAD: Final = 8
-"""Runs that are shown as next ones."""
+"""How many of the next runs are shown."""
 _NEAR: Final = 6
 _ALIKE: Final = 0.5
-"""Cosine from which a demonstration's request is shown as alike."""
+"""Minimum cosine similarity of a demonstration's request to be shown as similar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A demonstration that there is already, whose request is like the run's.
+    """An existing demonstration whose request is similar to the run's.
 
     Attributes:
-        same: whether it differs in values alone.
+        same: whether it differs only in values.
     """
 
     demo: Demo
@@ -54,7 +54,7 @@ async def review(
     cursor: Cursor = "",
     last: Annotated[str, Query(max_length=64, pattern=PRINTABLE)] = "",
 ) -> Response:
-    """The newest run without feedback, or the one behind the cursor; `last` is the one that was looked at before."""
+    """The newest run without feedback, or the one after the cursor. `last` is the run that was shown before."""
     who.require(*READING_RUNS)
     which = Filter(who.principal.tenant, _REVIEWED, judged=Judged.NONE)
     page = await service.page(which, limit=1 + _AHEAD, cursor=cursor or None)
@@ -83,7 +83,7 @@ async def judge(run_id: Id, service: Service, who: Who, form: Form) -> Response:
 
 @router.get(f"{HERE}/{{run_id}}/demo")
 async def show_demo(request: Request, run_id: Id, service: Service, who: Who, cursor: Cursor = "") -> Response:
-    """The run as a demonstration: what of it is a slot, and which demonstrations are like it."""
+    """The run as a demonstration: which of its values are slots, and which demonstrations are similar to it."""
     who.require(*READING_RUNS)  # it shows a run
     who.require("administer")
     run = await service.run(run_id, who.principal)
@@ -107,7 +107,7 @@ async def _near(service: Service, run: Run, pattern: Pattern) -> list[Near]:
 
 @router.post(f"{HERE}/{{run_id}}/demo")
 async def make_demo(run_id: Id, service: Service, who: Who, form: Form) -> Response:
-    """Confirm the run where nobody has, and make it a demonstration."""
+    """Confirm the run if it is not confirmed yet, and make it a demonstration."""
     who.require(*READING_RUNS)  # it shows a run
     who.require("administer")
     shared = form.get("shared") == "yes"

@@ -1,4 +1,4 @@
-"""The screens of runs: the list, one run with its graph, approvals, and what a person says of a run."""
+"""The screens of runs: the list, one run with its graph, approvals, and feedback."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal
@@ -44,21 +44,21 @@ Form = Annotated[dict[str, str], Depends(get_form)]
 Text = Annotated[str, Query(max_length=200, pattern=PRINTABLE)]
 _PAGE: Final = 50
 _STEPS: Final = 60
-"""Lines of a run's list of steps on one page."""
+"""Maximum number of steps that one page of a run lists."""
 _EVENTS: Final = 60
 _WAITING: Final = 10
 _OVER: Final = frozenset(RunStatus) - UNDER_WAY - {RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT}
 
 
 def run_path(run_id: str) -> str:
-    """Where a run is shown."""
+    """The path of a run's page."""
     return f"{PATH}/runs/{run_id}"
 
 
 @router.get(PATH)
 @router.get(f"{PATH}/")
 async def first_page(who: Who) -> Response:
-    """The console begins with the first screen that its reader may see."""
+    """Redirect to the first screen that the reader may see."""
     return see(next((f"{PATH}/{name}" for name, _, roles in SCREENS if who.may(*roles)), f"{PATH}/catalogue"))
 
 
@@ -74,7 +74,7 @@ async def list_runs(
     judged: Annotated[Judged | Literal[""], Query()] = "",
     cursor: Annotated[str | None, Query(max_length=64, pattern=PRINTABLE)] = None,
 ) -> Response:
-    """Runs, newest first; the filters are the address."""
+    """Runs, newest first. The filters are query parameters."""
     who.require(*READING_RUNS)
     after = since or None
     which = Filter(who.principal.tenant, tuple(status or ()), after, before or None, q or None, judged or None)
@@ -103,7 +103,7 @@ async def show_run(
     edge: Annotated[str, Query(max_length=140, pattern=r"^[A-Za-z0-9_.]*$")] = "",
     begin: Annotated[int, Query(ge=0, le=10_000)] = 0,
 ) -> Response:
-    """One run. `step` and `edge` choose what is shown in full; without them a step that failed is."""
+    """One run. `step` and `edge` choose what is shown in full; by default it is a step that failed."""
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
     events = await service.told(run_id, who.principal)
@@ -134,7 +134,7 @@ def _lines(flow: Flow, begin: int) -> list[Step]:
 
 
 def _curl(request: Request, run: Run) -> str:
-    """A command that asks the same of the API."""
+    """A command that sends the same request to the API."""
     token = {"Authorization": "Bearer TOKEN"} if request.state.session.logged_in else {}
     origin = f"{request.url.scheme}://{request.url.netloc}"
     headers = {"Content-Type": "application/json", **token}
@@ -143,7 +143,7 @@ def _curl(request: Request, run: Run) -> str:
 
 @router.get(f"{PATH}/runs/{{run_id}}/planning")
 async def show_planning(request: Request, run_id: Id, service: Service, who: Who) -> Response:
-    """Why this plan: candidates, planners, prompts."""
+    """How the plan was made: candidates, planners, prompts."""
     who.require(*READING_RUNS)
     run = await service.run(run_id, who.principal)
     return render(request, "planning.html", screen="runs", run=run, looks=LOOKS)
@@ -159,7 +159,7 @@ async def run_json(run_id: Id, service: Service, who: Who) -> Response:
 
 @router.get(f"{PATH}/runs/{{run_id}}/values/{{value_id}}")
 async def run_value(run_id: Id, value_id: str, service: Service, who: Who) -> Response:
-    """A large value in full, to be kept as a file."""
+    """A large value in full, as a download."""
     who.require(*READING_RUNS)
     value = await service.value(run_id, value_id, who.principal)
     kept = {"Content-Disposition": 'attachment; filename="value.json"'}
@@ -174,7 +174,7 @@ async def run_events(
     after: EventNumber = None,
     last_event_id: Annotated[int | None, Header(ge=0, le=2**53)] = None,
 ) -> Response:
-    """What happens, as `GET /runs/{id}/events` tells it."""
+    """The events of a run, as `GET /runs/{id}/events` streams them."""
     who.require(*READING_RUNS)
     since = last_event_id if last_event_id is not None else after or 0
     events = await service.follow(run_id, who.principal, since)
@@ -183,12 +183,12 @@ async def run_events(
 
 @router.post(f"{PATH}/runs/{{run_id}}/approve")
 async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Response:
-    """Approve exactly the plan that the form showed, where its reader says to have read the requests."""
+    """Approve exactly the plan that the form showed. The reader must have ticked that the requests were read."""
     who.require("approve")
     if form.get("read") != "yes":
         raise ValidationFailed("Nothing was sent: tick that you have read the requests, then approve.")
     fields: dict[str, object] = {"plan_id": form.get("plan_id", ""), "wait": False}
-    if form.get("digest"):  # of the requests that were shown, where the run says it
+    if form.get("digest"):  # of the requests that were shown, if the run has one
         fields["digest"] = form["digest"]
     asked = request_of(ApproveRequest, fields)
     await service.approve(run_id, asked, who.principal)
@@ -197,7 +197,7 @@ async def approve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
 
 @router.post(f"{PATH}/runs/{{run_id}}/reject")
 async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response:
-    """End a run that waits for an approval; a reason that is given stays with it."""
+    """Cancel a run that waits for an approval. A reason, if given, is stored as feedback."""
     who.require("approve")
     said = request_of(FeedbackRequest, {"verdict": Verdict.REJECTED, "reason": form.get("reason", "")})
     await service.cancel(run_id, who.principal)
@@ -208,7 +208,7 @@ async def reject(run_id: Id, service: Service, who: Who, form: Form) -> Response
 
 @router.post(f"{PATH}/runs/{{run_id}}/cancel")
 async def cancel(run_id: Id, service: Service, who: Who, form: Form) -> Response:
-    """End a run."""
+    """Cancel a run."""
     who.require(*READING_RUNS)
     await service.cancel(run_id, who.principal)
     return see(run_path(run_id))
@@ -238,7 +238,7 @@ async def resolve(run_id: Id, service: Service, who: Who, form: Form) -> Respons
 
 @router.get(f"{PATH}/approvals")
 async def approvals(request: Request, service: Service, who: Who) -> Response:
-    """What waits for an approval or for a call to be settled, oldest first, with the exact requests."""
+    """Runs that wait for an approval or for a call to be settled, oldest first, with the exact requests."""
     who.require(*READING_RUNS)
     statuses = (RunStatus.NEEDS_APPROVAL, RunStatus.IN_DOUBT)
     page = await service.page(Filter(who.principal.tenant, statuses), limit=100, cursor=None)

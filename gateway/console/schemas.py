@@ -1,4 +1,4 @@
-"""What an API's document says of a value: its schema at a path, and that in a few words."""
+"""Finds the schema of a value at a path in an API's document, and describes a schema in a few words."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -9,11 +9,11 @@ from services.contracts.base import JsonPath
 
 Schema = Mapping[str, JsonValue]
 _MOST_STEPS: Final = 300
-"""Schemas looked at for one path: documents may refer in circles, and offer many alternatives at each level."""
+"""Maximum number of schemas examined for a path. References may be circular, and each level may have alternatives."""
 
 
 def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """The schema that a reference leads to; empty where it leads nowhere, or in a circle."""
+    """The schema that a reference leads to; empty if it leads nowhere or is circular."""
     for _ in range(20):
         reference = schema.get("$ref")
         if not isinstance(reference, str):
@@ -23,7 +23,7 @@ def resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def schema_at(schema: Schema, path: JsonPath, definitions: Mapping[str, Schema]) -> Schema | None:
-    """What a schema says of the value at a path; None where it says nothing."""
+    """The schema of the value at a path; None where there is none."""
     waiting: list[tuple[Schema, JsonPath]] = [(schema, path)]
     for _ in range(_MOST_STEPS):
         if not waiting:
@@ -47,7 +47,7 @@ def _alternatives(schema: Schema) -> Iterator[Schema]:
 
 
 def _inside(schema: Schema, part: str | int) -> Schema | None:
-    """What is said of a property, or of an item."""
+    """The schema of a property or of an item."""
     if isinstance(part, int):
         items = schema.get("items")
         return items if isinstance(items, dict) else None

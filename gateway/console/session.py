@@ -1,10 +1,14 @@
-"""Who looks at the console: a signed cookie that names the principal, and the token that every form carries.
+"""Console sessions: a signed cookie that names the principal, and the CSRF token of every form.
 
-The cookie holds no token of the gateway, and nothing is stored. Of a configured token it is signed with a key made of
-that, so every replica takes it, and it ends with the token. Of a key, or a token of an authorization server, it is
-signed with the gateways' own key: what the database keeps of a key opens nothing. Each request looks the key up, so the
-session ends with it; that of an authorization server's token ends when that expires. Where the gateway takes anybody
-the cookie is a random value, which forms are bound to.
+The cookie contains no token of the gateway, and the server stores nothing. The signature depends on the login:
+
+- Configured token: the signing key is derived from the token. Every replica accepts the cookie, and it ends with the
+  token.
+- Key, or token of an authorization server: the cookie is signed with the gateways' own key, because the stored hash of
+  a key must not be enough to open a session. For a key, each request looks the key up, so the session ends with it. For
+  a token of an authorization server, the session ends when the token expires.
+
+If the gateway accepts anybody, the cookie is a random value to which forms are bound.
 """
 
 import base64
@@ -33,7 +37,7 @@ Role = Literal["ask", "approve", "administer"]
 
 
 class LoginNeeded(Exception):
-    """The gateway wants to know who asks, and the request does not say it, or not any more."""
+    """The gateway requires a login, and the request has no valid session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Session:
         principal: whose runs and APIs are shown.
         cookie: the cookie's value.
         is_new: whether the cookie has to be set.
-        logged_in: false where the gateway takes anybody.
+        logged_in: false if the gateway accepts anybody.
     """
 
     principal: Principal
@@ -54,16 +58,16 @@ class Session:
 
     @property
     def csrf(self) -> str:
-        """What every form of this session carries; pages of others cannot know it."""
+        """The CSRF token that every form of this session carries. Pages of other sites cannot know it."""
         return hmac.new(self.cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
 
     def check_csrf(self, given: str) -> None:
-        """Raise Forbidden unless a form of this session was sent."""
+        """Raise Forbidden unless ``given`` is the CSRF token of this session."""
         if self.is_new or not hmac.compare_digest(given.encode(), self.csrf.encode()):
             raise Forbidden("The form is not one of this session's. Open the page again and repeat what you did.")
 
     def may(self, *roles: Role) -> bool:
-        """Whether the principal has one of these roles. Every check of the console is this one."""
+        """Whether the principal has one of these roles. All role checks of the console use it."""
         return not self.principal.roles.isdisjoint(roles)
 
     def require(self, *roles: Role) -> None:
@@ -77,7 +81,7 @@ class Sessions:
     """Sessions of the principals that a gateway knows.
 
     Args:
-        principals: who they are.
+        principals: the principals.
         clock: seconds since the epoch.
     """
 
@@ -85,7 +89,7 @@ class Sessions:
         self._principals, self._clock = principals, clock
 
     async def login(self, token: str, address: str) -> Session:
-        """The session of whoever has this token. Raises Unauthorized, TooManyAttempts and ServiceUnavailable."""
+        """A session for the principal of this token. Raises Unauthorized, TooManyAttempts and ServiceUnavailable."""
         given = token.encode()
         principal = await self._principals.presenting(given, address)
         ends = int(self._clock()) + LASTS_S
@@ -103,7 +107,7 @@ class Sessions:
         return Session(principal, f"{body}.{signed}", is_new=True)
 
     async def of(self, request: Request) -> Session:
-        """The session of a request. Raises LoginNeeded, and ServiceUnavailable where keys cannot be looked up."""
+        """The session of a request. Raises LoginNeeded, and ServiceUnavailable if keys cannot be looked up."""
         cookie = request.cookies.get(COOKIE, "")
         if len(cookie) > _MAX_COOKIE_CHARS or not cookie.isascii():
             cookie = ""
@@ -121,7 +125,7 @@ class Sessions:
         return Session(principal, cookie)
 
     async def _principal(self, said: dict[str, object], body: str, signature: str) -> Principal | None:
-        """Whom a cookie names, where it is one that was signed here, and he still may."""
+        """The principal that a cookie names, if its signature is valid and the principal still has access."""
         if not said.get("key"):
             return self._principals.holding(lambda token: hmac.compare_digest(_sign(token, body), signature))
         if not hmac.compare_digest(_sign(self._principals.console_key, body), signature):
@@ -134,7 +138,7 @@ class Sessions:
 
 
 def set_cookie(response: Response, request: Request, session: Session) -> None:
-    """Keep the session in the browser: out of reach of scripts, and never sent along from other sites."""
+    """Set the session cookie. Scripts cannot read it, and requests from other sites do not carry it."""
     response.set_cookie(
         COOKIE,
         session.cookie,
@@ -147,7 +151,7 @@ def set_cookie(response: Response, request: Request, session: Session) -> None:
 
 
 def drop_cookie(response: Response) -> None:
-    """Forget the session."""
+    """Delete the session cookie."""
     response.delete_cookie(COOKIE, path=PATH, httponly=True, samesite="strict")
 
 
@@ -163,6 +167,6 @@ def _encode(said: dict[str, str | int]) -> str:
 def _decode(body: str) -> dict[str, object]:
     try:
         said = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except (ValueError, RecursionError):  # anybody sends cookies, also such as are nested a thousand times
+    except (ValueError, RecursionError):  # cookies are untrusted: the JSON may be invalid or deeply nested
         return {}
     return said if isinstance(said, dict) else {}

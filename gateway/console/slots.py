@@ -1,4 +1,4 @@
-"""A request and its plan as a pattern: values that the request says are slots, the others are the same each time."""
+"""A request and its plan as a pattern: values that appear in the request are slots, the others are fixed."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from services.contracts.evidence import written, written_literal
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Plan, Value
 
 _MOST_VALUES: Final = 200
-"""Values of a plan that are looked for in its request."""
+"""Maximum number of a plan's values that are searched in its request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A step with its arguments as texts; a slot is written as its name in braces."""
+    """A step with its arguments as texts. A slot is written as its name in braces."""
 
     step: str
     api: str
@@ -33,12 +33,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What stays of a solved request when its values change.
+    """The constant part of a solved request whose values may change.
 
     Attributes:
         request: the request's words and slots, in order.
         slots: the value of each slot in this request.
-        fixed: values of the plan that the request does not say, with the argument: they are the same each time.
+        fixed: values of the plan that do not appear in the request, with their argument. They are always the same.
     """
 
     request: tuple[Part, ...]
@@ -48,7 +48,7 @@ class Pattern:
 
     @property
     def words(self) -> str:
-        """The request with slots in place of values: equal where only the values differ."""
+        """The request with slots in place of values. It is equal for requests that differ only in values."""
         return "".join("{}" if part.is_slot else part.text for part in self.request).casefold()
 
 
@@ -79,7 +79,7 @@ def _plan_scalars(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _scalars(name: str, value: Value) -> Iterator[tuple[str, str]]:
-    """Each literal inside a value: the name that it has there, and its text."""
+    """Each literal inside a value, as its name there and its text."""
     match value:
         case LiteralValue():
             yield from _literals(name, value.value)
@@ -107,7 +107,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _spans(query: str, text: str) -> list[tuple[int, int]]:
-    """Where the request says this, as words of its own."""
+    """The spans of the request in which this text occurs as whole words."""
     if not text.strip():
         return []
     found = re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", query, re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""How states look: an icon, a word and a colour each; no state is told by its colour alone."""
+"""How states look: each has an icon, a word and a colour. No state is shown by its colour alone."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +28,7 @@ LOOKS: Final = {
     # of steps
     "skipped": Look("none", "skipped", "mute"),
     "waiting": Look("wait", "waiting", "mute"),
-    # of what somebody said of a run
+    # of feedback on a run
     "confirmed": Look("ok", "confirmed", "good"),
     "rejected": Look("bad", "rejected", "bad"),
     # of checks

@@ -1,6 +1,6 @@
-// What the console adds to its pages in a browser: live regions, keys, the palette, times in the reader's zone.
-// Every action works without it. Texts of others are only ever set as text; regions come escaped from the server.
-// The types are for `.ci/console`. A selector says of what kind its elements are.
+// Optional features of the console's pages: live regions, keys, the palette, times in the reader's time zone.
+// Every action works without this script. Foreign text is only set as text content; the server escapes regions.
+// The types are for `.ci/console`. A selector determines the type of its elements.
 
 const base = document.body.dataset.base;
 /** @type {(selector: string, root?: ParentNode) => any} */
@@ -47,7 +47,7 @@ function tellTimes(root = document) {
   }
 }
 
-// ---- regions: parts of the page that are asked for anew, and put in place of what is shown
+// ---- regions: parts of the page that are fetched again and replaced
 
 /** @param {HTMLElement} region */
 function isBusy(region) {
@@ -68,7 +68,7 @@ function isChanged(field) {
 }
 
 /**
- * What puts the focus back where it was once a region has been replaced.
+ * Returns a function that restores the focus after a region has been replaced.
  * @param {HTMLElement} region
  * @returns {(next: HTMLElement) => void}
  */
@@ -115,7 +115,7 @@ function same(region, next) {
   return known;
 }
 
-// ---- a session that ends: nothing that was typed goes away
+// ---- a session that ends: what was typed is kept
 
 /** @param {Response} response */
 function hasEnded(response) {
@@ -129,13 +129,13 @@ function hasEnded(response) {
   }
   const link = $("a", notice);
   link.href = login.href;
-  link.target = $("form[data-keeps]") ? "_blank" : ""; // what these hold is not kept in another page
+  link.target = $("form[data-keeps]") ? "_blank" : ""; // the content of these forms would be lost on another page
   notice.hidden = false;
   return true;
 }
 
 /**
- * There is a session: whoever has logged in elsewhere meanwhile sends the forms of this page as that one's.
+ * There is a session again: if the reader has logged in elsewhere, the forms of this page use the new session.
  * @param {Document} page
  */
 function goOn(page) {
@@ -144,7 +144,7 @@ function goOn(page) {
   if ($("#ended")) $("#ended").hidden = true;
 }
 
-// Fields with a draft are kept in this tab until they are sent, and are filled again after a log-in or a refusal.
+// Drafts of fields are kept in this tab until they are sent. They are restored after a login or an error.
 /** @type {(field: HTMLElement) => string} */
 const draftOf = (field) => `draft ${field.dataset.draft}`;
 
@@ -172,9 +172,9 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pagehide", keepDrafts);
 
-// ---- live: one stream of events for a run, a look every few seconds for a list, and neither while nobody looks
+// ---- live updates: a stream of events for a run, polling for a list, and neither while the page is hidden
 
-const RETRY_MS = 3000; // a browser takes a broken stream up again by itself, but not one that was refused
+const RETRY_MS = 3000; // a browser reconnects a broken stream by itself, but not one that was refused
 /** @type {EventSource | null} */
 let stream = null;
 let pending = 0;
@@ -207,7 +207,7 @@ function poll() {
   setInterval(() => document.hidden || refresh().catch(() => {}), Number(region.dataset.poll));
 }
 
-// ---- what is only there with a script
+// ---- elements that need a script
 
 /** @param {ParentNode} root */
 function dress(root = document) {
@@ -215,7 +215,7 @@ function dress(root = document) {
   tellChosen(root);
 }
 
-// ---- lines that are chosen: a box for all of them, and a button that says how many there are
+// ---- selected lines: a checkbox for all of them, and a button with their number
 
 /** @param {ParentNode} root */
 function tellChosen(root = document) {
@@ -281,7 +281,7 @@ addEventListener("pageshow", () => {
   tellChosen();
 });
 
-// ---- a document: the chosen file's text goes into its field, and stays there while the outcome is put in place
+// ---- documents: the text of the chosen file goes into its field, and stays there while the result is inserted
 
 for (const input of $$("input[data-into]")) {
   input.closest("[data-script]").hidden = false;
