@@ -39,7 +39,7 @@ access = service_router(route_class=ProtectedRoute, tags=["access"])
 async def show_operations(service: Service, caller: Caller) -> Operations:
     """The processes and what each owns, hosts to which calls fail, language models' servers, and what tenants use.
 
-    For the operator's administrators. Those of other tenants are told what their own tenant uses, and nothing else.
+    For the operator's administrators. Administrators of other tenants only see what their own tenant uses.
     """
     return await service.overview.now(caller)
 
@@ -63,7 +63,7 @@ async def create_key(body: KeyRequest, keys: Keys, caller: Caller) -> CreatedKey
 async def list_keys(
     keys: Keys, caller: Caller, tenant: OfTenant = None, limit: Limit = 20, cursor: Cursor = None
 ) -> KeyPage:
-    """Those of your tenant, also expired and revoked ones; never the keys themselves."""
+    """The keys of your tenant, including expired and revoked ones; never the keys themselves."""
     return await keys.page(caller.reach(tenant), limit=limit, cursor=cursor)
 
 
@@ -73,7 +73,7 @@ async def list_keys(
 async def revoke_key(
     key_id: Annotated[str, Path(min_length=1, max_length=64, pattern=PRINTABLE)], keys: Keys, caller: Caller
 ) -> None:
-    """It is refused from now on, by other processes within two seconds. Revoking it again changes nothing."""
+    """The key is refused at once, and by other processes within two seconds. Revoking it again changes nothing."""
     await keys.revoke(key_id, caller.reach(None), entry(caller, Action.REVOKE_KEY, key_id))
 
 

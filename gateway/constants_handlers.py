@@ -1,4 +1,4 @@
-"""The route by which administrators set what a provider's calls always send."""
+"""The route that sets what a provider's calls always send, for administrators."""
 
 from gateway.routing import ADMINISTERING, Caller, Id, ProtectedRoute, Service
 from services.app import service_router

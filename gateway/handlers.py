@@ -83,9 +83,9 @@ async def solve(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
-    """Find APIs, plan, prove, run, answer. Waits for the answer, unless told not to; the run is kept under its id.
+    """Find APIs, plan, prove, run, answer. Waits for the answer unless `wait` is false; the run is stored under its id.
 
-    What keeps a run from being planned or executed is a problem that names it as `run_id`.
+    An error that keeps a run from being planned or executed is a problem that names the run as `run_id`.
     """
     run = await service.solve(body, caller, idempotency_key)
     response.headers.update(service.quotas.fields(caller.tenant))
@@ -111,7 +111,7 @@ async def solve_stream(
 
 @runs.post("/plan", summary="Plan and prove, execute nothing", openapi_extra=ASKING)
 async def plan(body: SolveRequest, service: Service, caller: Caller, response: Response) -> Run:
-    """The plan and its proof, or the questions and diagnostics that stand in its way. Always waits."""
+    """The plan and its proof, or the questions and diagnostics that prevent it. Always waits."""
     run = await service.plan(body, caller)
     response.headers.update(service.quotas.fields(caller.tenant))
     return run
@@ -126,9 +126,9 @@ async def start_run(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
-    """Prove it, and run it as it is: the rules, approvals, events and keys are those of a request in words.
+    """Prove the plan and run it unchanged. Policy, approvals, events and idempotency keys work as for `/solve`.
 
-    A plan that cannot be proved is a run that ends as `no_plan`, with diagnostics; nothing of it is sent.
+    If the plan cannot be proved, the run ends as `no_plan`, with diagnostics, and no call is made.
     """
     return _answered(await service.start(body, caller, idempotency_key), request, response)
 
@@ -198,7 +198,7 @@ async def run_events(
 ) -> Response:
     """What happened so far, then what happens, up to `finished`.
 
-    Ids rise, with gaps. After a run was taken over by another process, steps may be told a second time.
+    Ids rise, with gaps. After another process has taken over a run, events of steps may be repeated.
     """
     events = await service.follow(run_id, caller, last_event_id if last_event_id is not None else after or 0)
     return Response(status_code=status.HTTP_204_NO_CONTENT) if events is None else SseResponse(events)
@@ -240,13 +240,13 @@ async def rerun(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> Run:
-    """A new run, proved and approved as a plan that is given is; the run that is named stays as it is.
+    """A new run, proved and approved like any given plan. The earlier run does not change.
 
-    `resent` says which steps are made again, `reused` which are not: what they answered stands. `options.dry_run`
-    sends nothing.
+    `resent` lists the steps that are repeated, `reused` those whose earlier values are used. `options.dry_run` sends
+    nothing.
 
-    409 where that run is under way, or a step that is not to be made again gave no value or is in doubt; 422 where the
-    plan does not hold with these inputs and the APIs as they are now.
+    409 if the earlier run is under way, or a step that is not repeated gave no value or is in doubt; 422 if the plan is
+    not valid with these inputs and the current APIs.
     """
     return _answered(await service.rerun(run_id, body, caller, idempotency_key), request, response)
 
@@ -259,9 +259,9 @@ async def cancel_run(run_id: Id, service: Service, caller: Caller, request: Requ
 
 @runs.post("/runs/{run_id}/feedback", summary="Confirm or reject a run's outcome", openapi_extra=WORKING)
 async def judge_run(run_id: Id, body: FeedbackRequest, service: Service, caller: Caller) -> Run:
-    """Whether the outcome is what was wanted. Only confirmed runs are learnt from. The last word counts.
+    """Whether the outcome is what was wanted. Only confirmed runs are learnt from. The last verdict counts.
 
-    409 where the run is not over, and where one that neither `succeeded` nor is `planned` is to be confirmed.
+    409 if the run is not over, or if it is to be confirmed but is neither `succeeded` nor `planned`.
     """
     return await service.outcomes.judge(run_id, body, caller)
 
@@ -296,7 +296,7 @@ async def resolve_step(
     response: Response,
     wait: Annotated[bool, Query(description="False: answer 202 at once when the run goes on.")] = True,
 ) -> Run:
-    """Say what became of it. With the last call that was in doubt the run goes on, and is waited for."""
+    """Report the outcome of a call. When the last call in doubt is settled, the run goes on and is waited for."""
     return _answered(await service.resolve(run_id, step, body, caller, wait=wait), request, response)
 
 
@@ -370,7 +370,7 @@ async def list_credentials(provider: Id, service: Service, caller: Caller) -> Ne
 
 @apis.post("/credentials:test", summary="Try a credential", openapi_extra=ADMINISTERING)
 async def try_credential(body: TrySecret, service: Service, caller: Caller) -> SecretTest:
-    """What comes of presenting it, in a call that only reads where there is one; an OAuth2 token is fetched."""
+    """The result of using it in a call that only reads, if there is one. An OAuth2 token is fetched."""
     return await service.administration.try_secret(body.secret, caller)
 
 

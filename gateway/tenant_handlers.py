@@ -1,4 +1,4 @@
-"""Routes of a tenant as a whole, for administrators: its own, or the operator's."""
+"""Routes that export or delete a whole tenant, for its own administrators and the operator's."""
 
 from typing import Annotated
 
@@ -32,7 +32,7 @@ async def export_tenant(tenant: TenantName, service: Service, caller: Caller) ->
 
 @tenants.delete("/tenants/{tenant}", summary="Delete a tenant, some of it at a time", openapi_extra=ADMINISTERING)
 async def delete_tenant(tenant: TenantName, service: Service, caller: Caller) -> TenantDeletion:
-    """Deletes its keys, runs, demonstrations and what it has imported; asked again until `done`, it goes on.
+    """Deletes its keys, runs, demonstrations and imported providers. Repeat the request until `done` is true.
 
     Runs under way are cancelled. 409 where the settings name principals of it, or calls of it are in doubt; then
     nothing is deleted. The audit log stays. Only the operator's administrators delete other tenants.

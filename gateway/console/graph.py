@@ -171,7 +171,7 @@ def _edge(
 
 
 def _free(last: Sequence[Point], width: float, labels: Sequence[tuple[float, float, float]]) -> Point:
-    """A free place for a label on an edge's last bend, as near to the middle as possible; else the one with most room."""
+    """A free place for a label on an edge's last bend, as near to the middle as possible; else the freest one."""
     (x, y), (to_x, to_y) = last
     if to_x - x >= NODE_W:
         return (x + to_x) / 2, (y + to_y) / 2

@@ -45,7 +45,7 @@ HEADERS: Final = {
 }
 MAX_FIELDS: Final = 200
 _LARGE: Final = 65_536
-"""Size in bytes from which a form is parsed in a thread."""
+"""Forms with more bytes than this are parsed in a thread."""
 _MEDIA: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # they reorder displayed text: Unicode TR 36
 _STEERING: Final = {
