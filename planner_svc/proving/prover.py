@@ -108,7 +108,7 @@ class Prover:
         return "", await self._pool.run(questions_about, request.query, request.context, plan, apis)
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
-        if backend != DEMONSTRATED and may_state(request.query):  # its pattern matches every word
+        if backend != DEMONSTRATED and may_state(request.query):  # a demonstration's pattern matches every word
             plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
             plan = await self._pool.run(alone, plan, request.query, {api.id: api for api in apis})
         if request.context.values:

@@ -45,7 +45,7 @@ class Kept(Generic[T]):
             return found[0]
 
     def put(self, key: str, value: T, api: Api, count: int = 1) -> None:
-        """Cache a value that was read from an API, replacing the key's old one. An API that is too large is not cached."""
+        """Cache a value that was read from an API in place of the old one. An API that is too large is not cached."""
         characters = len(api.model_dump_json())
         with self._lock:
             self._drop(key)

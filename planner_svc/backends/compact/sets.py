@@ -1,6 +1,6 @@
 """How many candidates are called: of the likeliest, the two likeliest, and so on, the set most likely to be right.
 
-The probabilities of single candidates do not tell. If two operations do nearly the same, each may be unlikely although
+Probabilities of single candidates are not enough. If two operations do nearly the same, each may be unlikely although
 one of them is certainly needed. A call that another one needs is called with it or not at all. Trees weigh each set:
 its last member, the first candidate outside, which required arguments its members lack, and how similar they are.
 """
@@ -19,7 +19,7 @@ _OF_ONE: Final = (
     "odds", "relevance", "clause_score", "supplier", "several_times", "named", "changes", "most_unsaid", "most_said",
     "fed_sure", "most_asked", "feeds", "fed", "titled",
 )  # fmt: skip
-"""Signs used of the last member and of the first candidate outside."""
+"""Signs used for the last member and for the first candidate outside."""
 _WORST: Final = ("most_unsaid", "fed_sure", "several_times", "changes")
 """Signs whose largest value in the set is used."""
 SET_SIGNS: Final = (

@@ -53,8 +53,8 @@ class Wish:
     """A parameter to fill.
 
     Attributes:
-        number: of its API among the candidates.
-        place: of the parameter among the items.
+        number: number of its API among the candidates.
+        place: place of the parameter among the items.
         slot: the parameter.
         namesake: whether another API that is likely called has an answer field of the same name.
         shown: its values in demos.
