@@ -7,7 +7,7 @@ both act on.
 Invariants:
 
 - No plan leaves this service as ``planned`` unless the compiler proved it; backends are never trusted.
-- The compiler is a pure function of plan, APIs, policy and names of credentials. It fetches nothing, ever.
-- Secrets are known here by name only.
-- Nothing is remembered between requests, so any number of planners can run side by side.
+- The compiler is a pure function of plan, APIs, policy and names of credentials. It fetches nothing.
+- The planner knows secrets by name only.
+- The planner keeps no state between requests, so any number of planners can run side by side.
 """

@@ -1,4 +1,4 @@
-"""The cascade: in which order planners are asked, whose word stands, and how the time is shared."""
+"""The cascade: the order in which backends are asked, which answer is final, and how the time is shared."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from services.contracts.planning import Cascade, PlanResponse
 from services.contracts.trace import PlannerTrace
 
 MODEL: Final = "served"
-"""The backend that is a language model. What it says stands, be it that nothing fits; where it fails, the next is
-asked."""
+"""The backend that is a language model. Its answer is final, even if it says that nothing fits. If it fails, the next
+backend is asked."""
 DEMONSTRATED: Final = "demonstrated"
-"""The backend that follows demonstrations. It is asked before all others where there are any; unless it has a plan that
-can be proved, it has said nothing: that no demonstration fits says nothing of the request."""
+"""The backend that follows demonstrations. It is asked first if the request has demonstrations. Only a plan that can be
+proved counts as its answer: if no demonstration fits, that says nothing about the request."""
 COMPACT: Final = "compact"
-"""The trained backend. How likely its word is right is told by a judge, where one was fitted."""
+"""The trained backend. A judge, if one was fitted, estimates how likely its answer is right."""
 DELIBERATE: Final = frozenset({"planned", "needs_input", "no_plan", "needs", "denied"})
-"""Outcomes that are somebody's word, rather than a failure to say one."""
+"""Outcomes that are an answer, rather than a failure to give one."""
 _RESERVE_S: Final = 1.5
 _RESERVED_SHARE: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class CascadePolicy:
-    """Whom to ask, and what becomes of answers that nobody is sure of.
+    """Which backends to ask, and what to do with answers of low confidence.
 
     Attributes:
-        cascade: who is asked first where there is a language model.
-        escalate_to: a further backend that is asked after the default one; None: none is.
-        escalate_below: the confidence from which on a plan stands that no language model made.
-        abstain_below: a plan that is less sure than this, after all, is not answered with.
-        abstain_changes_below: the same of a plan that may change something.
-        unsure_below: a plan that is less sure than this is answered with, and said to be unsure; so is one whose calls
-            do not tell what is asked for. 0: none is.
+        cascade: which backend is asked first if there is a language model.
+        escalate_to: a further backend, asked after the default one; None: no further backend.
+        escalate_below: the smallest confidence at which a plan is final that no language model made.
+        abstain_below: a plan with less confidence than this, after all backends were asked, is withheld.
+        abstain_changes_below: the same for a plan that may change something.
+        unsure_below: a plan with less confidence than this is returned and marked as unsure. So is a plan whose calls
+            do not return what is asked for. 0: no plan is marked.
     """
 
     cascade: Cascade = "model_first"
@@ -51,9 +51,9 @@ class CascadePolicy:
         """The backends to ask, in order.
 
         Args:
-            default: the one that is asked where there is no language model.
-            available: all there are.
-            wished: by the request, in place of the policy's.
+            default: the backend to ask if there is no language model.
+            available: the names of all backends.
+            wished: the cascade that the request asks for, in place of the policy's.
         """
         own = tuple(dict.fromkeys([default, *([self.escalate_to] if self.escalate_to else [])]))
         if MODEL in available and MODEL not in own:
@@ -61,12 +61,12 @@ class CascadePolicy:
         return (DEMONSTRATED, *own) if DEMONSTRATED in available and DEMONSTRATED not in own else own
 
     def enough(self, response: PlanResponse) -> float:
-        """The confidence from which on a proved plan is answered with."""
+        """The smallest confidence at which a proved plan is returned."""
         changes = response.compiled is not None and bool(response.compiled.proof.mutating)
         return max(self.abstain_below, self.abstain_changes_below) if changes else self.abstain_below
 
     def stands(self, word: Word) -> bool:
-        """Whether nobody else needs to be asked."""
+        """Whether the answer is final, so that no other backend needs to be asked."""
         if word.response.backend == MODEL:
             return word.outcome in DELIBERATE
         if word.response.backend == DEMONSTRATED:
@@ -76,16 +76,16 @@ class CascadePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a backend said.
+    """A backend's answer.
 
     Attributes:
-        response: as it would be answered with.
-        outcome: in a word (:class:`~services.contracts.trace.PlannerAsked` lists them).
-        fault: what failed, where something did.
+        response: the response to return if this answer is used.
+        outcome: the kind of answer, in one word (:class:`~services.contracts.trace.PlannerAsked` lists them).
+        fault: what failed, if something did.
         trace: what a language model was shown and answered.
-        plan: what it is about: the plan, or the one that the questions are asked of, or that was denied.
-        sure: its own confidence in that, or in that there is none.
-        rank: of the plan among the backend's drafts, 0 for the best.
+        plan: the plan, the plan that the questions are about, or the plan that was denied.
+        sure: the backend's own confidence in the plan, or in there being no plan.
+        rank: place of the plan among the backend's drafts, 0 for the best.
     """
 
     response: PlanResponse
@@ -97,18 +97,18 @@ class Word:
     rank: int = 0
 
     def replaces(self, other: Word | None) -> bool:
-        """Whether it is the better answer of the two, the other having come first and not standing."""
+        """Whether this answer is better than an earlier one that is not final."""
         if other is None or other.outcome != "planned":
             return True
         return self.outcome == "planned" and self.response.confidence >= other.response.confidence
 
 
 class TimeLeft:
-    """How long each backend may take.
+    """The time that each backend may take.
 
     Args:
-        deadline_ms: for all of them together; None: there is none.
-        each_s: for one of them.
+        deadline_ms: for all backends together; None: no deadline.
+        each_s: for one backend.
     """
 
     def __init__(self, deadline_ms: int | None, each_s: float) -> None:
@@ -116,7 +116,7 @@ class TimeLeft:
         self._each_s = each_s
 
     def share_s(self, *, last: bool) -> float:
-        """Seconds for the next backend. Some are kept for those after it, which take milliseconds."""
+        """Seconds for the next backend. Some time is reserved for the backends after it, which take milliseconds."""
         if self._ends is None:
             return self._each_s
         left = max(self._ends - time.monotonic(), 0.0)

@@ -1,9 +1,10 @@
-"""The compiler: a plan is proved before anything is sent, or it is said what keeps it from being proved.
+"""The compiler: proves a plan before anything is sent, or says why the plan cannot be proved.
 
-A pure function of plan, APIs, policy and the names of configured credentials; it fetches nothing and calls nothing.
-What it proves is what plan.md asks of a plan: every API and argument exists, literals satisfy their JSON Schema,
-every reference leads to a field of a fitting type, the order can be executed and the policy allows it. Credentials
-that are not there are named, since the plan can be run once they are.
+The compiler is a pure function of plan, APIs, policy and the names of configured credentials. It fetches nothing and
+calls nothing.
+It proves what plan.md requires of a plan: every API and argument exists, literals satisfy their JSON Schema, every
+reference leads to a field of a fitting type, the order can be executed and the policy allows the calls. Missing
+credentials are listed, not refused: the plan can run once they are configured.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +21,10 @@ from services.contracts.planning import CompiledPlan, CompileResponse, Diagnosti
 from services.errors import ValidationFailed
 
 MAX_VALUES = 200_000
-"""Values in a plan's arguments, nested ones and those inside literals included."""
+"""Most values in a plan's arguments, including nested values and those inside literals."""
 
 MAX_DEPTH = 64
-"""Nesting of one argument, in levels."""
+"""Deepest nesting of one argument, in levels."""
 
 
 def compile_plan(
@@ -38,8 +39,9 @@ def compile_plan(
         credentials: Names of the configured secrets; None: credentials are not checked.
 
     Returns:
-        The compiled plan and warnings; or errors, and a question for each argument the user must supply. The compiled
-        plan differs from the one given only by what its proof lists as inserted and its warnings say was filled in.
+        The compiled plan and warnings; or errors, and a question for each argument that the user must supply. The
+        compiled plan differs from the given one only by the steps that its proof lists as inserted and the values that
+        its warnings report as filled in.
 
     Raises:
         ValidationFailed: two different APIs of one id are given.
@@ -103,7 +105,7 @@ def _hash(api: Api) -> str:
 
 
 def _too_large(plan: Plan) -> str | None:
-    """Why the plan is too large to look at; None where it is not. No recursion: depth is what is measured."""
+    """Why the plan is too large to check, or None. Iterative, as the depth may exceed the recursion limit."""
     level: list[object] = [value for step in plan.steps for value in step_values(step)]
     count = 0
     for _ in range(MAX_DEPTH):

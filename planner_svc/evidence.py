@@ -1,4 +1,4 @@
-"""Calls that were made already and did not help: no plan makes one of them again."""
+"""Calls that were tried and did not help: no plan repeats one of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _WHY: Final = {
 
 
 class Tried:
-    """What was tried for one request.
+    """The calls that were tried for one request.
 
     Args:
         attempts: the calls.
@@ -27,7 +27,8 @@ class Tried:
     def call(self, api: str, arguments: Mapping[str, str]) -> Attempt | None:
         """The attempt that this call would repeat.
 
-        A search that found nothing finds nothing with more conditions; of a call that was refused that is not known.
+        A search that found nothing finds nothing with more conditions. For a rejected call this does not hold, so its
+        arguments must be equal.
         """
         for attempt in self._attempts:
             exactly = attempt.outcome == "rejected"
@@ -45,7 +46,7 @@ class Tried:
         return [(step, attempt) for step, attempt in found if attempt is not None]
 
     def culprits(self, plan: Plan) -> set[str]:
-        """The APIs that a plan like this one is better made without: of those steps, or of what feeds them."""
+        """The APIs to leave out of a new plan: those that feed the repeating steps, or else these steps' own."""
         apis = {step.id: step.api for step in plan.steps}
         found: set[str] = set()
         for step, _ in self.steps(plan):
@@ -54,12 +55,12 @@ class Tried:
         return found
 
     def findings(self, plan: Plan, *, same_words: bool) -> tuple[Diagnostic, ...]:
-        """Why the plan is no answer to what was tried; nothing where it is one.
+        """Why the plan does not improve on what was tried; empty if it does.
 
         Args:
             plan: a proved plan.
-            same_words: whether it must say all that the attempts said. A planner that does not read reasons cannot
-                say a thing better, and what it leaves out is what the request was about.
+            same_words: whether the plan must contain all values of the attempts. A backend that does not read
+                diagnostics cannot correct a value; a value that it leaves out is lost from the request.
         """
         found = [
             _finding(f"the call of {step.api} was made already with these arguments: {_WHY[attempt.outcome]}", step.id)
@@ -77,7 +78,7 @@ def _finding(message: str, step: str | None = None) -> Diagnostic:
 
 
 def _words(arguments: Mapping[str, str]) -> list[str]:
-    """Texts and numbers that a call says by itself, however they are written."""
+    """Quoted texts and numbers among a call's arguments, in lower case."""
     plain = [text.casefold() for name, text in arguments.items() if name != EACH]
     quoted = [text[1:-1] for text in plain if text[:1] == text[-1:] == '"']
     return quoted + [text for text in plain if text.lstrip("-")[:1].isdigit()]

@@ -21,7 +21,7 @@ from services.contracts.sentence import Sentence, SentenceRequest
 router = service_router(tags=["planning"])
 
 
-# A coroutine, though it waits for nothing: FastAPI sends plain functions to another thread and back.
+# A coroutine, although it awaits nothing: FastAPI runs plain functions in another thread.
 async def _service(request: Request) -> PlannerService:
     service: PlannerService = request.app.state.service
     return service
@@ -62,5 +62,5 @@ async def backends(service: Service) -> PlannerBackends:
 
 @router.get("/status", summary="Show the language models' servers")
 async def status(service: Service) -> PlannerStatus:
-    """What this process knows of them from asking; they are not asked for this."""
+    """What this process knows about the servers; the request does not contact them."""
     return service.status()

@@ -35,10 +35,10 @@ def create_app(
     """Build the service.
 
     Args:
-        settings: read from the environment where not given.
-        transports: how to reach other services; this one needs none.
-        backends: what drafts plans, by name; otherwise the backends that ship.
-        writer: what words answers; otherwise the language model that the settings name, if they do.
+        settings: read from the environment if not given.
+        transports: how to reach other services; this service needs none.
+        backends: planner backends by name; if not given, the backends that ship.
+        writer: writes answers as sentences; if not given, the language model that the settings name, if any.
     """
     settings = settings or PlannerSettings()
 
@@ -66,7 +66,7 @@ async def _opened(
     backends: Mapping[str, PlannerBackend] | None,
     writer: SentenceWriter | None,
 ) -> AsyncIterator[PlannerService]:
-    """The service, and all that it stands on; see :func:`create_app`."""
+    """The service and its resources; see :func:`create_app`."""
     pool = ComputePool(
         settings.compute_workers, settings.compute_waiting, name="planner", budget_s=settings.draft_cpu_s
     )

@@ -1,4 +1,4 @@
-"""What the planner counts."""
+"""The planner's metrics."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ class PlannerMetrics:
 
     @contextmanager
     def completing(self) -> Iterator[None]:
-        """Time one completion; one that fails is counted by its trouble."""
+        """Time one completion; a failed one is counted by its ``trouble``."""
         try:
             with self._seconds.time():
                 yield
@@ -78,7 +78,7 @@ class PlannerMetrics:
 
     @property
     def completions(self) -> dict[str, int]:
-        """How many completions were answered, and how many were not, by trouble."""
+        """How many completions were answered, and how many failed, by ``trouble``."""
         return _counted(self._answers, "outcome")
 
     @property
@@ -88,12 +88,12 @@ class PlannerMetrics:
 
     @property
     def mean_completion_s(self) -> float:
-        """Seconds that a completion took, those that failed among them; 0 where there was none."""
+        """Mean seconds per completion, failed ones included; 0 if there was none."""
         samples = {sample.name: sample.value for metric in self._seconds.collect() for sample in metric.samples}
         return samples["nestor_planner_model_seconds_sum"] / max(samples["nestor_planner_model_seconds_count"], 1)
 
 
 def _counted(counter: Counter, label: str) -> dict[str, int]:
-    """A counter's values by a label's."""
+    """A counter's values by the value of one label."""
     samples = [sample for metric in counter.collect() for sample in metric.samples if sample.name.endswith("_total")]
     return {sample.labels[label]: int(sample.value) for sample in samples}

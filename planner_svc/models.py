@@ -24,13 +24,13 @@ class MissingValue:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a backend has no draft although it was asked for one: what it depends on failed, or answered nonsense.
+    """Why a backend has no draft: a dependency failed, or gave an unusable answer.
 
     Attributes:
-        kind: in a word, for metrics: ``down``, ``hung``, ``late``, ``busy``, ``denied_access``, ``refused``,
+        kind: one word, for metrics: ``down``, ``hung``, ``late``, ``busy``, ``denied_access``, ``refused``,
             ``garbage``.
-        text: for a person.
-        outage: whether the same request may do better at another time.
+        text: the explanation for a person.
+        outage: whether the same request may succeed at another time.
     """
 
     kind: str
@@ -40,18 +40,18 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """A backend's proposal. It need not compile: the service proves it, and tries ``alternatives`` where it does not.
+    """A backend's proposal. It may fail to compile: the service proves it, and tries ``alternatives`` if that fails.
 
     Attributes:
-        plan: The best draft; None where nothing in the candidates fits (abstaining is an answer).
+        plan: The best draft; None if no candidate fits (abstaining is an answer).
         confidence: Estimated probability, 0 to 1, that the plan is right; for an abstention, that abstaining is right.
         missing: Required arguments left out of ``plan`` on purpose because neither request nor context holds them.
-        reason: Why there is no plan, in a sentence for the user; empty where there is one.
-        alternatives: The next best drafts, best first. The service tries a bounded number of them, and looks at none
-            where the best one compiles: see :class:`Lazily`.
-        fault: Set where there is no plan because something failed; an abstention is none.
-        needs: Operations that a plan would take and that are not among the candidates, in words.
-        revise: Makes a better draft of this one, given what the compiler found; None where that cannot be tried.
+        reason: Why there is no plan, in a sentence for the user; empty if there is a plan.
+        alternatives: The next best drafts, best first. The service tries a bounded number of them, and none if the best
+            draft compiles: see :class:`Lazily`.
+        fault: Set if there is no plan because something failed; not set for an abstention.
+        needs: Operations that a plan would need and that are not among the candidates, in words.
+        revise: Makes a better draft from the compiler's diagnostics; None if that is not possible.
         trace: What a language model was shown and answered.
     """
 
@@ -67,10 +67,10 @@ class PlanDraft:
 
 
 class Lazily(Sequence[Plan]):
-    """Plans that are made when one of them is first looked at: mostly none is.
+    """A sequence of plans that is computed on first access; mostly it is never accessed.
 
     Args:
-        make: makes them; called once, on the thread that looks.
+        make: computes the plans; called once, on the accessing thread.
     """
 
     def __init__(self, make: Callable[[], Iterable[Plan]]) -> None:
@@ -85,9 +85,9 @@ class Lazily(Sequence[Plan]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Plan]: ...
     def __getitem__(self, index: int | slice) -> Plan | Sequence[Plan]:
-        """The plan at a place, or some of them."""
+        """The plan at an index, or a slice of the plans."""
         return self._plans[index]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of plans."""
         return len(self._plans)

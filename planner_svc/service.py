@@ -1,4 +1,4 @@
-"""The rules of planning: who is asked, whose word stands, and what is too unlikely to be answered with."""
+"""The planner service: asks backends in order, chooses the final answer, and withholds plans of low confidence."""
 
 import asyncio
 import dataclasses
@@ -39,30 +39,30 @@ from services.turns import Turns
 
 _NO_LIMIT: Final = 1_000_000
 _STUCK_S: Final = 30.0
-"""How long the pool may stand still before the planner is not ready: far longer than one run of a network."""
+"""How long the pool may make no progress before the planner is not ready: far longer than one run of a network."""
 _MAX_TOLD: Final = 3
-"""Calls of a plan that is told of in words."""
+"""Most calls that a plan's description in words lists."""
 
 
 class PlannerService:
-    """Plans requests with its backends, one after the other where it must, and proves what they draft.
+    """Plans requests with its backends, one after the other if needed, and proves their drafts.
 
     Args:
-        backends: By name; the default one among them.
-        default: The backend used where a request names none and no language model is there.
+        backends: By name; must include the default one.
+        default: The backend used if a request names none and there is no language model.
         pool: Where proofs are computed, off the event loop.
         backend_timeout_s: How long one backend may take.
-        max_alternatives: Further drafts that are tried where the best does not compile.
-        metrics: Counts answers and who gave them.
-        turns: How many requests are worked on at once, and whose is next; None: all.
-        policy: Who is asked, where a request names no backend.
-        writer: Words answers; None: nobody does.
-        weigh: The judge of the trained backend's words; None: each is as likely right as that backend says.
-        signer: Signs what was proved; None: nobody does.
-        servers: What is known of each language model's server.
+        max_alternatives: How many alternative drafts are tried if the best does not compile.
+        metrics: Counts answers by backend.
+        turns: Limits how many requests are planned at once, and picks the next one; None: no limit.
+        policy: Which backends are asked if a request names none.
+        writer: Writes answers as sentences; None: no answer is.
+        weigh: Estimates how likely the trained backend's answers are right; None: its own confidence is used.
+        signer: Signs proved plans; None: plans are not signed.
+        servers: Return the known status of each language model's server.
 
     Raises:
-        ValueError: the default, or the one to escalate to, is not among the backends.
+        ValueError: the default backend, or the one to escalate to, is not among the backends.
     """
 
     def __init__(
@@ -99,26 +99,26 @@ class PlannerService:
         self._servers = tuple(servers)
 
     def backends(self) -> PlannerBackends:
-        """The backends there are, and the order in which they are asked."""
+        """The available backends, and the order in which they are asked."""
         order = self._policy.order(self._default, self._backends)
         first = next(name for name in order if name != DEMONSTRATED or len(order) == 1)
         return PlannerBackends(default=first, available=tuple(sorted(self._backends)), cascade=order)
 
     def status(self) -> PlannerStatus:
-        """What is known of the language models' servers; they are not asked for that."""
+        """What is known about the language models' servers; this does not contact them."""
         return PlannerStatus(servers=tuple(status() for status in self._servers))
 
     async def check_moving(self) -> None:
-        """For readiness: a busy planner gets on with its work. It takes no turn, so it is not late where many wait.
+        """Check that the pool makes progress, for readiness. It takes no turn, so a long queue does not delay it.
 
         Raises:
-            Overloaded: no computation has got on for long.
+            Overloaded: no computation has made progress for long.
         """
         if (stuck_s := self._pool.stuck_s) > _STUCK_S:
             raise Overloaded(f"no computation has begun, ended or gone on for {stuck_s:.0f} s")
 
     async def compile(self, request: CompileRequest) -> CompileResponse:
-        """Prove a plan as it is.
+        """Prove a given plan.
 
         Raises:
             ValidationFailed: two different APIs of one id.
@@ -129,12 +129,12 @@ class PlannerService:
         return answer.model_copy(update={"compiled": await self._signed(answer.compiled, request.policy)})
 
     async def read(self, apis: Sequence[Api]) -> ReadApisReport:
-        """Have the default backend read APIs before a request has them as candidates, each for the tenant it is of.
+        """Have the default backend read APIs before a request has them as candidates, each for its own tenant.
 
-        One that takes too long does not keep the others from being read.
+        An API that takes too long does not keep the others from being read.
 
         Raises:
-            DeadlineExceeded: none was read, and one takes too long.
+            DeadlineExceeded: none was read, and one took too long.
             Overloaded: too much work is waiting.
         """
         read, error = 0, None
@@ -145,7 +145,7 @@ class PlannerService:
             except DeadlineExceeded as exceeded:
                 error = exceeded
             finally:
-                for_tenant.reset(before)  # who calls from this process goes on with work of its own
+                for_tenant.reset(before)  # a caller in this process continues with its own tenant
         if error is not None and not read:
             raise error
         return ReadApisReport(read=read)
@@ -155,9 +155,9 @@ class PlannerService:
 
         Raises:
             ValidationFailed: an unknown backend, or two different candidates of one id.
-            DeadlineExceeded: the backend took too long, and there is no other.
+            DeadlineExceeded: the backend took too long, and there is no other one.
             Overloaded: too many requests wait to be planned, or this one did not get its turn in time.
-            ServiceError: whatever the last backend raises (see :class:`PlannerBackend`).
+            ServiceError: any error of the last backend (see :class:`PlannerBackend`).
         """
         if request.backend is not None and request.backend not in self._backends:
             known = ", ".join(sorted(self._backends))
@@ -177,7 +177,7 @@ class PlannerService:
         return response.model_copy(update={"compiled": compiled, "asked": asked, "trace": trace, "sentences": worded})
 
     async def _signed(self, compiled: CompiledPlan | None, policy: Policy) -> CompiledPlan | None:
-        """The plan as the executor takes it, for the tenant whose policy it was proved under."""
+        """The plan, signed for the executor and for the tenant whose policy it was proved under."""
         if compiled is None or self._signer is None:
             return compiled
         return await self._pool.run(self._signer.signed, compiled, policy.tenant)
@@ -191,14 +191,14 @@ class PlannerService:
         return Sentence(outcome="off") if self._writer is None else await self._writer.write(request)
 
     def _order(self, request: PlanRequest) -> tuple[str, ...]:
-        """Who is asked, in order, where the request names nobody."""
+        """The backends to ask, in order, if the request names none."""
         order = self._policy.order(self._default, self._backends, request.cascade)
         return order if request.demos or len(order) == 1 else tuple(name for name in order if name != DEMONSTRATED)
 
     async def _asked(
         self, order: Sequence[str], request: PlanRequest, time_left: TimeLeft
     ) -> tuple[Word, tuple[PlannerAsked, ...], PlannerTrace | None]:
-        """Ask one after the other until somebody's word stands; the best word there is, and how that went."""
+        """Ask backends in order until an answer is final; return the best answer, the log and the trace."""
         best: Word | None = None
         error: ServiceError | None = None
         asked: list[PlannerAsked] = []
@@ -212,7 +212,7 @@ class PlannerService:
             else:
                 trace = word.trace or trace
                 if name == DEMONSTRATED and word.outcome != "planned" and not last:
-                    continue  # it has nothing to say
+                    continue  # no demonstration fits
                 if word.fault is not None and word.fault.outage:
                     error = _outage(word) if error is None else error
                 elif word.replaces(best):
@@ -222,12 +222,12 @@ class PlannerService:
             if not last:
                 self._metrics.fallbacks.labels(name, told.outcome).inc()
         if best is None:
-            assert error is not None  # everybody failed
+            assert error is not None  # every backend failed
             raise error
         return best, tuple(_stood(one, best) for one in asked), trace
 
     async def _heard(self, name: str, request: PlanRequest, limit_s: float) -> tuple[Word | ServiceError, PlannerAsked]:
-        """What a backend says, or how it failed; and that for the run's trace."""
+        """A backend's answer or its error, and the entry for the run's trace."""
         started = time.perf_counter()
         try:
             with span(f"draft {name}", {"nestor.backend": name}) as current:
@@ -244,9 +244,10 @@ class PlannerService:
         return dataclasses.replace(word, response=response), told
 
     async def _drafted(self, name: str, request: PlanRequest) -> PlanRequest:
-        """The request as a backend is asked it: without what is said of arguments that it has no place for.
+        """The request for one backend, without phrases about arguments that the backend cannot fill.
 
-        A demonstration has a place for every word, and a language model is shown all arguments.
+        The demonstrated backend matches every word, and a language model is shown all arguments: both get the full
+        request.
         """
         if name in (DEMONSTRATED, MODEL):
             return request
@@ -257,7 +258,7 @@ class PlannerService:
         return request.model_copy(update={"query": query, "clauses": clauses})
 
     async def _word(self, name: str, request: PlanRequest, limit_s: float) -> Word:
-        """What a backend says, after it was shown what is wrong with its draft where it can make a better one."""
+        """A backend's answer. A draft that cannot be proved is revised, if the backend can, until it is proved."""
         backend = self._backends[name]
         request = request.model_copy(update={"deadline_ms": max(int(limit_s * 1000), 1)})
         try:
@@ -269,15 +270,15 @@ class PlannerService:
                     word = await self._prover.word(draft, request, name)
                 return word
         except TimeoutError as error:
-            if limit_s < self._backend_timeout_s:  # it is the caller's deadline, which clients report in these words
+            if limit_s < self._backend_timeout_s:  # the caller's deadline; clients report it in these words
                 detail = f"planner_svc did not answer within {limit_s:g} s."
                 raise DeadlineExceeded(detail, service="planner_svc") from error
             raise DeadlineExceeded(f"the planner backend {name!r} gave no draft within {limit_s:g} s") from error
 
     async def _untold(self, word: Word, request: PlanRequest) -> tuple[str, tuple[str, ...]]:
-        """What is asked for and no API tells, in a sentence; and what only others than the called ones may tell.
+        """What is asked for and no API returns, as a sentence; and names that only APIs outside the plan may return.
 
-        Of a demonstration's plan nothing: it was an answer before.
+        Nothing for a plan from a demonstration: that plan has answered the same or a like request.
         """
         compiled = word.response.compiled
         if compiled is None or word.response.backend == DEMONSTRATED:
@@ -288,15 +289,15 @@ class PlannerService:
             names = await self._pool.run(unnamed, *asked)
             missing = await self._pool.run(untold, *asked, candidates) if names else ""
         except (Overloaded, DeadlineExceeded):
-            return "", ()  # the plan is no worse for it
+            return "", ()  # optional: the plan is valid without it
         self._metrics.untold.inc(bool(missing))
         return missing, () if missing else names
 
     def _abstained(self, word: Word, response: PlanResponse) -> PlanResponse:
-        """The answer; a plan that is not likely enough is told of instead, so that its user may insist on it."""
+        """The response. A plan of too low confidence is withheld and described, so that the user can insist on it."""
         if response.status != "planned" or response.confidence >= self._policy.enough(response):
             return response
-        assert word.plan is not None  # it is proved
+        assert word.plan is not None  # a proved plan has one
         self._metrics.abstained.labels(response.backend).inc()
         reason = (
             f"I am not sure what is meant. The closest plan is right with a probability of {response.confidence:.0%} "
@@ -314,11 +315,11 @@ class PlannerService:
         )
 
     def _cautioned(self, response: PlanResponse, elsewhere: Sequence[str]) -> PlanResponse:
-        """The answer; a plan that is likelier wrong than right, or tells not what is asked for, says so and its calls.
+        """The response. A plan that is probably wrong, or does not return what is asked for, is marked as unsure.
 
         Args:
-            response: what was planned.
-            elsewhere: what is asked for and the plan's calls do not tell.
+            response: the response to mark.
+            elsewhere: what is asked for and the plan's calls do not return.
         """
         if response.compiled is None or not self._policy.unsure_below:
             return response
@@ -362,7 +363,7 @@ def _since(started: float) -> float:
 
 
 def _outage(word: Word) -> ServiceError:
-    """The problem of a request that nobody but a language model was asked, which cannot answer now."""
+    """The error of a request for which only a language model was asked, which is unavailable."""
     assert word.fault is not None
     kind, text = word.fault.kind, word.fault.text
     if kind == "busy":
@@ -371,7 +372,7 @@ def _outage(word: Word) -> ServiceError:
 
 
 def _briefly(plan: Plan) -> str:
-    """A plan's calls on a line, for a person; several have their steps' names, by which later ones refer to them."""
+    """A plan's calls on one line, for a person. Step names are shown if there are several calls."""
     calls = []
     for step in plan.steps:
         call = written_call(step.api, {name: written(value, {}) for name, value in step.arguments.items()})

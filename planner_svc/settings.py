@@ -14,7 +14,7 @@ ConstraintKind = Literal["auto", "json_schema", "structured_outputs", "gbnf", "j
 
 
 class ServedSettings(BaseSettings):
-    """The language model that plans, behind a server that speaks OpenAI's chat completions."""
+    """The language model that plans, served by a server with OpenAI's chat completions API."""
 
     model_config = SettingsConfigDict(env_prefix="NESTOR_PLANNER_SERVED_", extra="forbid", frozen=True)
 

@@ -6,7 +6,7 @@ from services.encoder import PLANNER_MODEL, model_directory
 
 
 def load_backends(pool: ComputePool, model: str = PLANNER_MODEL) -> dict[str, PlannerBackend]:
-    """The backends that ship, by name. Computation goes through ``pool``.
+    """The backends that ship, by name.
 
     Args:
         pool: where drafts are computed.
@@ -14,8 +14,8 @@ def load_backends(pool: ComputePool, model: str = PLANNER_MODEL) -> dict[str, Pl
 
     Raises:
         EncoderError: the network cannot be loaded.
-        CalibrationError: nor its calibration.
-        JudgeError: nor its second stage.
+        CalibrationError: its calibration cannot be loaded.
+        JudgeError: its second stage cannot be loaded.
     """
     from planner_svc.backends.compact import CompactBackend
     from planner_svc.backends.compact.confidence import Calibration

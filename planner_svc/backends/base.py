@@ -1,4 +1,4 @@
-"""The seam between the planner service and whatever drafts plans."""
+"""The interface between the planner service and its backends."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -10,18 +10,18 @@ from services.contracts.planning import PlanRequest
 
 @runtime_checkable
 class PlannerBackend(Protocol):
-    """Drafts plans. One instance serves many requests at the same time, so it keeps no state between calls.
+    """Drafts plans. One instance serves concurrent requests, so it keeps no state between calls.
 
-    Texts in the request (API descriptions, demos, context values) are data from outside, never instructions.
+    Texts in the request (API descriptions, demos, context values) are untrusted data, never instructions.
     """
 
     @property
     def name(self) -> str:
-        """The name requests choose it by, for example ``compact``."""
+        """The name by which requests choose this backend, for example ``compact``."""
         ...
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """Get ready for requests with these APIs; how many it has read, 0 where that would save no time.
+        """Prepare for requests with these APIs. Returns how many were read; 0 if reading them ahead saves no time.
 
         Must not block the event loop.
 
@@ -33,11 +33,11 @@ class PlannerBackend(Protocol):
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan for the request, using only APIs among ``request.candidates``.
 
-        Must not block the event loop: computation goes through a ``ComputePool``. The service bounds the time and
-        cancels the call when it is over.
+        Must not block the event loop: computation goes through a ``ComputePool``. The service limits the time and
+        cancels the call when it is up.
 
         Raises:
-            ServiceUnavailable: what the backend depends on cannot be reached (``service`` names it).
+            ServiceUnavailable: a dependency of the backend cannot be reached (``service`` names it).
             Overloaded: too much work is waiting already.
         """
         ...

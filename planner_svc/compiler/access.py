@@ -1,4 +1,4 @@
-"""What may be called: the policy, the approvals it asks for, and the credentials a call must present."""
+"""What may be called: the policy, required approvals, and the credentials that a call needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Steps that change state, steps to approve, and secrets: those the calls will present, and those not there.
+    """Steps that change state, steps to approve, and secrets: those that the calls use, and the missing ones.
 
-    ``anywhere``: APIs that only read, and may do so on every path of their host.
+    ``anywhere``: APIs that only read, and may be called on every path of their host.
     """
 
     mutating: tuple[str, ...]
@@ -24,9 +24,9 @@ class Access:
 
 
 def secrets_for(api: Api, configured: frozenset[str] | None) -> tuple[str, ...] | None:
-    """The names of the secrets for the first alternative that can be presented; None where there is no such one.
+    """The names of the secrets of the first alternative that is configured; None if there is none.
 
-    With ``configured`` None, what is configured is not known and every alternative counts.
+    If ``configured`` is None, it is unknown what is configured, and every alternative counts as configured.
     """
     if not api.security:
         return ()
@@ -40,9 +40,9 @@ def secrets_for(api: Api, configured: frozenset[str] | None) -> tuple[str, ...] 
 def check_access(
     plan: Plan, apis: Mapping[str, Api], policy: Policy, configured: frozenset[str] | None, findings: Findings
 ) -> Access:
-    """Report denied calls, calls to approve and missing credentials (each API's once, at its first step).
+    """Report denied calls, calls to approve and missing credentials (once per API, at its first step).
 
-    A plan needs no credentials to be a plan: that they are missing is a warning, and the proof names them.
+    A plan with missing credentials is still valid: they are reported as a warning, and the proof names them.
     """
     used = {step.api: apis[step.api] for step in plan.steps if step.api in apis}
     decisions = {api_id: policy.decide(api) for api_id, api in used.items()}
@@ -70,7 +70,7 @@ def check_access(
 
 
 def _report_missing(step: str, api: Api, configured: frozenset[str], findings: Findings) -> tuple[str, ...]:
-    """Report it, and return the names of the alternative that lacks the fewest."""
+    """Report missing credentials, and return the names for the alternative that lacks the fewest."""
     lacking = [tuple(dict.fromkeys(r.secret for r in a if r.secret not in configured)) for a in api.security]
     fixes = [Fix(message=f"Configure {' and '.join(names)}.", value=list(names)) for names in lacking]
     ways = " or ".join(" and ".join(names) for names in lacking)

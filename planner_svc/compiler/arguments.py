@@ -1,4 +1,4 @@
-"""Every value of every step against what its API takes."""
+"""Checks every value of every step against the parameter of its API."""
 
 import json
 import math
@@ -24,22 +24,22 @@ _TEMPLATE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]{0,63})[.$\[]")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value goes: for messages and for the rule that applies there."""
+    """Where a value goes; used in messages and to select the rule that applies."""
 
     step: str | None
-    """None for the answer, which is no step's."""
+    """None for the answer, which belongs to no step."""
     argument: str
     as_text: bool = False
 
     def inside(self, part: str | int) -> "Place":
-        """The place of an item or a field of a value that is built here."""
+        """The place of an item or a field inside this value."""
         return Place(
             self.step, f"{self.argument}[{part}]" if isinstance(part, int) else f"{self.argument}.{part}", self.as_text
         )
 
 
 class ArgumentChecker:
-    """Checks steps one by one. Holds what they share: APIs, types of outputs, findings."""
+    """Checks steps one by one. Holds shared state: APIs, types of outputs, findings."""
 
     def __init__(self, plan: Plan, apis: Mapping[str, Api], schemas: Schemas, findings: Findings) -> None:
         self._plan = plan
@@ -51,10 +51,10 @@ class ArgumentChecker:
         self._responses: dict[str, Node] = {}
         self._parameters: dict[str, dict[str, tuple[Parameter, Node]]] = {}
         self.lacking: list[tuple[str, str, Node]] = []
-        """Required fields that objects built in a plan do not have: the step, the place in it, the type."""
+        """Required fields that objects built in a plan lack: the step, the place in it, the type."""
 
     def check_step(self, step: Step) -> None:
-        """Check a step's API, arguments, loop and condition. Missing arguments are found elsewhere."""
+        """Check a step's API, arguments, loop and condition. ``find_missing`` reports missing arguments."""
         self._findings.checks += 1
         api = self._apis.get(step.api)
         if api is None:
@@ -72,7 +72,7 @@ class ArgumentChecker:
                 self._check(Place(step.id, "when"), side, ANYTHING, items)
 
     def check_answer(self) -> None:
-        """Check that the answer exists and that each of its references leads somewhere."""
+        """Check that there is an answer and that each of its references resolves."""
         if not self._plan.answer:
             last = self._plan.steps[-1].id
             fix = Fix(message=f"Answer with the output of the last step, {last!r}.", value=last)
@@ -92,7 +92,7 @@ class ArgumentChecker:
         return found
 
     def output(self, step: Step) -> Node:
-        """The type of a step's output: the response, or for a loop the list of them."""
+        """The type of a step's output: the response, or a list of responses for a loop."""
         found = self._outputs.get(step.id)
         if found is None:
             api = self._apis.get(step.api)
@@ -129,7 +129,7 @@ class ArgumentChecker:
             self._findings.error(DiagnosticCode.UNKNOWN_ARGUMENT, message, step.id, name, fixes)
 
     def _items(self, step: Step) -> tuple[Node, ...] | None:
-        """The types an item of the step's loop may have; None where it has no loop."""
+        """The types that an item of the step's loop may have; None if it has no loop."""
         if step.foreach is None:
             return None
         place, value = Place(step.id, "foreach"), step.foreach.items
@@ -156,7 +156,7 @@ class ArgumentChecker:
         return (ANYTHING,)
 
     def _type_of(self, value: Value) -> Node:
-        """The type of a value that was checked already."""
+        """The type of a value that was already checked."""
         if isinstance(value, LiteralValue):
             return Node(schema_of(value.value))
         if isinstance(value, Reference) and value.step in self._steps:
@@ -195,7 +195,7 @@ class ArgumentChecker:
             self._findings.error(DiagnosticCode.INVALID_LITERAL, message, place.step, place.argument, fixes[:MAX_FIXES])
 
     def _has_wrong_parts(self, place: Place, value: JsonValue, wanted: Node) -> bool:
-        """Whether it is a part of an object or a list that is wrong or missing. They are said, each by itself."""
+        """Whether a part of an object or a list is wrong or missing. Each such part is reported by itself."""
         before, kinds = self._findings.errors, self._schemas.kinds(wanted)
         if isinstance(value, dict) and value and "object" in kinds:
             fields = {name: LiteralValue(value=part) for name, part in value.items()}
@@ -206,7 +206,7 @@ class ArgumentChecker:
         return self._findings.errors > before
 
     def _warn_of_template(self, place: Place, text: str) -> None:
-        """Plans have no string templates, but models write them: ``"Meeting $var1.id$"`` would be sent as it stands."""
+        """Warn about ``"Meeting $var1.id$"``: plans have no string templates, so it would be sent unchanged."""
         step = next((name for name in _TEMPLATE.findall(text) if name in self._steps), None)
         if step is not None:
             message = f"the text mentions the output of {step!r}, but is sent as it stands"
@@ -263,7 +263,7 @@ class ArgumentChecker:
                 self.lacking.append((inside.step, inside.argument, inner if isinstance(inner, Node) else ANYTHING))
 
     def _resolve(self, place: Place, reference: Reference) -> Node | None:
-        """The type a reference leads to; None where it leads nowhere, which is reported."""
+        """The type a reference leads to; None if it leads nowhere, which is reported."""
         self._findings.checks += 1
         step = self._steps.get(reference.step)
         if step is None:
@@ -339,7 +339,7 @@ def _show(path: JsonPath) -> str:
 
 
 def _conversions(value: JsonValue, choices: list[JsonValue]) -> list[JsonValue]:
-    """The same value in other JSON types, and the listed values it differs from in case only."""
+    """The same value in other JSON types, and the listed values that differ only in case."""
     found: list[JsonValue] = []
     if isinstance(value, str):
         found += [choice for choice in choices if isinstance(choice, str) and choice.lower() == value.strip().lower()]

@@ -1,17 +1,17 @@
-"""Whether what one schema allows fits where another one asks: the type rule for references.
+"""The type rule for references: whether a value of one schema fits where another schema is required.
 
-The rule is about *types*, since values are not there yet:
+The rule compares *types*, since there are no values yet:
 
 - an integer fits a number; a number fits an integer with a warning (it may have a fraction);
-- ``null`` is set aside: most responses declare nullable fields, and a null that arrives is the executor's to report;
+- ``null`` is ignored: most responses declare nullable fields, and the executor reports a null that arrives;
 - where an argument travels as text (path, query, header, cookie; OpenAPI 3.1, section 4.8.12), numbers and booleans fit
   a string, because they serialise to the same bytes, and a string fits a number with a warning. In a JSON body
-  neither does;
-- a list never fits a single value, nor the other way round; lists fit by their items, objects by required properties;
-- listed values that have none in common do not fit; others that need not match, and formats that differ, are warnings;
-- what a schema does not say is assumed and counted as such.
+  neither fits;
+- a list never fits a single value, nor a single value a list; lists fit by their items, objects by required properties;
+- listed values without a common one do not fit; partly common ones, and formats that differ, are warnings;
+- what a schema does not specify is assumed to fit, and counted as assumed.
 
-Schemas may refer to themselves, so each pair is compared once: where it is met inside itself, it fits.
+Schemas may refer to themselves, so each pair is compared once: a pair that occurs inside itself is taken to fit.
 """
 
 from collections import deque
@@ -27,14 +27,14 @@ from services.contracts.planning import DiagnosticCode
 
 MAX_DEPTH = 8
 COMPARISON_BUDGET = 20_000
-"""Flat schemas, fields and listed values that one comparison looks at; what is left over is assumed to fit."""
+"""Most flat schemas, fields and listed values that one comparison checks; the rest is assumed to fit."""
 _TEXTUAL = frozenset({"boolean", "integer", "number", "string"})
 _NUMERIC = frozenset({"integer", "number"})
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Why one type does not fit another; ``certain`` ones are errors, the others warnings."""
+    """Why one type does not fit another. It is an error if ``certain``, otherwise a warning."""
 
     code: DiagnosticCode
     message: str
@@ -43,7 +43,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two types to compare, ``depth`` steps inside those that were asked about; ``words`` say where that is."""
+    """Two types to compare, ``depth`` steps inside the outermost pair; ``words`` describe the place in messages."""
 
     given: Node
     wanted: Node
@@ -53,9 +53,9 @@ class _Pair:
 
 
 class _Comparison:
-    """One comparison, from the outside in, so that little is known of what is deepest where the budget ends it.
+    """One comparison. It is breadth-first, so that only the deepest parts are unknown if the budget runs out.
 
-    The pairs met are known by the identity of their schemas, which ``schemas`` keeps alive.
+    Visited pairs are identified by the identity of their schemas, which ``schemas`` keeps alive.
     """
 
     def __init__(self, schemas: Schemas, pair: _Pair) -> None:
@@ -65,7 +65,7 @@ class _Comparison:
         self._left = COMPARISON_BUDGET
 
     def pairs(self) -> Iterator[_Pair]:
-        """The pairs that wait, each once, with those that are added meanwhile."""
+        """The waiting pairs, each once, including pairs added during iteration."""
         while self._waiting:
             checkpoint()
             pair = self._waiting.popleft()
@@ -75,11 +75,11 @@ class _Comparison:
                 yield pair
 
     def add(self, pair: _Pair, given: Node, wanted: Node, as_text: bool, words: str) -> None:
-        """Compare also what is inside a pair."""
+        """Add a pair from inside another pair."""
         self._waiting.append(_Pair(given, wanted, as_text, pair.depth + 1, f"{pair.words}{words} not fit: "))
 
     def affords(self, steps: int) -> bool:
-        """Whether it may look at so much more. If not, the rest is assumed."""
+        """Whether the budget allows this many more steps. If not, the rest is assumed to fit."""
         self._left -= steps
         if self._left < 0:
             self.schemas.assumed += 1
@@ -88,7 +88,7 @@ class _Comparison:
 
 
 def mismatch(schemas: Schemas, given: Node, wanted: Node, *, as_text: bool) -> Mismatch | None:
-    """Why a value of type ``given`` does not fit ``wanted``; None where it does."""
+    """Why a value of type ``given`` does not fit ``wanted``; None if it fits."""
     comparison = _Comparison(schemas, _Pair(given, wanted, as_text))
     for pair in comparison.pairs():
         wrong = _mismatch(comparison, pair)
@@ -100,7 +100,7 @@ def mismatch(schemas: Schemas, given: Node, wanted: Node, *, as_text: bool) -> M
 
 
 def _mismatch(comparison: _Comparison, pair: _Pair) -> Mismatch | None:
-    """Why two types do not fit, whatever is inside them; that is compared next."""
+    """Why two types do not fit, apart from their contents, which are queued for comparison."""
     schemas, given, wanted, as_text = comparison.schemas, pair.given, pair.wanted, pair.as_text
     if schemas.is_anything(wanted):
         return None
@@ -123,7 +123,7 @@ def _mismatch(comparison: _Comparison, pair: _Pair) -> Mismatch | None:
 
 
 def _size(schemas: Schemas, node: Node) -> int:
-    """How many flat schemas a node stands for: with each step into a type that names itself twice it doubles."""
+    """How many flat schemas a node expands to: it can double with each level of a recursive type."""
     return sum(len(branch) for branch in schemas.branches(node))
 
 
@@ -144,7 +144,7 @@ def _disjoint(schemas: Schemas, given: Node, wanted: Node, as_text: bool) -> Mis
 def _lists(comparison: _Comparison, pair: _Pair) -> None:
     has = comparison.schemas.child(pair.given, 0, strict=True)
     takes = comparison.schemas.child(pair.wanted, 0, strict=False)
-    if isinstance(has, Node) and isinstance(takes, Node):  # otherwise one of them is always empty
+    if isinstance(has, Node) and isinstance(takes, Node):  # otherwise one of the lists is always empty
         comparison.add(pair, has, takes, pair.as_text, "its items do")
 
 
@@ -163,7 +163,7 @@ def _objects(comparison: _Comparison, pair: _Pair) -> Mismatch | None:
 
 
 def _values(comparison: _Comparison, given: Node, wanted: Node, as_text: bool) -> Mismatch | None:
-    """Listed values and formats."""
+    """Compare listed values and formats."""
     schemas = comparison.schemas
     has, takes = schemas.enumeration(given), schemas.enumeration(wanted)
     if has is not None and takes is not None and comparison.affords(len(has) + len(takes)):
@@ -182,7 +182,7 @@ def _values(comparison: _Comparison, given: Node, wanted: Node, as_text: bool) -
 
 
 def _leftover(schemas: Schemas, given: Node, wanted: Node, as_text: bool) -> Mismatch | None:
-    """Types the value may have that are not asked for, beside one that is."""
+    """Warn about types of the value that are not accepted, if at least one type is."""
     takes = schemas.kinds(wanted)
     rest = schemas.kinds(given) - takes - {"null"}
     if not rest or (as_text and "string" in takes and rest <= _TEXTUAL):

@@ -13,31 +13,31 @@ from planner_svc.compiler.nodes import dict_of, list_of, target
 from services.contracts.base import JsonSchema
 
 KINDS: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-"""JSON's types; ``number`` here means one with a fraction, so a schema's ``number`` is ``{"integer", "number"}``."""
+"""JSON's types. ``number`` means one with a fraction, so a schema's ``number`` is ``{"integer", "number"}``."""
 MAX_BRANCHES: Final = 64
 EXPANSION_BUDGET: Final = 2_000
 
 Branch = tuple[JsonSchema, ...]
-"""Flat schemas that hold together: one alternative of a schema."""
+"""Flat schemas that apply together: one alternative of a schema."""
 
 
 class OverBudget(Exception):
-    """A schema is too expensive to look into."""
+    """A schema is too expensive to expand."""
 
 
 def expand(
     schema: JsonValue, definitions: Mapping[str, JsonSchema], seen: frozenset[str], spent: Iterator[int]
 ) -> list[Branch]:
-    """The alternatives of a schema; none where none fits.
+    """The alternatives of a schema; empty if the schema allows nothing.
 
     Args:
-        schema: as it stands in the document.
-        definitions: what ``#/$defs/NAME`` leads to.
+        schema: as in the document.
+        definitions: the targets of ``#/$defs/NAME``.
         seen: references on the way here, which are not followed again.
-        spent: counts the schemas looked at.
+        spent: counts the schemas expanded.
 
     Raises:
-        OverBudget: there are too many of them.
+        OverBudget: there are too many schemas or alternatives.
     """
     if next(spent) > EXPANSION_BUDGET:
         raise OverBudget
@@ -59,13 +59,13 @@ def expand(
 
 
 def size_of(branches: list[Branch]) -> int:
-    """How much there is to look at: the schemas, and what each lists."""
+    """The cost of checking the branches: the number of schemas and of entries in their lists and objects."""
     schemas = (schema for branch in branches for schema in branch)
     return sum(1 + sum(len(held) for held in schema.values() if isinstance(held, list | dict)) for schema in schemas)
 
 
 def members_of(branch: Branch, name: str, strict: bool) -> list[JsonValue] | None:
-    """The schemas a member must satisfy; None where there is no such member."""
+    """The schemas that a member must satisfy; None if there is no such member."""
     found: list[JsonValue] = []
     others: list[JsonValue] = []
     closed = listed = opened = False
@@ -88,7 +88,7 @@ def members_of(branch: Branch, name: str, strict: bool) -> list[JsonValue] | Non
 
 
 def items_of(branch: Branch, index: int) -> list[JsonValue] | None:
-    """The schemas an item must satisfy; None where there is no such item."""
+    """The schemas that an item must satisfy; None if there is no such item."""
     found: list[JsonValue] = []
     for schema in branch:
         prefix = list_of(schema.get("prefixItems"))
@@ -102,7 +102,7 @@ def items_of(branch: Branch, index: int) -> list[JsonValue] | None:
 
 
 def branch_kinds(branch: Branch) -> frozenset[str]:
-    """The JSON types one alternative allows. Without ``type``, keywords of objects and lists tell."""
+    """The JSON types that one alternative allows. Without ``type``, keywords of objects and lists decide."""
     kinds = KINDS
     typed = False
     for schema in branch:
@@ -137,7 +137,7 @@ def kind_of(value: JsonValue) -> str:
 
 
 def listed_in(schema: JsonSchema) -> list[JsonValue]:
-    """The values that ``const`` or ``enum`` allow; empty where there is neither."""
+    """The values that ``const`` or ``enum`` allow; empty if there is neither."""
     return [schema["const"]] if "const" in schema else list_of(schema.get("enum"))
 
 

@@ -1,4 +1,4 @@
-"""Collects what the compiler finds, within bounds: a plan of ten thousand bad steps gets a readable answer too."""
+"""Collects the compiler's diagnostics, within limits: even a plan of ten thousand bad steps gets a readable answer."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,15 +8,15 @@ from services.contracts.planning import Diagnostic, DiagnosticCode, Fix
 
 MAX_DIAGNOSTICS = 200
 MAX_SUGGESTIONS = 20
-"""Diagnostics that get "did you mean": comparing names is the slowest thing the compiler does."""
+"""Most diagnostics with a "did you mean": comparing names is the slowest part of the compiler."""
 _MAX_NAME = 64
-"""Characters of a name that is compared."""
+"""Longest name that is compared, in characters."""
 _MAX_COMPARED = 2_000_000
-"""Pairs of characters that all comparisons of a plan may look at: some 0.2 s."""
+"""Most pairs of characters that all comparisons of a plan may take: about 0.2 s."""
 
 
 class Findings:
-    """Diagnostics in the order they were found, errors first when read, and the number of facts checked."""
+    """Diagnostics, and the number of facts checked."""
 
     def __init__(self) -> None:
         self.checks = 0
@@ -33,7 +33,7 @@ class Findings:
         argument: str | None = None,
         fixes: Iterable[Fix] = (),
     ) -> None:
-        """Record something that keeps the plan from being proved."""
+        """Record a finding that keeps the plan from being proved."""
         self.errors += 1
         self._add(Diagnostic(code=code, step=step, argument=argument, message=message, fixes=tuple(fixes)))
 
@@ -45,13 +45,13 @@ class Findings:
         argument: str | None = None,
         fixes: Iterable[Fix] = (),
     ) -> None:
-        """Record something worth knowing that does not keep the plan from being proved."""
+        """Record a finding that does not keep the plan from being proved."""
         self._add(
             Diagnostic(code=code, severity="warning", step=step, argument=argument, message=message, fixes=tuple(fixes))
         )
 
     def similar(self, name: str, known: Iterable[str]) -> list[str]:
-        """Up to three known names like a wrong one, best first."""
+        """Up to three known names similar to a wrong one, best first."""
         if self._suggestions >= MAX_SUGGESTIONS or len(name) > _MAX_NAME:
             return []
         self._suggestions += 1

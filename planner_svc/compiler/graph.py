@@ -1,4 +1,4 @@
-"""The plan as a graph: order, cycles, stages, unused steps. No recursion: a plan may be ten thousand steps deep."""
+"""The plan as a graph: order, cycles, stages, unused steps. It avoids recursion: plans may be 10,000 steps deep."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from services.contracts.planning import DiagnosticCode, Fix
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Steps by depth (a step's stage is one more than its deepest dependency's), and what each one waits for."""
+    """Stages of steps (a step's stage is one more than its deepest dependency's), and each step's dependencies."""
 
     stages: tuple[tuple[str, ...], ...]
     needs: Mapping[str, frozenset[str]]
@@ -41,7 +41,7 @@ def check_graph(plan: Plan, apis: Mapping[str, Api], findings: Findings) -> Grap
 
 
 def in_order(plan: Plan) -> Plan | None:
-    """The same plan with every step after those it needs, otherwise in its own order; None where there is a cycle."""
+    """The same plan with every step after its dependencies, otherwise in its own order; None if there is a cycle."""
     position = {step.id: index for index, step in enumerate(plan.steps)}
     stages = _stages({step.id: dependencies(step) & position.keys() for step in plan.steps})
     if sum(map(len, stages)) < len(plan.steps):
@@ -51,7 +51,7 @@ def in_order(plan: Plan) -> Plan | None:
 
 
 def _stages(needs: Mapping[str, frozenset[str]]) -> tuple[tuple[str, ...], ...]:
-    """Kahn's algorithm, layer by layer. Steps on a cycle, or behind one, are in no stage."""
+    """Kahn's algorithm, layer by layer. Steps on a cycle, and their dependents, are in no stage."""
     followers: dict[str, list[str]] = {}
     for step_id, need in needs.items():
         for other in need:
@@ -72,7 +72,7 @@ def _stages(needs: Mapping[str, frozenset[str]]) -> tuple[tuple[str, ...], ...]:
 
 
 def _report_cycle(needs: Mapping[str, frozenset[str]], findings: Findings) -> None:
-    """Name the steps of one cycle: following needs among the steps left over must come round."""
+    """Report one cycle: among the remaining steps, following dependencies must return to a visited step."""
     path: dict[str, None] = {}
     step_id = next(iter(needs))
     while step_id not in path:
@@ -89,7 +89,7 @@ def _report_unused(
     plan: Plan, apis: Mapping[str, Api], needs: Mapping[str, frozenset[str]], findings: Findings
 ) -> None:
     if not plan.answer:
-        return  # then every step is unused, and the missing answer is what must be said
+        return  # without an answer every step is unused; the missing answer is reported instead
     mutating = {step.id for step in plan.steps if step.api in apis and apis[step.api].mutating}
     used: set[str] = set()
     waiting = [output.value.step for output in plan.answer if output.value.step in needs] + list(mutating)

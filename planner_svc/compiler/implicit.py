@@ -1,9 +1,9 @@
-"""Missing arguments: who could produce them, calls that go without saying, and questions for the rest.
+"""Missing arguments: their possible producers, implicit calls, and questions for the rest.
 
-NESTful calls a call *implicit* when the request does not mention it but a later call needs its output. The compiler
-adds one only where there is no choice: the argument is an identifier (something systems know and people do not say),
-exactly one of the given APIs produces it, both calls only read, and everything it needs itself is in the plan already.
-Whatever is filled in this way is reported as a warning, and added steps are listed in the proof.
+NESTful calls a call *implicit* if the request does not mention it but a later call needs its output. The compiler adds
+one only if it is unambiguous: the argument is an identifier (known to systems, rarely said by people), exactly one of
+the given APIs produces it, both calls only read, and all arguments that the added call needs are in the plan already.
+Each value filled in this way is reported as a warning, and the proof lists the added steps.
 """
 
 import itertools
@@ -25,27 +25,27 @@ from services.contracts.planning import Decision, DiagnosticCode, Fix, Policy, Q
 
 MAX_COMPLETED = 100
 MAX_MISSING = 1_000
-"""Missing arguments that are filled or reported; one alone keeps a plan from being proved."""
+"""Most missing arguments that are filled or reported; a single one already keeps a plan from being proved."""
 MAX_INSERTED = 16
 MAX_PRODUCERS = 50
-"""Fields looked at for one name; where there are more, there is a choice anyway."""
+"""Most fields tried for one name; with more of them, the choice is ambiguous anyway."""
 MAX_FIELDS = 200
 MAX_QUESTIONS = 50
 MAX_FIXES = 3
 MAX_NAME = 200
-"""Characters of the place that a question is about."""
+"""Longest place that a question can be about, in characters."""
 _MAX_NESTING = 3
 
 _SPECIFIC = frozenset({"iata", "icao", "lat", "latitude", "lon", "lng", "longitude", "sku", "timezone", "token"})
-"""Words that name an identifier by themselves."""
+"""Words that are an identifier's name by themselves."""
 _IDENTIFIERS = _SPECIFIC | {"code", "guid", "handle", "id", "ids", "iso", "key", "ref", "reference", "slug"}
-"""Last words of longer names that do."""
+"""Last words of longer names that are identifiers."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A required argument that a step does not have."""
+    """A required argument that a step lacks."""
 
     step: Step
     api: Api
@@ -60,11 +60,11 @@ class Producer:
     api: Api
     path: JsonPath
     certain: bool
-    """Whether the argument is an identifier, so that a field of its name is the same thing and no coincidence."""
+    """Whether the argument is an identifier, so that a field with its name means the same."""
 
 
 def find_missing(plan: Plan, apis: Mapping[str, Api], checker: ArgumentChecker) -> list[Missing]:
-    """Required arguments that steps of known APIs do not have, in the plan's order; the first :data:`MAX_MISSING`."""
+    """Required arguments that steps of known APIs lack, in the plan's order; the first :data:`MAX_MISSING`."""
     required = {
         api_id: [entry for entry in reversed(checker.parameters(apis[api_id]).values()) if entry[0].needed]
         for api_id in {step.api for step in plan.steps} & apis.keys()
@@ -79,7 +79,7 @@ def find_missing(plan: Plan, apis: Mapping[str, Api], checker: ArgumentChecker) 
 
 
 class Completer:
-    """Fills missing arguments of one plan where there is no choice."""
+    """Fills missing arguments of one plan if there is exactly one way to do so."""
 
     def __init__(
         self,
@@ -107,10 +107,10 @@ class Completer:
         self.inserted: list[str] = []
 
     def complete(self, missing: list[Missing], findings: Findings) -> Plan:
-        """The plan with what could be filled, each reported as a warning."""
+        """The plan with all values that could be filled; each is reported as a warning."""
         for gap in missing[:MAX_COMPLETED]:
             if gap.api.mutating:
-                continue  # a guess that reads is harmless, one that changes something is not
+                continue  # a wrong guess is harmless in a read, but not in a change
             value = self._from_plan(gap) or self._from_call(gap)
             if value is None:
                 continue
@@ -123,7 +123,7 @@ class Completer:
         return Plan(steps=tuple(self._steps), answer=self._answer)
 
     def fixes(self, gap: Missing) -> list[Fix]:
-        """Earlier steps and APIs that may supply a missing argument, best named first."""
+        """Earlier steps and APIs that may supply a missing argument, best match first."""
         found: dict[str, Producer] = {}
         for producer in self._producers(gap):
             found.setdefault(producer.api.id, producer)
@@ -139,7 +139,7 @@ class Completer:
         ]
 
     def _from_plan(self, gap: Missing) -> Reference | None:
-        """The one earlier step whose output holds the argument."""
+        """A reference to the one earlier step whose output holds the argument."""
         producers = self._certain(gap)
         found = [
             Reference(step=step.id, path=producers[step.api].path)
@@ -149,7 +149,7 @@ class Completer:
         return found[0] if len(found) == 1 else None
 
     def _from_call(self, gap: Missing) -> Reference | None:
-        """A new step before this one: the call of the one API that produces the argument from what is known."""
+        """A reference to a new step: the call of the one API that can produce the argument from known values."""
         calls = {}
         for producer in self._certain(gap).values():
             if producer.api.id in self._callable and producer.api.id != gap.api.id:
@@ -167,7 +167,7 @@ class Completer:
         return Reference(step=step_id, path=producer.path)
 
     def _arguments_for(self, api: Api, gap: Missing) -> dict[str, Value] | None:
-        """What an API requires, from literals already in the plan under the same name; None where some is not known."""
+        """An API's required arguments, from literals of the same name in the plan; None if one is not known."""
         arguments: dict[str, Value] = {}
         for name, (parameter, node) in self._checker.parameters(api).items():
             if parameter.needed:
@@ -179,7 +179,7 @@ class Completer:
         return arguments
 
     def _certain(self, gap: Missing) -> dict[str, Producer]:
-        """The likeliest certain producer of each API, by the API's id."""
+        """The best certain producer of each API, by the API's id."""
         found: dict[str, Producer] = {}
         for producer in self._producers(gap):
             if producer.certain:
@@ -187,7 +187,7 @@ class Completer:
         return found
 
     def _producers(self, gap: Missing) -> Iterator[Producer]:
-        """Fields of the argument's name first, then fields whose API or object supplies the rest of the name.
+        """Fields with the argument's name first, then fields whose API or object has the rest of the name.
 
         ``countryCode`` comes from a field ``countryCode``, or from a field ``code`` of an API named ``findCountry``.
         """
@@ -202,7 +202,7 @@ class Completer:
                     yield Producer(api, path, certain=specific and len(entries) <= MAX_PRODUCERS)
 
     def _index(self, apis: Iterable[Api]) -> dict[str, list[tuple[Api, JsonPath, Node]]]:
-        """Response fields by their last name, folded. Fields inside lists are left out: which item would it be?"""
+        """Response fields by their last name, normalized. Fields inside lists are left out: the item is ambiguous."""
         index: dict[str, list[tuple[Api, JsonPath, Node]]] = {}
         for api in apis:
             for path, node in self._fields_of(self._checker.response(api)):
@@ -221,7 +221,7 @@ class Completer:
                 waiting += [((*path, name), child) for name, child in self._schemas.properties(node).items()]
 
     def _known_literals(self) -> dict[str, LiteralValue]:
-        """Literals of the plan by argument name, where all under one name are equal."""
+        """Literals of the plan by argument name, if all with that name are equal."""
         found: dict[str, LiteralValue | None] = {}
         for step in self._steps:
             for name, value in step.arguments.items():
@@ -292,7 +292,7 @@ def _detail(parameter: Parameter) -> str:
 
 
 def _is_identifier(name: str) -> bool:
-    """Whether the last word of a name is one of what systems know and people rarely say."""
+    """Whether the last word of a name is that of an identifier."""
     words = [word.lower() for word in _WORD.findall(name)]
     return bool(words) and words[-1] in (_IDENTIFIERS if len(words) > 1 else _SPECIFIC)
 

@@ -1,4 +1,4 @@
-"""A JSON Schema as it stands in a document, and where its references lead."""
+"""A JSON Schema in its document, and the targets of its references."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANYTHING: Final = Node({})
 
 
 def followed(node: Node) -> tuple[Node, frozenset[str]]:
-    """What a schema that is a reference and nothing else leads to, and the references on the way."""
+    """The target of a schema that is only a reference, and the references on the way."""
     seen: set[str] = set()
     while isinstance(node.schema, dict) and len(node.schema) == 1:
         reference = node.schema.get("$ref")
@@ -36,24 +36,24 @@ def followed(node: Node) -> tuple[Node, frozenset[str]]:
 
 
 def target(reference: str, definitions: Mapping[str, JsonSchema]) -> JsonValue:
-    """The definition a reference names; anything where there is none."""
+    """The definition that a reference names; the empty schema if there is none."""
     return definitions.get(_name(reference), {}) if reference.startswith("#/$defs/") else {}
 
 
 def leads_somewhere(reference: JsonValue, definitions: Mapping[str, JsonSchema]) -> bool:
-    """Whether a reference leads to a definition, or there is none."""
+    """Whether the reference leads to a definition; True if there is no reference."""
     if not isinstance(reference, str):
         return True
     return reference.startswith("#/$defs/") and _name(reference) in definitions
 
 
 def dict_of(value: JsonValue) -> JsonSchema:
-    """An object as it is; empty for anything else, which a hostile document may have there."""
+    """The value if it is an object, otherwise an empty one: a hostile document may hold anything."""
     return value if isinstance(value, dict) else {}
 
 
 def list_of(value: JsonValue) -> list[JsonValue]:
-    """A list likewise."""
+    """The value if it is a list, otherwise an empty one."""
     return value if isinstance(value, list) else []
 
 

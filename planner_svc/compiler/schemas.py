@@ -1,9 +1,9 @@
-"""What a JSON Schema (2020-12) says of a value, as far as a compiler needs to know before any value is there.
+"""What a JSON Schema (2020-12) tells about a value, as far as the compiler needs it before there are values.
 
-Schemas come from imported documents, so they are hostile until shown otherwise: nothing is ever fetched, patterns run
-on a linear-time engine, and expansion (``expansion``) and validation (``validation``) have budgets. A schema that is
-broken, over budget or has a pattern that this engine cannot read (look-around) allows everything, and the fact is
-counted as *assumed* instead of proved.
+Schemas come from imported documents and are treated as hostile: nothing is ever fetched, patterns run on a linear-time
+engine, and expansion (``expansion``) and validation (``validation``) have budgets. A schema that is broken, over budget
+or has a pattern that this engine does not support (look-around) allows everything, and the fact is counted as *assumed*
+instead of proved.
 """
 
 import itertools
@@ -32,26 +32,27 @@ from services.compute import checkpoint
 from services.contracts.base import JsonSchema
 
 TOTAL_BUDGET: Final = 300_000
-"""What one instance looks at in all alternatives of all nodes: schemas, and what they list. It is ten times what the
-widest of 4,000 operations of known services takes. What is past it is unknown, as what is past a node's own budget."""
+"""Budget of one instance for all alternatives of all nodes: schemas, and the entries of their lists. It is ten times
+what the widest of 4,000 operations of known services takes. Whatever exceeds it is unknown, as with a node's own
+budget."""
 MAX_MESSAGE: Final = 300
 _MAX_KEPT: Final = 50_000
-"""JSON values in the schemas of the validators that are kept; what a pattern may take counts as so many values."""
+"""Most JSON values in the schemas of cached validators; a pattern counts as many values, by its memory."""
 _MAX_ERRORS, _MAX_COPIED = 5_000, 5_000_000
-"""Steps by which a validator is asked what is wrong, and characters: it copies what each error speaks of."""
+"""Limits for asking a validator what is wrong, in steps and in characters: it copies the value of each error."""
 
 Absence = Literal["missing", "wrong_kind"]
 
 
 class Schemas:
-    """Answers questions about schemas and remembers the answers. One instance serves one compilation.
+    """Answers questions about schemas and caches the answers. One instance serves one compilation.
 
-    Caches are keyed by the identity of schema objects, which live as long as the instance does.
+    Caches are keyed by the identity of schema objects, which they keep alive.
     """
 
     def __init__(self) -> None:
         self.assumed = 0
-        """How many facts no schema could tell."""
+        """How many facts could not be checked against a schema."""
         self._left = TOTAL_BUDGET
         self._branches: dict[int, tuple[Node, list[Branch]]] = {}
         self._expanded: dict[int, tuple[Node, list[Branch], int]] = {}
@@ -62,7 +63,7 @@ class Schemas:
         self._kept = 0
 
     def branches(self, node: Node) -> list[Branch]:
-        """The alternatives of a schema, references and combinators resolved; none where none fits."""
+        """The alternatives of a schema, references and combinators resolved; empty if it allows nothing."""
         cached = self._branches.get(id(node.schema))
         if cached is None:
             found, size = self._expansion(node)
@@ -70,7 +71,7 @@ class Schemas:
         return cached[1]
 
     def kinds(self, node: Node) -> frozenset[str]:
-        """The JSON types a value may have."""
+        """The JSON types that a value may have."""
         cached = self._kinds.get(id(node.schema))
         if cached is None:
             found = frozenset().union(*(branch_kinds(branch) for branch in self.branches(node)))
@@ -78,14 +79,14 @@ class Schemas:
         return cached[1]
 
     def is_anything(self, node: Node) -> bool:
-        """Whether the schema says nothing of the value's type."""
+        """Whether the schema does not restrict the value's type."""
         return self.kinds(node) == KINDS
 
     def child(self, node: Node, part: str | int, *, strict: bool) -> Node | Absence:
         """The schema of a member or an item.
 
-        Where ``strict``, an object that lists its properties has no others unless it says so: the question is what a
-        later step may rely on. Otherwise JSON Schema's own rule holds, by which undeclared properties are allowed.
+        If ``strict``, an object that lists its properties has no others unless it allows them: a later step may rely on
+        listed properties only. Otherwise JSON Schema's own rule applies, which allows undeclared properties.
         """
         node = followed(node)[0]
         key = (id(node.schema), part, strict)
@@ -95,7 +96,7 @@ class Schemas:
         return cached[1]
 
     def properties(self, node: Node) -> dict[str, Node]:
-        """The properties an object is said to have, in order."""
+        """The declared properties of an object, in order."""
         names = dict.fromkeys(
             name for branch in self.branches(node) for schema in branch for name in dict_of(schema.get("properties"))
         )
@@ -103,7 +104,7 @@ class Schemas:
         return {name: child for name, child in found if isinstance(child, Node)}
 
     def required(self, node: Node) -> frozenset[str]:
-        """The properties every object allowed here must have."""
+        """The properties that every allowed object must have."""
         sets = [
             {name for schema in branch for name in list_of(schema.get("required")) if isinstance(name, str)}
             for branch in self.branches(node)
@@ -111,7 +112,7 @@ class Schemas:
         return frozenset(set.intersection(*sets)) if sets else frozenset()
 
     def enumeration(self, node: Node) -> list[JsonValue] | None:
-        """The values listed by ``enum`` or ``const``; None where any branch lists none."""
+        """The values listed by ``enum`` or ``const``; None if any branch lists none."""
         values: list[JsonValue] = []
         for branch in self.branches(node):
             listed = [
@@ -123,7 +124,7 @@ class Schemas:
         return values
 
     def formats(self, node: Node) -> frozenset[str] | None:
-        """The formats of a text; None where any branch names none."""
+        """The formats of a text; None if any branch names none."""
         found: set[str] = set()
         for branch in self.branches(node):
             names = [schema["format"] for schema in branch if isinstance(schema.get("format"), str)]
@@ -133,7 +134,7 @@ class Schemas:
         return frozenset(found)
 
     def problem(self, node: Node, value: JsonValue) -> str | None:
-        """Why a literal is not allowed, in words; None where it is, or where the schema cannot be used (assumed)."""
+        """Why a literal is not allowed, in words; None if it is allowed, or the schema is unusable (assumed)."""
         checkpoint()
         steps = cost_of(node, value)
         validator = None if steps is None else self._validator(node)
@@ -154,7 +155,7 @@ class Schemas:
         return None
 
     def refused(self, node: Node, values: tuple[str, ...]) -> int:
-        """How many of these texts are not allowed; none where nothing is known of the schema, or too little is left."""
+        """How many of these texts are not allowed; 0 if the schema is unknown, or the budget is too small."""
         node = followed(node)[0]
         key = (id(node.schema), values)
         if key not in self._refused:
@@ -180,7 +181,7 @@ class Schemas:
         return " or ".join(names) or "nothing"
 
     def _expansion(self, node: Node) -> tuple[list[Branch], int]:
-        """The alternatives of a schema and their size. What refers to one definition shares one expansion."""
+        """The alternatives of a schema and their size. References to the same definition share one expansion."""
         node, seen = followed(node)
         cached = self._expanded.get(id(node.schema))
         if cached is None:
@@ -193,7 +194,7 @@ class Schemas:
         return cached[1], cached[2]
 
     def _affords(self, cost: int) -> bool:
-        """Take it from what is left for all nodes together: each may be cheap, and there may be thousands."""
+        """Take a cost from the budget of all nodes: each node may be cheap, but there may be thousands."""
         self._left -= cost
         return self._left >= 0
 
@@ -229,7 +230,7 @@ class Schemas:
 
 
 def schema_of(value: JsonValue, depth: int = 0) -> JsonSchema:
-    """A schema that describes one JSON value: what a reference into a literal may rely on."""
+    """A schema that describes one JSON value, for references into a literal."""
     if isinstance(value, dict) and depth < 16:
         return {"type": "object", "properties": {name: schema_of(item, depth + 1) for name, item in value.items()}}
     if isinstance(value, list) and depth < 16:

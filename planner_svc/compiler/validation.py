@@ -1,4 +1,4 @@
-"""Validators of JSON Schemas that strangers wrote: nothing is fetched, and what one costs is known before it runs."""
+"""Validators of untrusted JSON Schemas: nothing is fetched, and a validator's cost is bounded before it runs."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from planner_svc.compiler.nodes import Node, dict_of, leads_somewhere, list_of, 
 from services.contracts.base import JsonSchema
 
 VALIDATION_BUDGET: Final = 50_000
-"""Steps of checking one value. A step takes some 100 ns; a pattern's, a character each, up to 10 us."""
+"""Most steps of checking one value. A step takes about 100 ns; one of a pattern (one character), up to 10 us."""
 MAX_PATTERNS: Final = 50
 """Regular expressions in one validator."""
 _REGEX_BYTES: Final = 1_000_000
-"""Memory for all of them, and again for what they learn from the texts they read."""
+"""Memory for all of them, and the same again for the automata built while matching."""
 _MAX_REGEX_BYTES: Final = 400_000
-"""For one: a text of up to 255 characters of any kind takes 270,000."""
+"""Memory for one: a text of up to 255 characters of any kind takes 270,000."""
 _MAX_VALUES: Final = 50_000
-"""JSON values in the schemas of one validator. It takes half a kilobyte and 1 us to build for each."""
+"""Most JSON values in the schemas of one validator. Each takes half a kilobyte, and 1 us to build."""
 _VALUE_BYTES: Final = 500
 _CHEAP: Final = 4
-"""Listed values or names that are compared in one step."""
+"""Listed values or names compared in one step."""
 _REAPPLIED: Final = 3
-"""How often ``unevaluatedProperties`` and ``unevaluatedItems`` have the schemas beside them applied, measured."""
+"""How many times the schemas beside ``unevaluatedProperties`` and ``unevaluatedItems`` are applied; measured."""
 _UNFOLLOWED: Final = frozenset({"$id", "$dynamicRef", "$recursiveRef"})
-"""They lead, or make ``$ref`` lead, elsewhere than to the definitions, so that nobody can say what is applied."""
+"""Keywords that lead, or make ``$ref`` lead, outside the definitions, so that the cost is unknown."""
 
 
 def build_validator(node: Node) -> tuple[jsonschema_rs.Draft202012Validator | None, int]:
-    """A validator that fetches nothing, and its size; None where the schema is broken or too large."""
+    """A validator that fetches nothing, and its size; None if the schema is broken or too large."""
     schema: Any = node.schema
     if isinstance(schema, dict) and (definitions := _reachable(schema, node.definitions)):
         schema = {**schema, "$defs": definitions}
@@ -54,10 +54,10 @@ def build_validator(node: Node) -> tuple[jsonschema_rs.Draft202012Validator | No
 
 
 def cost_of(node: Node, value: JsonValue) -> int | None:
-    """In how many steps a value is validated; None where there are too many, or nobody can say.
+    """Steps to validate a value; None if there are too many, or the number is unknown.
 
     Applies the schema's structure without its assertions. Recursive definitions and doubling ``allOf`` chains take a
-    validator exponential time (measured: 40 levels of two, hours), and it has no time-out of its own.
+    validator exponential time (measured: 40 levels of two take hours), and it has no timeout.
     """
     waiting: list[tuple[JsonValue, JsonValue]] = [(node.schema, value)]
     steps = 0
@@ -75,7 +75,7 @@ def cost_of(node: Node, value: JsonValue) -> int | None:
 
 
 def _extent(schema: JsonValue) -> tuple[int, int]:
-    """How many values and regular expressions a schema holds, as far as a validator may be built of it."""
+    """The number of values and regular expressions in a schema; counting stops above the limit of a validator."""
     waiting: list[JsonValue] = [schema]
     values = patterns = 0
     while waiting and values <= _MAX_VALUES:
@@ -90,7 +90,7 @@ def _extent(schema: JsonValue) -> tuple[int, int]:
 
 
 def _reachable(schema: JsonValue, definitions: Mapping[str, JsonSchema]) -> dict[str, JsonSchema]:
-    """The definitions a schema needs, so that a validator is not built over all of them."""
+    """The definitions that a schema needs, so that a validator is not built over all of them."""
     found: dict[str, JsonSchema] = {}
     waiting: list[JsonValue] = [schema]
     while waiting:
@@ -109,14 +109,14 @@ def _reachable(schema: JsonValue, definitions: Mapping[str, JsonSchema]) -> dict
 
 
 def _own_steps(schema: JsonSchema, value: JsonValue) -> int:
-    """The steps that a schema's own assertions take: texts are read by patterns, and lists of values compared."""
+    """The steps of a schema's own assertions: patterns read texts, and lists of values are compared."""
     listed = len(list_of(schema.get("enum"))) + ("const" in schema)
     steps = listed * _count(value) // _CHEAP if listed else 0
     if isinstance(value, str):
         steps += len(value) * ("pattern" in schema)
     elif isinstance(value, dict):
         patterned = len(dict_of(schema.get("patternProperties")))
-        steps += sum(map(len, value)) * patterned * 2 if patterned else 0  # once more for additionalProperties
+        steps += sum(map(len, value)) * patterned * 2 if patterned else 0  # twice, because of additionalProperties
         steps += len(list_of(schema.get("required"))) + len(dict_of(schema.get("properties"))) // _CHEAP
         steps += sum(1 + len(list_of(names)) for names in dict_of(schema.get("dependentRequired")).values())
     elif isinstance(value, int | float) and "multipleOf" in schema:
@@ -125,7 +125,7 @@ def _own_steps(schema: JsonSchema, value: JsonValue) -> int:
 
 
 def _count(value: JsonValue) -> int:
-    """How many values there are in a value, itself among them."""
+    """The number of values inside a value, including itself."""
     waiting, count = [value], 0
     while waiting:
         part = waiting.pop()
@@ -135,7 +135,7 @@ def _count(value: JsonValue) -> int:
 
 
 def _digits(number: JsonValue) -> int:
-    """Binary digits before or behind the point, roughly: division of decimals takes time in proportion."""
+    """Approximate binary digits of a number: the time of decimal division is proportional to them."""
     if isinstance(number, int):
         return number.bit_length()
     return abs(math.frexp(number)[1]) if isinstance(number, float) else 0
@@ -163,7 +163,7 @@ def _applied(
 
 
 def _in_place(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> Iterator[JsonValue]:
-    """The schemas that are applied to the same value."""
+    """The schemas that apply to the same value."""
     if isinstance(reference := schema.get("$ref"), str):
         yield target(reference, definitions)
     for key in ("allOf", "anyOf", "oneOf"):

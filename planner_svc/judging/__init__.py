@@ -1,4 +1,4 @@
-"""How likely the trained planner's word is right, once it is known what became of its draft.
+"""How likely the trained planner's answer is right, given how its draft was proved.
 
-:mod:`~planner_svc.judging.judge` weighs what :mod:`~planner_svc.judging.signs` sees of it.
+:mod:`~planner_svc.judging.judge` weighs the signs that :mod:`~planner_svc.judging.signs` computes.
 """

@@ -1,4 +1,4 @@
-"""The judge of a planner's word: how likely it is right as a whole."""
+"""The judge of a planner's answer: how likely it is right as a whole."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from planner_svc.judging.signs import SIGNS, signs_of
 from services.contracts.planning import PlanRequest
 
 JUDGE: Final = "judge.npz"
-"""The file beside the model."""
+"""The judge's file in the model's directory."""
 
 Weigh = Callable[[PlanRequest, Word], float]
-"""Tells how likely a word is right, 0 to 1."""
+"""Returns how likely an answer is right, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class WordJudge:
     trees: Judge
 
     def weigh(self, request: PlanRequest, word: Word) -> float:
-        """How likely the word is right, 0 to 1. Takes a millisecond."""
+        """How likely the answer is right, 0 to 1. Takes about a millisecond."""
         return float(self.trees(np.array([signs_of(request, word)], np.float32))[0])
 
     def save(self, directory: Path) -> None:
-        """Write it beside the model."""
+        """Write the judge to the model's directory."""
         self.trees.save(directory / JUDGE)
 
     @classmethod
     def load(cls, directory: Path) -> WordJudge | None:
-        """Read it from beside the model; None where there is none.
+        """Read the judge from the model's directory; None if there is none.
 
         Raises:
-            JudgeError: the file is damaged, or weighs other signs than this version's.
+            JudgeError: the file is damaged, or weighs other signs than this version.
         """
         trees = Judge.load(directory / JUDGE, SIGNS)
         return None if trees is None else cls(trees)

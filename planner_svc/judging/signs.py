@@ -1,8 +1,7 @@
-"""What speaks for the word of a planner and against it.
+"""Signs for and against a planner's answer.
 
-A planner does not see how its plan looks from outside: whether the request's words are accounted for, for example.
-What the retriever thinks of the APIs is left out: it differs more between catalogues than between right plans and
-wrong ones.
+A planner does not check its plan as a whole, for example whether the plan accounts for all words of the request. The
+retriever's scores of the APIs are left out: they differ more between catalogues than between right and wrong plans.
 """
 
 import math
@@ -41,14 +40,14 @@ SIGNS: Final = (
     "arguments left out an option of which is named",
     "words unaccounted for but by arguments left out",
 )
-"""Of a planner's word, and of the request."""
+"""Signs of a planner's answer, and of the request."""
 _MAX_WORDS: Final = 400
 _MAX_CHOICES: Final = 200
 _SURE: Final = 1e-4
 
 
 def signs_of(request: PlanRequest, word: Word) -> tuple[float, ...]:
-    """The signs of what was said; ``SIGNS`` names them."""
+    """The signs of an answer; ``SIGNS`` names them."""
     said = frozenset(stems(request.query[:MAX_CHARS])[:_MAX_WORDS])
     known = {one.api.id: one.api for one in request.candidates}
     response, plan = word.response, word.plan
@@ -82,14 +81,14 @@ def signs_of(request: PlanRequest, word: Word) -> tuple[float, ...]:
 
 
 def _left_out(step: Step, api: Api) -> Iterator[Slot]:
-    """The arguments that a call could have and does not: who asks for open tickets and gets all is not served."""
+    """The arguments that a call could have but lacks, such as a status if open tickets are asked for."""
     for slot in flat(read_profile(api)).slots:
         if slot.words and not slot.paging and not has(step.arguments, slot.path or (slot.name,)):
             yield slot
 
 
 def _is_named(slot: Slot, said: frozenset[str]) -> bool:
-    """Whether the request has the words of one of its options."""
+    """Whether the request contains all words of one of its options."""
     options = (stems(str(choice)[:MAX_CHARS]) for choice in slot.choices[:_MAX_CHOICES])
     return any(words and said.issuperset(words) for words in options)
 
@@ -97,10 +96,10 @@ def _is_named(slot: Slot, said: frozenset[str]) -> bool:
 def _unaccounted(
     said: frozenset[str], literals: Sequence[str], apis: Sequence[Api], left_out: Sequence[Slot] = ()
 ) -> float:
-    """Share of the request's words that neither values nor what is called account for.
+    """Share of the request's words that neither values nor the called APIs account for.
 
-    What a call answers with counts: who asks for allergies asks for a field of an answer, at whatever depth. Arguments
-    that are left out do not, unless the same word is a value, in the call's name, or a field of its answer.
+    Fields of answers count, at any depth: a request for allergies asks for such a field. Arguments that are left out do
+    not count, unless the same word is a value, in the call's name, or a field of its answer.
     """
     if not said:
         return 0.0

@@ -1,4 +1,4 @@
-"""Which item of a found list a plan means: the words for it stand in the plan, and the executor goes by them."""
+"""Which item of a result list a plan means: the plan stores the request's words for it, and the executor uses them."""
 
 import re
 from typing import Final
@@ -20,7 +20,7 @@ _ANY: Final = re.compile(
     r"|biggest|smallest|highest|lowest|longest|shortest|fastest|top|most|least)\b",
     re.IGNORECASE,
 )
-"""Whoever says so does not mean the one that is called so."""
+"""Words that show that the request does not mean an item by its name."""
 _MAX_SAID: Final = 8
 _MAX_WORDS: Final = 32
 _MAX_CHARS: Final = 200
@@ -28,9 +28,9 @@ _MAX_READ: Final = 4_000
 
 
 def with_matches(plan: Plan, query: str) -> Plan:
-    """The plan with a match wherever it takes the first item of what was looked up by words of the request.
+    """The plan with a match at every reference to the first item of a list that was searched with words of the request.
 
-    Another index than the first, or words such as "any" and "cheapest", say already which one is meant.
+    An index other than 0, or a word such as "any" or "cheapest", already says which item is meant.
     """
     if _ANY.search(query[:_MAX_READ]) is not None:
         return plan
@@ -46,7 +46,7 @@ def with_matches(plan: Plan, query: str) -> Plan:
 
 
 def _match(step: Step, query: str) -> Match | None:
-    """What was looked up by this step; None where it was nothing that the request says."""
+    """The words that this step searches for; None if the request does not contain them."""
     texts = [value.value for value in step.arguments.values() if isinstance(value, LiteralValue)]
     folded = query.casefold()
     said = [

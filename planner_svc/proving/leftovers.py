@@ -1,7 +1,7 @@
-"""What a request says and a plan that changes something leaves out: it is asked about, never passed over.
+"""Finds what a request says and a plan that changes something leaves out, and asks the user about it.
 
-A plan can be proved and still say less than the request: a note without its text, a change without what is to be
-changed. Whoever approves it sees what is there, and hardly what is not.
+A plan can be proved and still say less than the request: a note without its text, a change without the new value. A
+person who approves it sees what is there, but easily overlooks what is missing.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ _NAMED: Final[Mapping[Kind, frozenset[str]]] = {
     "phone": stem_set("phone telephone mobile tel number msisdn recipient to from sender contact caller"),
     "code": stem_set("id ids code key number reference ref sku serial identifier token slug uuid name"),
 }
-"""What arguments are called that take a value of the kind; texts in quotation marks and numbers go anywhere."""
+"""Words in the names of arguments that take values of the kind; quoted texts and numbers go anywhere."""
 _SCALES: Final = (1.0, 7.0, 12.0, 24.0, 60.0, 3_600.0, 60_000.0, 86_400.0, *(10.0**power for power in range(1, 10)))
-"""How units differ in which a number is said and sent: hours and minutes, euros and cents, shares and percent."""
+"""Factors between a number as said and as sent: hours and minutes, euros and cents, shares and percent."""
 _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 _WORD: Final = re.compile(r"[^\W_]+")
 _DATED: Final = re.compile(r"\d|\b(?:tomorrow|next|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b", re.IGNORECASE)
-"""What a moment is said with that is meant for something: "today" and "last week" mostly tell how it came about."""
+"""Signs of a moment that is meant as a value; "today" and "last week" mostly only tell what happened."""
 _PAST: Final = re.compile(
     r"\b(?:was|were|from|instead\s+of|rather\s+than|not|than|wrong\w*(?:\s+\w+)?|old|until\s+now|last)\W{1,3}$",
     re.IGNORECASE,
 )
-"""What stands before a value that is not to be any more."""
+"""Text before a value that is to be replaced."""
 _NEARLY: Final = 1e-6
-"""By which share of one of them two numbers may differ that are the same."""
+"""Relative difference below which two numbers are equal."""
 _BEFORE: Final = 30
 _MAX_LISTED: Final = 6
 _MAX_LEAVES: Final = 120
-"""Of an API, as many as a request may state: a value is not passed over because the network looks at fewer."""
+"""Most arguments of an API that are considered, as many as a request may state. The network reads fewer."""
 _SPLIT: Final = re.compile(r"\d[.,\s]$")
 _SIGN: Final = re.compile(r"[.,]\d")
 _MEASURE: Final = re.compile(r"\d+(?:\.\d+)?(?:[x\u00d7]\d+(?:\.\d+)?)*[A-Za-z]{0,3}")
-"""A code that is but numbers with their unit: "47U", "4x4x5"."""
-# How much speaks for an open argument that a value may be meant for; a word of its name beside the value counts 1.
+"""A code of only numbers and their unit: "47U", "4x4x5"."""
+# Weights for an open argument as the target of a value; a word of its name near the value counts 1.
 _IN_BODY: Final = 0.5
-"""It is in the body, not in the path, the query or a header."""
+"""The argument is in the body, not in the path, the query or a header."""
 _QUOTED_TEXT: Final = 0.5
-"""The value stands in quotation marks, and the argument is a text."""
+"""The value is in quotation marks, and the argument is a text."""
 _CALLED_TEXT: Final = 0.5
-"""The argument's name says that it takes any text, such as "comment"."""
+"""The argument's name allows any text, such as "comment"."""
 _REQUIRED: Final = 0.25
 _TEXTS: Final = stem_set("body comment content description message name note subject summary text title value")
 _ALTERS: Final = stem_set("change edit modify patch rename update")
@@ -69,7 +69,7 @@ _ALTERS: Final = stem_set("change edit modify patch rename update")
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """An argument of a step that changes something, which the plan does not give."""
+    """An argument that the plan does not fill, of a step that changes something."""
 
     step: Step
     profile: Profile
@@ -77,9 +77,9 @@ class _Open:
 
 
 def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> tuple[Question, ...]:
-    """What must be asked before the plan is offered: one question for each value that it leaves out.
+    """The questions to ask before the plan is offered: one for each value that it leaves out.
 
-    Nothing where no step changes anything, where all is said, or where nothing could take what is left.
+    Empty if no step changes anything, if the plan uses all values, or if no argument could take what is left.
 
     Args:
         query: the request.
@@ -113,10 +113,10 @@ def questions_about(query: str, context: Context, plan: Plan, apis: Mapping[str,
 
 
 def with_answers(plan: Plan, context: Context, apis: Mapping[str, Api]) -> Plan:
-    """The plan with what the application gives, by name, for what lacks a value.
+    """The plan with the application's values, by name, for arguments that lack a value.
 
-    That is any place inside objects, such as ``metadata.name``, whose name only comes from a question about it; an
-    argument that is required; and one that would otherwise be a constant.
+    These are places inside objects, such as ``metadata.name``, whose names only come from a question about them;
+    required arguments; and arguments that would otherwise be a constant.
     """
     steps = tuple(_with_answers(step, context, apis.get(step.api)) for step in plan.steps)
     return plan if steps == plan.steps else Plan(steps=steps, answer=plan.answer)
@@ -137,7 +137,7 @@ def _with_answers(step: Step, context: Context, api: Api | None) -> Step:
 
 
 def _unused(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -> list[Span]:
-    """Values of the request that no literal of the plan says, and no constant of its APIs."""
+    """Values of the request that are in no literal of the plan, and in no constant of its APIs."""
     spans = [span for span in find_spans(query, read_clock(context)) if span.kind in _KINDS]
     if not spans:
         return []
@@ -146,18 +146,18 @@ def _unused(query: str, context: Context, plan: Plan, apis: Mapping[str, Api]) -
 
 
 def _is_meant(query: str, span: Span) -> bool:
-    """Whether somebody who says so means a value: "PDF", "the two" and "was 58" are none."""
+    """Whether a span is meant as a value: "PDF", "the two" and "was 58" are not."""
     if span.kind in ("number", "code") and not any(map(str.isdigit, span.text)):
         return False
     if span.kind == "number" and (_SPLIT.search(query[: span.start][-2:]) or _SIGN.match(query, span.end)):
-        return False  # "186,40" is read as two
+        return False  # "186,40" is read as two numbers
     if span.kind == "moment" and not _DATED.search(span.text):
         return False
     return _PAST.search(query[max(span.start - _BEFORE, 0) : span.start]) is None
 
 
 class _Said:
-    """What a plan says, in all its literals and its APIs' constants."""
+    """The values of a plan: all its literals and its APIs' constants."""
 
     def __init__(self, plan: Plan, apis: Mapping[str, Api]) -> None:
         constants = (one.constant for step in plan.steps for one in apis[step.api].parameters)
@@ -173,7 +173,7 @@ class _Said:
         self._dates = any(re.search(r"\d{4}|\d:\d\d", text) for text in self._texts) or any(n > 1e9 for n in numbers)
 
     def says(self, span: Span) -> bool:
-        """Whether the value is there, in this or another form."""
+        """Whether the plan has the value, in this or another form."""
         if span.kind == "moment":
             return self._dates or self._text(span.text)
         if span.kind == "number" and isinstance(span.value, int | float):
@@ -201,7 +201,7 @@ class _Said:
 
 
 def literals(plan: Plan) -> Iterator[str | int | float]:
-    """Every text, number and truth of a plan; of its objects the names as well, of its lists how long they are."""
+    """Every text, number and boolean of a plan, the names in its objects, and the lengths of its lists."""
     waiting: list[Value | JsonValue] = [value for step in plan.steps for value in step_values(step)]
     while waiting:
         value = waiting.pop()
@@ -220,7 +220,7 @@ def literals(plan: Plan) -> Iterator[str | int | float]:
 
 
 def _open(step: Step, profile: Profile, context: Context) -> Iterator[_Open]:
-    """The arguments that the step does not have, inside its objects too; and those that were asked about already."""
+    """The arguments that the step lacks, also inside objects, and those that were asked about already."""
     for slot in profile.slots:
         if slot.name in context.values or not (slot.paging or has(step.arguments, slot.path or (slot.name,))):
             yield _Open(step, profile, slot)
@@ -229,7 +229,7 @@ def _open(step: Step, profile: Profile, context: Context) -> Iterator[_Open]:
 def _empty(
     query: str, context: Context, step: Step, profile: Profile, free: Sequence[_Open]
 ) -> dict[tuple[str, str], Question]:
-    """What to ask where a step sends no body: of a change what is to be changed, else what the request names."""
+    """The question for a step without a body: what the request names, or for an update, what to change."""
     body = [gap for gap in free if gap.slot.parameter.location is Location.BODY]
     sent = [profile.api.parameter(name) for name in step.arguments]
     if not body or any(one is not None and one.location is not Location.PATH for one in sent):
@@ -246,7 +246,7 @@ def _empty(
 
 
 def _takes(gap: _Open, span: Span) -> bool:
-    """Whether the argument could be what the value is meant for."""
+    """Whether the value could be meant for the argument."""
     slot = gap.slot
     if slot.choices or slot.kinds == {"boolean"}:
         return False
@@ -267,7 +267,7 @@ def _allows(gap: _Open, value: object) -> bool:
 
 
 def _nearness(slot: Slot, span: Span) -> float:
-    """How likely the value is meant for this argument: its name stands beside it, or says that it takes any text."""
+    """How likely the value is meant for this argument: by its name near the value, or a name that takes any text."""
     words = {*slot.words}
     named = len(words & {*span.near, span.unit})
     body = _IN_BODY * (slot.parameter.location is Location.BODY)

@@ -1,7 +1,7 @@
-"""What is to be removed must be what a plan removes: an account is not closed by cancelling an order.
+"""Checks that a plan removes what the request asks to remove: cancelling an order does not close an account.
 
-Where a catalogue cannot do what is asked, the nearest operation does something like it, to something else. Where that
-cannot be undone it is worse than no plan.
+If a catalogue cannot do what is asked, the nearest operation does something similar to something else. If that cannot
+be undone, it is worse than no plan.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from services.contracts.api import Api
 from services.contracts.plan import Plan
 
 _REMOVING: Final = word_set("cancel close delete discard erase remove revoke terminate void withdraw")
-"""Imperatives: "deleted" is none, but the name of a field."""
+"""Imperatives. "deleted" is not one, but is often the name of a field."""
 _UNDOING: Final = frozenset(map(stem, _REMOVING)) | stem_set(
     """
     archive clear deactivate deregister destroy detach disable drop end expire hide leave off pause purge refund reject
     release reset return reverse stop trash unlink unregister unsubscribe uninstall
     """
 )
-"""Words of operations that take something away."""
+"""Words in the names of operations that remove something."""
 _NOUN: Final = re.compile(
     r"\s+(?:off\s+|out\s+|down\s+)?(?:(?:the|my|our|this|that|his|her|their|its|your|an?|all|those|these|every|each|any"
     r"|another|one|two|of)\s+)*(?P<words>[^.,;:!?()\n]{0,100})",
@@ -40,18 +40,18 @@ _CLOSING: Final = stem_set(
     then to too under until up when whatever where which who whoever whose with
     """
 )
-"""What a noun phrase ends at."""
+"""Words that end a noun phrase."""
 _MAX_WORDS: Final = 4
 _LEAST: Final = 4
-"""Letters of the shorter one of two words that are alike."""
+"""Fewest letters of the shorter of two similar words."""
 _MAX_LETTERS: Final = 40
 
 
 def other_than_asked(query: str, plan: Plan, apis: Mapping[str, Api]) -> str:
-    """Why the plan is no answer, in a sentence for the user; empty where it may be one.
+    """Why the plan does not do what is asked, in a sentence for the user; empty if it may.
 
-    It is none where the request tells to remove something that no changing call of the plan is about by any of its
-    names, or where it only tells to remove and nothing in the plan does.
+    The plan is rejected if the request asks to remove something and no changing call of the plan has any of its names,
+    or if the request only asks to remove and nothing in the plan removes.
 
     Args:
         query: the request.
@@ -83,13 +83,13 @@ def _reason(asked: str, profiles: Sequence[Profile]) -> str:
 
 
 def _names(profile: Profile) -> frozenset[str]:
-    """Stems of what an operation is called, of its path and of its arguments."""
+    """Stems of an operation's name, of its path and of its arguments."""
     path = stems(" ".join(split_name(profile.api.path)))
     return profile.title | frozenset(path) | frozenset(word for slot in profile.slots for word in slot.words)
 
 
 def _thing(rest: str) -> Iterator[str]:
-    """The common noun that follows a verb, with the words before it: "my old account at X"."""
+    """The common noun after a verb, with the words before it: "my old account at X"."""
     match = _NOUN.match(rest)
     for number, word in enumerate(match["words"].split() if match is not None else ()):
         closing = not _WORD.fullmatch(word) or word in STOP or stem(word) in _CLOSING
@@ -100,10 +100,10 @@ def _thing(rest: str) -> Iterator[str]:
 
 
 class Vocabulary:
-    """Words among which others are found in another form or shortened: documents may have tens of thousands.
+    """A set of words that also finds other forms and abbreviations; documents may have tens of thousands of words.
 
-    Two words are alike where one of them begins the other, or they differ in their last letters alone and are equally
-    long but for one letter; the shorter one has :data:`_LEAST` letters.
+    Two words are alike if one begins the other, or if they differ only in their last letters and their lengths differ
+    by at most one. The shorter word has at least :data:`_LEAST` letters.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
@@ -113,7 +113,7 @@ class Vocabulary:
         self._without_two = {word[:-2] for word in self._sorted}
 
     def __contains__(self, word: str) -> bool:
-        """Whether a word or one like it is there."""
+        """Whether the word or a similar one is in the set."""
         word = word[:_MAX_LETTERS]
         if word in self._words or len(word) < _LEAST:
             return word in self._words
@@ -128,7 +128,7 @@ class Vocabulary:
 
 
 def _sets_something(query: str, plan: Plan) -> bool:
-    """Whether a call says what removes as well: a state that the request does not name so, yes or no, "close"."""
+    """Whether a call sets a state that may mean removal: a value the request does not contain, a boolean, "close"."""
     low = query.casefold()
     return any(
         isinstance(one, bool) or str(one).casefold() not in low or stem(str(one)) in _UNDOING for one in literals(plan)

@@ -1,4 +1,4 @@
-"""Which plan of a draft is offered: one that can be proved, leaves nothing out, and does what is asked for."""
+"""Chooses the plan of a draft to offer: one that can be proved, leaves nothing out, and does what is asked."""
 
 import dataclasses
 import math
@@ -33,11 +33,11 @@ LEFT_OUT: Final = "The request says something that would not be used."
 
 
 class Prover:
-    """Proves drafts and says what a backend's word is.
+    """Proves drafts and turns them into a backend's answer.
 
     Args:
         pool: Where proofs are computed, off the event loop.
-        max_alternatives: Further drafts that are tried where the best does not compile.
+        max_alternatives: How many alternative drafts are tried if the best does not compile.
     """
 
     def __init__(self, pool: ComputePool, max_alternatives: int) -> None:
@@ -45,11 +45,11 @@ class Prover:
         self._max_alternatives = max_alternatives
 
     async def word(self, draft: PlanDraft, request: PlanRequest, backend: str) -> Word:
-        """The first draft that compiles; else the first whose only fault is what the user must supply; else nothing.
+        """The first draft that compiles; else the first that lacks only user input; else a refusal.
 
-        A draft that lacks user input, or leaves out what the request says, only gives way to an alternative that calls
-        all of its APIs: one that calls others compiles more easily, and answers another question. The best draft gives
-        way to none where it is denied a call that changes something: what else there is changes something else, or
+        A draft that lacks user input, or leaves out what the request says, is replaced only by an alternative that
+        calls all of its APIs. One that calls other APIs compiles more easily, but answers another question. If the
+        policy denies a changing call of the best draft, no alternative is tried: it would change something else, or
         nothing.
 
         Raises:
@@ -80,7 +80,7 @@ class Prover:
                 planned = _planned(draft, compiled, result.diagnostics, backend, rank)
                 if not compiled.proof.missing:
                     return planned
-                locked = locked or (planned if asking is None else None)  # an alternative that can be run is better
+                locked = locked or (planned if asking is None else None)  # prefer an alternative that can run
             elif asking is None and locked is None:
                 asking = _asking(draft, plan, result, left_out, backend)
         if (word := locked or asking) is not None:
@@ -89,16 +89,16 @@ class Prover:
         return _refused(draft, backend, "unproved", diagnostics, diagnostics)
 
     async def _alternative(self, draft: PlanDraft, index: int) -> Plan | None:
-        """The draft's alternative at that place, if it has so many. Making them is work for the pool."""
+        """The alternative at an index, or None. Runs on the pool, since alternatives may be computed lazily."""
         others = await self._pool.run(tuple, draft.alternatives)
         return others[index] if index < len(others) else None
 
     async def _objections(
         self, result: CompileResponse, request: PlanRequest, backend: str
     ) -> tuple[str, tuple[Question, ...]]:
-        """Why a proved plan is no answer, or nothing; and what must be asked before it is offered.
+        """Why a proved plan does not do what is asked, or empty; and what must be asked before it is offered.
 
-        There are none to a demonstration's plan: its pattern has a place for every word.
+        A demonstration's plan is not checked: its pattern matches every word of the request.
         """
         if result.compiled is None or backend == DEMONSTRATED:
             return "", ()
@@ -108,13 +108,13 @@ class Prover:
         return "", await self._pool.run(questions_about, request.query, request.context, plan, apis)
 
     async def _prove(self, plan: Plan, apis: Sequence[Api], request: PlanRequest, backend: str) -> CompileResponse:
-        if backend != DEMONSTRATED and may_state(request.query):  # its pattern has a place for every word
+        if backend != DEMONSTRATED and may_state(request.query):  # a demonstration's pattern matches every word
             plan = await self._pool.run(with_stated, plan, request.query, {api.id: api for api in apis})
             plan = await self._pool.run(alone, plan, request.query, {api.id: api for api in apis})
         if request.context.values:
             plan = await self._pool.run(with_answers, plan, request.context, {api.id: api for api in apis})
         shown = backend == DEMONSTRATED and any(plan.id == one.demo.plan.id for one in request.demos)
-        if request.choose_items and not shown:  # a demonstration's own plan says already which items it takes
+        if request.choose_items and not shown:  # a demonstration's own plan already says which items it takes
             plan = await self._pool.run(with_matches, plan, request.query)
         result = await self._pool.run(compile_plan, plan, apis, request.policy, request.credentials)
         if result.compiled is None and (repaired := await self._pool.run(repair, plan, result.diagnostics)) is not None:
@@ -126,7 +126,7 @@ class Prover:
 
 
 def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
-    """The word of a backend that has no plan: something failed, operations are missing, or nothing fits."""
+    """The answer of a backend without a plan: something failed, operations are missing, or nothing fits."""
     reason = draft.reason or "Nothing in the catalogue fits this request."
     outcome = "no_plan"
     if draft.fault is not None:
@@ -146,7 +146,7 @@ def _without_plan(draft: PlanDraft, backend: str, confidence: float) -> Word:
 def _planned(
     draft: PlanDraft, compiled: CompiledPlan, diagnostics: tuple[Diagnostic, ...], backend: str, rank: int
 ) -> Word:
-    """The word of a backend whose plan is proved, the best of its draft or an alternative."""
+    """The answer of a backend with a proved plan, the best of its draft or an alternative."""
     confidence = probability(draft.confidence)
     response = PlanResponse(
         status="planned",
@@ -162,7 +162,7 @@ def _planned(
 def _asking(
     draft: PlanDraft, plan: Plan, result: CompileResponse, left_out: tuple[Question, ...], backend: str
 ) -> Word | None:
-    """The word of a backend whose plan leaves something out, or lacks only what the user must supply; else None."""
+    """The answer of a backend whose plan leaves something out, or lacks only user input; None for other plans."""
     if left_out:
         questions, reason = left_out, LEFT_OUT
     elif _only_input_missing(result):
@@ -184,7 +184,7 @@ def _asking(
 def _refused(
     draft: PlanDraft, backend: str, outcome: str, diagnostics: tuple[Diagnostic, ...], why: Sequence[Diagnostic]
 ) -> Word:
-    """The word of a backend whose plan is not let out, with the reason in its trace as well."""
+    """The answer of a backend whose plan is refused. The trace gets the reason as well."""
     response = PlanResponse(status="no_plan", diagnostics=diagnostics, backend=backend, reason=_reason(why))
     trace = draft.trace
     if trace is not None and trace.attempts:
@@ -194,7 +194,7 @@ def _refused(
 
 
 def probability(confidence: float) -> float:
-    """Backends are not trusted to know what a probability is."""
+    """The confidence limited to 0 to 1; NaN becomes 0. Backends are not trusted to return a probability."""
     return 0.0 if math.isnan(confidence) else min(max(confidence, 0.0), 1.0)
 
 
@@ -207,7 +207,7 @@ def _errors(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _denied_changes(plan: Plan, result: CompileResponse, apis: Sequence[Api]) -> list[Diagnostic]:
-    """The findings that the policy denies a call which may change something."""
+    """The diagnostics for denied calls that may change something."""
     mutating = {api.id for api in apis if api.mutating}
     changes = {step.id for step in plan.steps if step.api in mutating}
     return [d for d in result.diagnostics if d.code is DiagnosticCode.DENIED and d.step in changes]
@@ -219,7 +219,7 @@ def _only_input_missing(result: CompileResponse) -> bool:
 
 
 def _worded(questions: Sequence[Question], missing: Sequence[MissingValue]) -> tuple[Question, ...]:
-    """The questions in the backend's words where it has any: it has read the request, the compiler has not."""
+    """The questions in the backend's words if there are any: unlike the compiler, it has read the request."""
     texts = {(value.step, value.argument): value.text for value in missing if value.text}
     return tuple(q.model_copy(update={"text": texts.get((q.step, q.argument), q.text)}) for q in questions)
 

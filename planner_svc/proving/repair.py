@@ -1,4 +1,4 @@
-"""Repairs that change how a plan is written, not what it does: nothing here needs judgement, so no backend is asked."""
+"""Repairs that change only how a plan is written, not what it does. They need no backend."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ from services.contracts.planning import Diagnostic, DiagnosticCode
 
 
 def repair(plan: Plan, diagnostics: Iterable[Diagnostic]) -> Plan | None:
-    """The plan with steps in an executable order and literals in the type asked for; None where that changes nothing.
+    """The plan with steps in an executable order and literals of the required type; None if nothing changes.
 
-    A literal is changed only where the compiler offers exactly one value of the same meaning (``"5"`` for ``5``,
-    ``"eur"`` for ``"EUR"``).
+    A literal is changed only if the compiler offers exactly one value of the same meaning (``"5"`` for ``5``, ``"eur"``
+    for ``"EUR"``).
     """
     arguments: dict[tuple[str, str], LiteralValue] = {}
     forward = False

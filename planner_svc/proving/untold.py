@@ -1,8 +1,8 @@
-"""What is asked for and no answer tells, said in words: "I can find the order; none of the APIs tells “weight”".
+"""Says what is asked for and no API returns: "I can find the order; none of the APIs tells “weight”".
 
-A plan that only reads may be proved, and right in all it does, while the thing asked for is no field of any answer. A
-wrong "cannot" is as bad as silence, so this speaks only where a question names what it asks for, all answers of the
-plan are declared in full, and no candidate has any of the words anywhere in its document.
+A plan that only reads may be proved and do everything right although the thing asked for is no field of any answer. A
+wrong "cannot" is as bad as silence. So this reports something only if a question names what it asks for, all answers of
+the plan are declared in full, and no candidate has any of the words anywhere in its document.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from services.contracts.plan import Plan
 
 _MAX_NAMED: Final = 3
 _MAX_ASKED: Final = 20
-"""Things that are looked for: each is compared with all words of all candidates."""
+"""Most things that are searched for: each is compared with all words of all candidates."""
 _MAX_LISTED: Final = 5_000
-"""Values that the arguments of an API list, as far as they are read."""
+"""Most listed values of an API's arguments that are read."""
 _MAX_VALUE: Final = 200
-"""Characters of one."""
+"""Most characters of one value that are read."""
 _MAX_SUMMARY: Final = 100
 
 
 def untold(query: str, plan: Plan, apis: Mapping[str, Api], candidates: Iterable[Api]) -> str:
-    """What a plan finds and what none of the APIs tells, in a sentence; empty where all that is asked for may be there.
+    """What a plan finds and what none of the APIs returns, in a sentence; empty if everything may be returned.
 
     Args:
         query: the request.
         plan: a proved plan.
         apis: its APIs by id.
-        candidates: all that the planner could choose from: what one of them tells could be found.
+        candidates: all APIs that the planner could choose from. What one of them returns counts as available.
     """
     missing = _missing(query, plan, apis)
     called = _called(plan, apis)
@@ -53,12 +53,12 @@ def untold(query: str, plan: Plan, apis: Mapping[str, Api], candidates: Iterable
 
 
 def unnamed(query: str, plan: Plan, apis: Mapping[str, Api]) -> tuple[str, ...]:
-    """What is asked for by name and no call of a proved plan tells, as the request says it; at most three."""
+    """What is asked for by name and no call of a proved plan returns, in the request's words; at most three."""
     return _names(_missing(query, plan, apis))
 
 
 def _missing(query: str, plan: Plan, apis: Mapping[str, Api]) -> list[Asked]:
-    """What is asked for by name of which the called APIs have no word; nothing where that cannot be known."""
+    """The things asked for by name that the called APIs do not mention; empty if that cannot be known."""
     asked, called = list(islice(asked_for(query), _MAX_ASKED)), _called(plan, apis)
     if not asked or any(api.mutating for api in called):
         return []
@@ -74,7 +74,7 @@ def _called(plan: Plan, apis: Mapping[str, Api]) -> list[Api]:
 
 
 def _words(profile: Profile) -> frozenset[str]:
-    """Stems of all that an API may be about, the values that its arguments list among them."""
+    """Stems of all words that an API may be about, including the listed values of its arguments."""
     found, left = set(words_of_api(profile)), _MAX_LISTED
     for choices in dict.fromkeys(tuple(map(str, slot.choices)) for slot in profile.slots):
         checkpoint()
@@ -85,13 +85,13 @@ def _words(profile: Profile) -> frozenset[str]:
 
 
 def _without(asked: Iterable[Asked], known: frozenset[str] | set[str]) -> list[Asked]:
-    """Those of which no word is known."""
+    """The things of which no word is known."""
     words = Vocabulary(known)
     return [one for one in asked if not any(word in words for word in one[1])]
 
 
 def _declared(profile: Profile) -> bool:
-    """Whether a document says all that an API answers with; what it leaves open may hold anything."""
+    """Whether a document declares everything that an API returns; what it leaves open may hold anything."""
     schemas = profile.schemas
     if not profile.fields or len(profile.fields) >= MAX_FIELDS - 1 or schemas.is_anything(profile.response):
         return False
@@ -132,7 +132,7 @@ def _names(missing: Sequence[Asked]) -> tuple[str, ...]:
 
 
 def _thing(profile: Profile, said: set[str]) -> str:
-    """What a call finds: the thing its path is about where the request speaks of it, else what its summary says."""
+    """What a call finds: the noun of its path if the request has it, otherwise what its summary says."""
     noun = stems(profile.noun)
     if noun and said.issuperset(noun):
         return f"the {profile.noun}"
@@ -141,5 +141,5 @@ def _thing(profile: Profile, said: set[str]) -> str:
 
 
 def listed(parts: Sequence[str], last: str) -> str:
-    """The parts as people list them: "a, b or c"."""
+    """The parts as an enumeration in words: "a, b or c"."""
     return f" {last} ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]

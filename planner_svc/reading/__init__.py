@@ -1,6 +1,6 @@
-"""What every backend reads requests and APIs with: no backend, no model, only English, types and schemas.
+"""How backends read requests and APIs: English text, types and schemas, without a model.
 
-``text`` has words and names; ``numbers`` and ``dates`` find what words mean, ``renderings`` writes moments, ``values``
-finds all that a request may hold as values; ``profile`` reads what an API takes and gives; ``readings`` says what
-words may be as an argument; ``context`` what the application knows.
+``text`` has words and names. ``numbers`` and ``dates`` find what words mean, ``renderings`` writes moments, and
+``values`` finds everything in a request that may be a value. ``profile`` reads what an API takes and returns.
+``readings`` lists what words may mean as an argument. ``context`` reads what the application knows.
 """

@@ -1,4 +1,4 @@
-"""Whether the words of a request ask for a change, and for which: nothing is changed without such words."""
+"""Whether the words of a request ask for a change, and for which one: without such words nothing is changed."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _VERBS: dict[Effect, frozenset[str]] = {
 _BEGINNING = re.compile(
     r"(?:^|(?:[.!?;,:]|(?<!\s))\s*\n)[\s\-*\u2022\d.)(]*|[.!?;,:]\s+(?:-\s+)?|\s-\s+|\band\s+|\bthen\s+|\d[.)]\s+"
 )
-"""Where an imperative may stand: at a beginning, of a line of a list too, after a stop, after "and"."""
+"""Where an imperative may stand: at the start of a text, line or list item, after a stop, after "and" or "then"."""
 _QUESTION = re.compile(
     r"\W*+(?:(?:and|but|hello|hey|hi|ok|okay|please|so)\W++)*(?:am|any|anybody|anyone|are|did|do|does|had|has|have|how|is|was|were|"
     r"what|when|where|which|who|whom|whose|why)\b",
@@ -44,15 +44,15 @@ _ASKING = re.compile(
 
 
 def asks_for_change(verb: str) -> bool:
-    """Whether a verb tells to change something."""
+    """Whether a verb asks for a change."""
     return any(stem(verb) in verbs for verbs in _VERBS.values())
 
 
 def may_call(profile: Profile, text: str) -> bool:
-    """Whether the words ask for what the API does. What only reads may always be called.
+    """Whether the words ask for what the API does. An API that only reads may always be called.
 
-    A call that changes something needs an imperative for just that ("book", "cancel"), outside quoted text; what
-    creates something may also be wished for ("I need a room").
+    A call that changes something needs a matching imperative ("book", "cancel") outside quoted text. A call that
+    creates something may also follow from a wish ("I need a room").
     """
     if profile.effect in ("read", "compute"):
         return True
@@ -63,24 +63,24 @@ def may_call(profile: Profile, text: str) -> bool:
 
 
 def may_be_meant(profile: Profile, text: str) -> bool:
-    """Whether the words leave room for what the API does: people put what they want in more words than are listed.
+    """Whether the words may mean what the API changes: requests use more words than the lists contain.
 
-    "That order has to go" may cancel it. A question changes nothing ("Was the order cancelled?"), unless something in
-    it tells to.
+    "That order has to go" may mean cancelling it. A question ("Was the order cancelled?") changes nothing, unless a
+    part of it asks for the change.
     """
     bare = without_quotes(text)
     return may_call(profile, text) or not ("?" in bare or _QUESTION.match(bare))
 
 
 def asks_for_action(text: str) -> bool:
-    """Whether a part of a request tells to change something."""
+    """Whether a part of a request asks for a change."""
     return any(asks_for_change(verb) for verb, _ in told(text))
 
 
 def told(text: str) -> Iterator[tuple[str, str]]:
-    """The words that stand where an imperative would, in small letters, each with the text that follows it.
+    """The words in the places of imperatives, in lower case, each with the text that follows it.
 
-    What is quoted is left out of both.
+    Quoted text is left out of both.
     """
     bare = _CALL_OFF.sub("cancel", without_quotes(text))
     for match in _BEGINNING.finditer(bare):
@@ -91,5 +91,5 @@ def told(text: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=16)
 def _imperatives(text: str) -> frozenset[str]:
-    """Stems of the words that stand where an imperative would; kept, as it is asked of every candidate."""
+    """Stems of the words in the places of imperatives; cached, as every candidate needs them."""
     return frozenset(stem(verb) for verb, _ in told(text))

@@ -1,6 +1,7 @@
 """Requests for one change and nothing else: ``New order: item "Blue door", quantity 3``.
 
-The names of what is stated are words of other operations, too. Who says nothing besides asks for none of those.
+The names of the values are also words of other operations. A request that says nothing else does not ask for these
+operations.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ _SILENT: Final = STOP - word_set("call find get gets give help know knows look s
 
 
 def alone(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
-    """The plan with the one change that the request asks for, and what that needs.
+    """The plan with only the change that the request asks for, and the steps that it needs.
 
-    It asks for one where all that it says is the operation's own name or summary, and names and values of its
-    arguments. Any other word keeps the plan as it is.
+    A request asks for one change only if all its words are the operation's name or summary, or names and values of its
+    arguments. Any other word leaves the plan unchanged.
     """
     if len(plan.steps) < 2 or len(query) > MAX_CHARS:
         return plan
     asked = [step for step in plan.steps if step.api in apis and _is_all(step, query, apis[step.api])]
     if len(asked) != 1:
         return plan
-    # Whoever asks for one change asks for no order of calls.
+    # A request for a single change implies no order of calls.
     steps = {step.id: step.model_copy(update={"after": ()}) for step in plan.steps}
     kept, waiting = set[str](), [asked[0].id]
     while waiting:
@@ -44,7 +45,7 @@ def alone(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
 
 
 def _is_all(step: Step, query: str, api: Api) -> bool:
-    """Whether a request says nothing but this change."""
+    """Whether the request contains nothing but this change."""
     if not api.mutating or step.foreach is not None:
         return False
     profile = read_profile(api)

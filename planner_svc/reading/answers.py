@@ -11,14 +11,15 @@ _COMPUTED = re.compile(r"\b(?:calculated|computed|converted|moved|new|resulting|
 
 
 def answer_of(profile: Profile, said: Sequence[Field] = ()) -> list[tuple[str, JsonPath]]:
-    """Names and paths of the outputs that answer, all of what is asked for and little else.
+    """Names and paths of the outputs that answer: everything asked for and little else.
 
-    What is asked for of a list's items is asked of all of them, so the list is given. Where nothing is known to be
-    asked for, a guess would leave something out: then it is all that the answer says (:func:`in_full`).
+    If fields of a list's items are asked for, they are asked for all items, so the whole list is returned. If nothing
+    is known to be asked for, choosing would leave something out: then everything in the answer is returned
+    (:func:`in_full`).
 
     Args:
-        profile: of the API that is called.
-        said: fields that are asked for, as far as it is known.
+        profile: profile of the called API.
+        said: fields that are asked for, if known.
     """
     found: dict[JsonPath, str] = {}
     for field in said or in_full(profile):
@@ -32,10 +33,10 @@ def answer_of(profile: Profile, said: Sequence[Field] = ()) -> list[tuple[str, J
 
 
 def in_full(profile: Profile) -> list[Field]:
-    """All that an answer says: none stands for the whole of it.
+    """The fields that make up a whole answer; empty if the answer is to be returned as a whole.
 
-    Of a read that answers with one list it is the list; of a small answer without lists its members, but for those that
-    only say again what was asked with.
+    For a read whose answer has one list, this is the list. For a small answer without lists, these are its members,
+    except those that repeat the arguments.
     """
     lists = [field for field in profile.fields if "array" in field.kinds and not field.listed]
     if len(lists) == 1 and profile.effect in ("read", "compute"):
@@ -45,14 +46,14 @@ def in_full(profile: Profile) -> list[Field]:
 
 
 def unused(name: str, taken: set[str]) -> str:
-    """The name for an output, numbered where another has it; it is taken from then on."""
+    """The name for an output, numbered if it is taken; adds it to ``taken``."""
     label = next(text for n in range(1, len(taken) + 2) if (text := name if n == 1 else f"{name}_{n}") not in taken)
     taken.add(label)
     return label[:200]
 
 
 def _answering(profile: Profile) -> list[Field]:
-    """The fields of an answer that do not only say again what was asked with."""
+    """The fields of an answer that do not just repeat the arguments."""
     echoed = {slot.name for slot in profile.slots}
     echoed -= {field.name for field in profile.fields if _COMPUTED.search(field.text)}
     return [f for f in profile.fields if f.name not in echoed or f.listed] or list(profile.fields)

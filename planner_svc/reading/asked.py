@@ -15,7 +15,7 @@ _ASKED: Final = re.compile(
     r"|(?:tell|give|show|get)\s+(?:me|us)\s+the\s+(?=(?P<told>(?:[a-z][\w'-]*\s+){1,4})(?:of|for)\b))",
     re.IGNORECASE,
 )
-"""Where a request names what it asks for: after a question word, or between "tell me the" and "of"."""
+"""The places where a request names what it asks for: after a question word, or between "tell me the" and "of"."""
 _MEASURES: Final = {
     how: stem_set(words)
     for how, words in {
@@ -29,21 +29,21 @@ _MEASURES: Final = {
         "wide": "width",
     }.items()
 }
-"""What "how heavy" and its like ask for, as fields are named; not what follows from other fields, as "how old" does."""
+"""Field names that "how heavy" and the like ask for; not what is derived from other fields, such as "how old"."""
 _HOW: Final = re.compile(r"\bhow\s+(?P<measure>[a-z]+)\b", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"[a-z]+(?:-[a-z]+)*", re.IGNORECASE)
 ANYTHING: Final = stem_set(
     "bit data entry everything first info information item last latest new next object old one record stuff thing"
 )
-"""Nouns for all things, and what things of any kind are."""
+"""General nouns, and adjectives that apply to anything."""
 _GENERAL: Final = ANYTHING | stem_set("else")
 
 Asked = tuple[str, frozenset[str]]
-"""A thing that is asked for by name, as the request says it, with stems of what it may be called."""
+"""A thing that is asked for by name: the request's words, and stems of its possible names."""
 
 
 def asked_for(query: str) -> Iterator[Asked]:
-    """The things a request asks for by name, as it says them, each with stems of what they may be called."""
+    """The things that a request asks for by name, in its words, each with stems of their possible names."""
     query = query[:MAX_CHARS]
     for match in _ASKED.finditer(query):
         words = list(_named((match["words"] or match["told"]).split()))
@@ -56,7 +56,7 @@ def asked_for(query: str) -> Iterator[Asked]:
 
 
 def _named(words: Sequence[str]) -> Iterator[str]:
-    """The words of a name, up to the first that is none."""
+    """The words of a name, up to the first word that cannot be part of one."""
     for word in words:
         if word.lower() in STOP or stem(word) in _GENERAL or not _PLAIN.fullmatch(word):
             return
@@ -64,9 +64,9 @@ def _named(words: Sequence[str]) -> Iterator[str]:
 
 
 def named_besides(query: str, profile: Profile, said: Sequence[Field]) -> list[Field]:
-    """Fields of an answer that a request asks for by name, where none of those that were chosen is called so.
+    """Fields of an answer that a request asks for by name, if no chosen field has that name.
 
-    They are those of whose names the largest share is asked for.
+    The fields with the largest share of their names in the request are returned.
     """
     found: list[Field] = []
     for _, called in asked_for(query):

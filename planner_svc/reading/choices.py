@@ -1,4 +1,4 @@
-"""Which of a parameter's listed values a request names, however it is said: "km", "kilometres", "degrees Celsius"."""
+"""Which of a parameter's listed values a request names, in any wording: "km", "kilometres", "degrees Celsius"."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNIT_SYMBOLS = {
 """International symbols of units."""
 _SYMBOL_OF = {stem(name): symbol for symbol, name in reversed(UNIT_SYMBOLS.items())}
 _GRADES = stem_set("level grade class type size option version mode")
-"""Words that a lone letter may follow."""
+"""Words that a single letter may follow."""
 _SIGN_NAMES = {"_": "underscore", "-": "hyphen", ".": "dot", ",": "comma", ";": "semicolon", "/": "slash", "|": "pipe"}
 _NO_DEGREE = re.compile(r"^degrees?_", re.IGNORECASE)
 
@@ -34,7 +34,7 @@ class NamedChoice:
 
     Attributes:
         near: words around it, nearest first.
-        role: which end of a pair it is: what is counted is what something is from, "in" says what it is to become.
+        role: the end of a pair: "from" after a number ("5 km"), "to" after words such as "in" or "how many".
     """
 
     value: JsonValue
@@ -45,7 +45,7 @@ class NamedChoice:
 
 
 def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
-    """Choices whose words all stand together in the text, longest first. "km" and "kg" are known by their choice."""
+    """Choices whose words are adjacent in the text, longest first. Unit symbols ("km") match the unit's choice."""
     by_stem: dict[tuple[str, ...], JsonValue] = {}
     for choice in slot.choices:
         if isinstance(choice, str) and choice.strip():
@@ -75,7 +75,7 @@ def named_choices(slot: Slot, words: Sequence[Word]) -> Iterator[NamedChoice]:
 def _choice(
     by_stem: Mapping[tuple[str, ...], JsonValue], slot: Slot, words: Sequence[Word], index: int, length: int
 ) -> JsonValue:
-    """The choice that these words name, if any; a lone letter counts as a symbol only right after a number."""
+    """The choice that these words name, if any; a single letter is a symbol only right after a number."""
     part = words[index : index + length]
     if len(part) < length or not part:
         return None

@@ -7,7 +7,7 @@ from datetime import UTC, time, tzinfo
 
 _HOURS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 NO_NOUN = r"(?=\s*(?:$|[.,;:!?)])|\s+(?:at|on|and|or|to|until|till|through|from|for|around|by|with|please|instead)\b)"
-"""What follows where nothing is counted: not "the 10th floor", not "this evening 5 people"."""
+"""What follows a number that counts nothing: not "the 10th floor", not "this evening 5 people"."""
 _CLOCK = (
     (
         r"(?:[01]?\d|2[0-3])(?:[:.h][0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b\.?)|:[0-5]\d(?::[0-5]\d)?|\s?[ap]\.?m\b\.?|\s?O_CLOCK)"
@@ -22,7 +22,7 @@ _PART_OF_DAY = r"(?P<part>\s+in\s+the\s+(?:morning|afternoon|evening)|\s+at\s+ni
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A time of day, and the characters that say it; ``zone`` is set only where the words name one."""
+    """A time of day, and the characters that say it; ``zone`` is set only if the words name one."""
 
     place: tuple[int, int]
     clock: time
@@ -30,7 +30,7 @@ class Clock:
 
 
 def pattern_of(pattern: str) -> re.Pattern[str]:
-    """Compiled: what it matches stands by itself, in small or capital letters."""
+    """The compiled pattern, for whole words, ignoring case."""
     return re.compile(rf"(?:(?<![\w-])|(?<=\d[-\u2013])){pattern}(?![\w])", re.IGNORECASE)
 
 
@@ -55,7 +55,7 @@ def clocks_in(text: str) -> Iterator[Clock]:
 
 
 def _clock(text: str, part: list[str]) -> time | None:
-    """A time of day; ``part``: the word for the part of the day it is in, if it is said."""
+    """A time of day; ``part`` is the word for the part of the day, if there is one."""
     low = re.sub(r"[. ]", "", re.sub(r"(?<=\d)[.h](?=\d)", ":", text.lower()))
     low = re.sub('o["\u2019]clock', "o'clock", low)
     if low in ("noon", "midnight"):

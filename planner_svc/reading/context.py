@@ -1,4 +1,4 @@
-"""What the application says of a request: its clock, and the values it knows."""
+"""The application's context of a request: its clock, and known values."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,17 +9,17 @@ from services.contracts.context import Context
 
 
 def read_clock(context: Context) -> datetime:
-    """The request's clock in its time zone; the server's clock in UTC where it has none."""
+    """The request's clock in its time zone; the server's clock in UTC if the request has none."""
     now = context.now or datetime.now(UTC)
     if context.timezone:
         try:
             return now.astimezone(ZoneInfo(context.timezone))
-        except (ZoneInfoNotFoundError, ValueError, OSError):  # a name that is no zone: the clock's own offset counts
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # not a time zone: keep the clock's own offset
             return now
     return now
 
 
 def given_values(context: Context) -> dict[str, JsonValue]:
-    """What the application knows, by name: its values, and where the user is."""
+    """The application's values by name, including the user's time zone and locale."""
     own = {"timezone": context.timezone, "locale": context.locale}
     return {name: value for name, value in own.items() if value} | dict(context.values)

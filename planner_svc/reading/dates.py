@@ -1,4 +1,4 @@
-"""Dates, times and durations in a request, against its clock and zone. A small grammar: English words and ISO 8601."""
+"""Dates, times and durations in a request, relative to its clock and zone. The grammar covers English and ISO 8601."""
 
 import re
 from collections import deque
@@ -41,7 +41,7 @@ WEEKDAYS = {
     name: i for i, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])
 }
 _MONTHS_AHEAD = 4
-"""No two months in a row lack a 31st, and a fourth is to spare."""
+"""Months to search for a day: no two months in a row lack a 31st, and the rest is a margin."""
 UNITS = ("second", "minute", "hour", "day", "week", "month", "year")
 
 _MONTH = "(?:" + "|".join(sorted(MONTHS, key=len, reverse=True)) + r")\b\.?"
@@ -54,19 +54,19 @@ _SPAN_UNIT = rf"(?P<n>{_AMOUNT})[\s-]+(?P<unit>{'|'.join(UNITS)})s?\b"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point or stretch of time: ``day`` is its first day, ``last`` its last where it is longer than one."""
+    """A point in time or a period: ``day`` is its first day, ``last`` its last day if it has several."""
 
     grain: Grain
     day: date | None = None
     last: date | None = None
     clock: time | None = None
     zone: tzinfo | None = None
-    """Set only where the words name an offset."""
+    """Set only if the words name an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """``amount`` of a unit; negative where the words go back in time."""
+    """``amount`` of a unit; negative if the words go back in time."""
 
     amount: int
     unit: str
@@ -74,7 +74,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A moment or duration and where it stands. A moment may be the sum of a date and durations, or the date in it."""
+    """A moment or duration and its place. ``part`` marks a sum of a date and durations, or the date inside a sum."""
 
     start: int
     end: int
@@ -108,7 +108,7 @@ _BEFORE_DAY = ["on", "by", "to", "from", "till", "until", "since", "through", "b
 _BARE_DAY = re.compile(
     "(?:^|" + "|".join(rf"(?<=\b{word} )" for word in _BEFORE_DAY) + rf")the\s+{_ORDINAL}{NO_NOUN}", re.IGNORECASE
 )
-"""The 10th of a month that is not said."""
+"""The 10th, without a month."""
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\s+$")
 _NOW = re.compile(
     r"\b(?:what|which)\s+(?!time\b)\w+\s+(?P<w>are\s+we\s+in\b|is\s+it(?=\s*(?:[?!.,]|$)))", re.IGNORECASE
@@ -139,9 +139,9 @@ class DateReader:
         self._month_first = month_first
 
     def find(self, text: str) -> list[Found]:
-        """All moments and durations in order; a date and its time are one, and so is "3 weeks after" a date.
+        """All moments and durations in order. A date with its time is one moment, and so is "3 weeks after" a date.
 
-        The parts of such a sum ("3 weeks", the date) are found as well: some APIs do the sum themselves.
+        The parts of such a sum ("3 weeks", the date) are found as well, since some APIs compute the sum themselves.
         """
         times = (Found(*one.place, Moment("time", clock=one.clock, zone=one.zone)) for one in clocks_in(text))
         dates = _longest([*self._days(text), *times])
@@ -177,7 +177,7 @@ class DateReader:
             for match in pattern.finditer(text):
                 try:
                     moment = read(match)
-                except (ValueError, OverflowError):  # 31 April, year 10000: no date after all
+                except (ValueError, OverflowError):  # 31 April, year 10000: not a date
                     continue
                 if moment is not None:
                     yield Found(match.start(), match.end(), moment)
@@ -207,7 +207,7 @@ class DateReader:
         if not match["y"] and (not name[0].isupper() or match.start() == 0):
             return None  # "may" and "march" are also verbs
         if re.search(r"\d\s*$", match.string[max(match.start() - 3, 0) : match.start()]):
-            return None  # what is left of 31 April
+            return None  # the rest of an invalid date such as 31 April
         month = MONTHS[name.lower().rstrip(".")]
         year = int(match["y"]) if match["y"] else self._now.year + (month < self._now.month)
         first = date(year, month, 1)
@@ -235,7 +235,7 @@ class DateReader:
         return Moment("day", first.replace(day=_ordinal(match)))
 
     def _bare_days(self, text: str, dates: Sequence[Found]) -> Iterator[Found]:
-        """The next such day: after the last one that is said before it, or else from today on."""
+        """The next such day after the last day said before it, or else from today on."""
         said, after = deque(dates), self._now.date()
         for match in _BARE_DAY.finditer(text):
             while said and said[0].end <= match.start():
@@ -260,11 +260,11 @@ class DateReader:
         return _whole_year(today.year + step)
 
     def _monday(self, step: int) -> date:
-        """Of this week, or one so many weeks on."""
+        """The Monday of this week, or of the week ``step`` weeks later."""
         return self._now.date() + timedelta(days=-self._now.weekday(), weeks=step)
 
     def _from_now(self, text: str) -> Iterator[Found]:
-        """What "in three weeks" and "3 weeks ago" say: the sum, and today as its term."""
+        """The moments of "in three weeks" and "3 weeks ago": the sum, and today as its term."""
         today = Moment("day", self._now.date())
         for match in _AGO.finditer(text):
             duration = Duration(_amount(match["n"] or match["n2"]), match["unit"] or match["unit2"])
@@ -282,9 +282,10 @@ class DateReader:
         return _whole_year(int(match["y"]))
 
     def _joined(self, text: str, found: list[Found]) -> list[Found]:
-        """A day and a time next to each other are one moment; a lone time belongs to the nearest day before, or after.
+        """Merge a day and an adjacent time into one moment.
 
-        In "on Monday from 9:00 to 11:00" both times are Monday's.
+        In "on Monday from 9:00 to 11:00", the first time is merged with Monday; ``_dated`` gives the second one its
+        day.
         """
         joined: list[Found] = []
         for item in found:
@@ -298,7 +299,7 @@ class DateReader:
         return joined
 
     def _dated(self, found: list[Found]) -> list[Found]:
-        """A time of day that stands alone is on the nearest day said before it, or else the first after it."""
+        """Give a time of day without a date the nearest day said before it, or else the first after it."""
         dated: list[Found] = []
         days = [item for item in found if isinstance(item.value, Moment) and item.value.grain in ("day", "time")]
         days = [item for item in days if isinstance(item.value, Moment) and item.value.day is not None]
@@ -338,17 +339,17 @@ class DateReader:
 
 
 def _step(word: str) -> int:
-    """How many weeks or months on "next", "this" and "last" are."""
+    """The offset of "next", "this" and "last", in weeks, months or years."""
     return {"next": 1, "coming": 1, "last": -1, "past": -1}.get(word.lower(), 0)
 
 
 def _ordinal(match: re.Match[str]) -> int:
-    """The day of the month: 3 of "3rd"."""
+    """The number of a day: 3 for "3rd"."""
     return int(re.sub(r"\D", "", match["d"]))
 
 
 def _next_day(after: date, day: int) -> date | None:
-    """The first day of that number on or after a date; None where the calendar ends before it."""
+    """The first day with this number on or after a date; None beyond the end of the calendar."""
     for ahead in range(_MONTHS_AHEAD):
         with suppress(ValueError, OverflowError):  # 31 April, year 10000
             found = (after.replace(day=1) + relativedelta(months=ahead)).replace(day=day)
@@ -358,7 +359,7 @@ def _next_day(after: date, day: int) -> date | None:
 
 
 def _same_year(text: str, found: list[Found]) -> list[Found]:
-    """In "from 1 May to 3 June 2027" both days are in that year."""
+    """Apply a range's year to both ends: in "from 1 May to 3 June 2027" both days are in 2027."""
     result = list(found)
     for index in range(len(result) - 2, -1, -1):
         first, second = result[index], result[index + 1]
@@ -379,7 +380,7 @@ def _in_year(moment: Moment, year: int) -> Moment:
 
 
 def _longest(found: list[Found]) -> list[Found]:
-    """In order, without what lies inside something longer."""
+    """The items in order, without those that overlap a longer one."""
     kept: list[Found] = []
     covered = bytearray(max((item.end for item in found), default=0))
     for item in sorted(found, key=lambda item: (item.start - item.end, item.start)):
@@ -399,7 +400,7 @@ def _merge(left: Moment | Duration, right: Moment | Duration) -> Moment | None:
 
 
 def _chained(text: str, durations: list[Found]) -> list[list[Found]]:
-    """Durations that are added up: "3 years and 2 months" is a chain of two."""
+    """Durations that are added together: "3 years and 2 months" is a chain of two."""
     chains: list[list[Found]] = []
     for item in durations:
         if chains and re.fullmatch(r"(?:,?\s*and\s+|,\s*)", text[chains[-1][-1].end : item.start]):
@@ -410,7 +411,7 @@ def _chained(text: str, durations: list[Found]) -> list[list[Found]]:
 
 
 def _signed(text: str, durations: list[Found]) -> Iterator[Found]:
-    """Durations that end in "before" or "ago" point back."""
+    """The durations, negative if "before" or "ago" follows."""
     for chain in _chained(text, durations):
         back = re.match(r"\s+(?:before|ago|earlier|prior|back)\b", text[chain[-1].end :], re.IGNORECASE)
         for item in chain:

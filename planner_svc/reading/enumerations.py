@@ -1,4 +1,4 @@
-"""Enumerations in a request: "4, 8, 15 and 16". A list that takes one of the members takes all of them."""
+"""Enumerations in a request: "4, 8, 15 and 16". A list that takes one of the members takes all members."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Final
 
 Place = tuple[int, int]
-"""First character and the one behind the last."""
+"""The first character and the one after the last."""
 
 
 def joint(words: str) -> str:
-    """A pattern of what stands between two members; ``words``: those that join, as alternatives."""
-    blanks = r"(?<!\s)\s++"  # a long run is read once, not from each of its blanks
+    """A pattern of the text between two members; ``words`` are the conjunctions, as alternatives."""
+    blanks = r"(?<!\s)\s++"  # a long run is matched once, not from each of its blanks
     return rf"(?:(?:{blanks})?+[,;]\s*+(?:(?:{words})\s++)?|{blanks}(?:{words})\s++)"
 
 
@@ -24,18 +24,18 @@ _MEMBER: Final = re.compile(_NUMBER)
 _SEPARATOR: Final = re.compile(_BETWEEN)
 _QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
 _MAX_CHARS: Final = 60
-"""Of a member that stands between two others."""
+"""Longest member between two others, in characters."""
 
 
 def whole(text: str, places: Sequence[Place]) -> list[Place]:
-    """These places and the members of their enumerations that are missing among them, in order.
+    """These places and the missing members of their enumerations, in order.
 
-    Numbers beside one another are an enumeration. Of other members, those are missing that stand between two of the
-    places with nothing but separators around them.
+    Adjacent numbers are an enumeration. Other members are added if they are between two of the places with only
+    separators around them.
 
     Args:
         text: the request.
-        places: of members, none of which overlaps another.
+        places: places of members, without overlaps.
     """
     known = sorted(places)
     found = {*known}
@@ -64,12 +64,12 @@ def _between(text: str, start: int, end: int) -> Iterator[Place]:
 
 
 def _closed(text: str, at: int) -> int:
-    """Behind the quotation mark that stands there, if one does."""
+    """The position after a quotation mark at ``at``, if there is one."""
     return at + (text[at : at + 1] in _QUOTES and at < len(text))
 
 
 def _opened(text: str, at: int) -> int:
-    """Before the quotation mark that ends there, if one does."""
+    """The position before a quotation mark that ends at ``at``, if there is one."""
     return at - (at > 0 and text[at - 1] in _QUOTES)
 
 

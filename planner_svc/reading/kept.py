@@ -1,4 +1,4 @@
-"""What was read of APIs, kept between requests: by what it weighs, not only by how many there are."""
+"""A cache of what was read from APIs, limited by size as well as by number."""
 
 from threading import Lock
 from typing import Final, Generic, TypeVar
@@ -8,18 +8,18 @@ from services.contracts.api import Api
 T = TypeVar("T")
 
 MOST_CHARACTERS: Final = 20_000_000
-"""Characters of JSON of all APIs kept together: 4,000 operations of 5,000. Memory takes several times that."""
+"""Most characters of JSON of all cached APIs: enough for 4,000 operations of 5,000. Memory takes several times that."""
 MOST_CHARACTERS_EACH: Final = 1_000_000
-"""Characters of JSON of an API that is kept; a larger one is read for each request that has it."""
+"""Most characters of JSON of one cached API. A larger one is read again for each request."""
 
 
 class Kept(Generic[T]):
-    """Something for each API, the least recently used dropped first. Several threads may use it.
+    """An LRU cache of a value for each API. It is safe to use from several threads.
 
     Args:
-        most: kept at most, in whatever the caller counts.
-        most_characters: of the JSON of all APIs that something is kept for.
-        most_characters_each: of the JSON of one of them.
+        most: limit on the sum of the entries' counts, in the caller's unit.
+        most_characters: limit on the JSON of all cached APIs.
+        most_characters_each: limit on the JSON of one API.
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class Kept(Generic[T]):
         self._lock = Lock()
 
     def __len__(self) -> int:
-        """APIs that something is kept for."""
+        """The number of cached APIs."""
         return len(self._known)
 
     def get(self, key: str) -> T | None:
-        """What is kept under the key, used now."""
+        """The value under the key, which becomes the most recently used; None if there is none."""
         with self._lock:
             found = self._known.pop(key, None)
             if found is None:
@@ -45,7 +45,7 @@ class Kept(Generic[T]):
             return found[0]
 
     def put(self, key: str, value: T, api: Api, count: int = 1) -> None:
-        """Keep a value that was read of an API, in place of what the key had, unless the API is too large for that."""
+        """Cache a value that was read from an API in place of the old one. An API that is too large is not cached."""
         characters = len(api.model_dump_json())
         with self._lock:
             self._drop(key)
@@ -58,7 +58,7 @@ class Kept(Generic[T]):
                 self._drop(next(iter(self._known)))
 
     def _drop(self, key: str) -> None:
-        """Forget a key, where it is known. The lock is held."""
+        """Remove a key if it is cached. The caller holds the lock."""
         if (found := self._known.pop(key, None)) is not None:
             self._count -= found[1]
             self._characters -= found[2]

@@ -1,6 +1,6 @@
-"""The values inside objects as arguments of their own: ``metadata.name`` beside ``owner``.
+"""The values inside objects, as separate arguments: ``metadata.name`` beside ``owner``.
 
-An object is not said in one piece, its values are. A path is written as the compiler writes it in its findings.
+Requests say an object's values, not the object as a whole. Paths are written as in the compiler's findings.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from services.contracts.base import JsonPath
 from services.contracts.plan import ListValue, LiteralValue, ObjectValue, Value
 
 MAX_LEAVES: Final = 24
-"""Of an API: as many as the trained planner looks at."""
+"""Most values of an API: as many as the trained planner reads."""
 MAX_DEPTH: Final = 5
-"""Parts of a path, the parameter and places in lists included."""
+"""Most parts of a path, including the parameter and indexes of lists."""
 _MAX_MEMBERS: Final = 40
 _MAX_SEEN: Final = 200
 _WRAPPERS: Final = word_set(
     "attributes body content data fields input item items object params payload properties request"
 )
-"""Names of objects that say nothing of what is in them."""
+"""Names of objects that do not describe their content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class _Place:
 
 
 def flat(profile: Profile, most: int = MAX_LEAVES) -> Profile:
-    """The profile with the values inside its objects in the place of the objects, ``most`` of them.
+    """The profile with objects replaced by the values inside them, at most ``most``.
 
-    Objects in lists stand for their first item. An object of which nothing is known stays as it is. The other slots
-    come first, in their order; a profile without such objects is returned itself.
+    An object in a list is represented by the list's first item. An object without known members is kept. The other
+    slots come first, in their order. A profile without such objects is returned unchanged.
     """
     plain, found = [], []
     for slot in profile.slots:
@@ -68,16 +68,16 @@ def flat(profile: Profile, most: int = MAX_LEAVES) -> Profile:
 
 
 def place_of(path: JsonPath) -> str:
-    """A path in writing: ``items[0].title``."""
+    """A path as text: ``items[0].title``."""
     head, *rest = path
     return str(head) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
 
 
 def nested(profile: Profile, arguments: Mapping[str, Value]) -> dict[str, Value]:
-    """Arguments by the names of a flat profile's slots, put together as the API takes them.
+    """Arguments named by a flat profile's slots, assembled into the objects that the API takes.
 
-    An optional object that lacks what it needs is left out. Where an object has alternatives, the first one counts
-    of which all that it needs is said.
+    An optional object that lacks a required member is left out. If an object has alternatives, the first one with all
+    its required members is used.
     """
     paths = {slot.name: slot.path for slot in profile.slots if slot.path}
     given: dict[str, Value] = {}
@@ -98,7 +98,7 @@ def nested(profile: Profile, arguments: Mapping[str, Value]) -> dict[str, Value]
 
 
 def has(arguments: Mapping[str, Value], path: JsonPath) -> bool:
-    """Whether something is there, be it an object that would hold it and that another call answers with."""
+    """Whether there is a value at the path, or a reference in place of an object that would contain it."""
     value: Value | JsonValue = arguments.get(str(path[0]))
     for part in path[1:]:
         if isinstance(value, LiteralValue):
@@ -116,7 +116,7 @@ def has(arguments: Mapping[str, Value], path: JsonPath) -> bool:
 
 
 def put(arguments: Mapping[str, Value], path: JsonPath, value: JsonValue) -> dict[str, Value]:
-    """The arguments with a value at a place that has none (:func:`has`)."""
+    """The arguments with a value added at a path that has none (see :func:`has`)."""
     name = str(path[0])
     return {**arguments, name: _put(arguments.get(name), path[1:], value)}
 
@@ -144,7 +144,7 @@ def _literals(values: Iterable[JsonValue]) -> list[Value]:
 
 
 def _object(fields: Mapping[str, Value]) -> Value:
-    """A literal where nothing in it is to be looked up."""
+    """A literal if all fields are literals, otherwise an object value."""
     literals = {name: value.value for name, value in fields.items() if isinstance(value, LiteralValue)}
     return LiteralValue(value=literals) if len(literals) == len(fields) else ObjectValue(fields=dict(fields))
 
@@ -155,7 +155,7 @@ def _list(items: Sequence[Value]) -> Value:
 
 
 def _leaves(schemas: Schemas, top: _Place) -> Iterator[_Place]:
-    """Breadth first; objects deeper than ``MAX_DEPTH`` are left out."""
+    """Places without members, breadth first; objects deeper than ``MAX_DEPTH`` are left out."""
     waiting = [top]
     for _ in range(_MAX_SEEN):
         if not waiting:
@@ -169,7 +169,7 @@ def _leaves(schemas: Schemas, top: _Place) -> Iterator[_Place]:
 
 
 def _members(schemas: Schemas, place: _Place) -> list[_Place]:
-    """The members of an object, or of the objects in a list; none for anything else."""
+    """The members of an object, or of the objects in a list; empty for anything else."""
     path, node = place.path, place.node
     if schemas.kinds(node) - {"null"} == {"array"}:
         item = schemas.child(node, 0, strict=False)
@@ -197,7 +197,7 @@ def _slot(profile: Profile, leaf: _Place) -> Slot:
 
 
 def _built(schemas: Schemas, node: Node, parts: Sequence[tuple[JsonPath, Value]], *, required: bool) -> Value | None:
-    """The object, or the list of one, that holds these values; None where it is optional and lacks something."""
+    """The object, or the list of one, that holds these values; None if it is optional and incomplete."""
     if parts and not parts[0][0]:
         return parts[0][1]
     if isinstance(parts[0][0][0], int):
@@ -227,7 +227,7 @@ def _built(schemas: Schemas, node: Node, parts: Sequence[tuple[JsonPath, Value]]
 
 
 def _of_one_kind(schemas: Schemas, node: Node, fields: Mapping[str, Value]) -> dict[str, Value]:
-    """Where an object has alternatives, the fields of the first one that is said with all it needs."""
+    """If an object has alternatives, the fields of the first one whose required members are all given."""
     branches = schemas.branches(node)
     if len(branches) < 2:
         return dict(fields)

@@ -1,4 +1,4 @@
-"""A call for each item: where a list meets a parameter that takes one value, and the request wants them all."""
+"""Loops: one call for each item, if a list meets a parameter that takes one value and the request asks for all."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def looped(draft: PlanDraft, query: str) -> PlanDraft:
 
 
 def with_loops(plan: Plan, query: str) -> Plan:
-    """The plan with a ``foreach`` wherever it takes the first item of a list and the request speaks of each.
+    """The plan with a ``foreach`` wherever it takes the first item of a list and the request speaks of each item.
 
-    Without such words it stays as it is: of what a search finds, the first is meant.
+    Without such words the plan is unchanged: the first result of a search is meant.
     """
     if _EACH.search(query) is None:
         return plan
@@ -59,7 +59,7 @@ def _index(path: JsonPath) -> int | None:
 
 
 def _first_of_each(value: Value, looped: set[str]) -> Value:
-    """A reference to a call that is made for each item: its answer is a list by now."""
+    """The value; a reference to a looped call points to its first answer, since its output is now a list."""
     if isinstance(value, Reference) and value.step in looped:
         return Reference(step=value.step, path=(0, *value.path))
     return value
@@ -73,7 +73,7 @@ def _of_item(value: Value, items: Reference) -> Value:
 
 
 def _answers(outputs: tuple[AnswerOutput, ...], looped: set[str]) -> Iterator[AnswerOutput]:
-    """Of a call that is made for each item, all its answers, once."""
+    """The outputs; those of a looped call are replaced by one output with all its answers."""
     given: set[str] = set()
     for output in outputs:
         step = output.value.step

@@ -41,7 +41,7 @@ _SCALES = {
 _ONE_WORD = "|".join(sorted((*_SMALL, "dozen", "hundred", "thousand", "million", "billion"), key=len, reverse=True))
 
 NUMBER_WORD = rf"(?:{_ONE_WORD})(?:[\s-](?:and\s)?(?:{_ONE_WORD})){{0,9}}"
-"""Pattern of a number in words, of ten at most."""
+"""Pattern of a number in words, at most ten of them."""
 
 DIGITS = r"[-+\u2212]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
 """Pattern of a number in digits, with commas between thousands."""
@@ -50,7 +50,7 @@ MAX_DIGITS = 30
 
 
 def number(text: str) -> int | float | None:
-    """The value of a number in digits (with a scale such as "2 million" or "3k") or in words; None for none."""
+    """The value of a number in digits (with a scale such as "2 million" or "3k") or in words; None for other text."""
     low = text.strip().lower().replace("\u2212", "-")
     match = re.fullmatch(rf"({DIGITS})\s?(k|m|dozen|hundred|thousand|million|billion)?", low)
     if match is None:

@@ -1,6 +1,6 @@
-"""What a planner needs to know of an API, read once: its arguments, the fields of its answer, and their words.
+"""What a planner needs to know about an API, read once: its arguments, the fields of its answer, and their words.
 
-Profiles depend on the API alone, so they are kept by its content hash and shared by all requests.
+Profiles depend only on the API, so they are cached by its content hash and shared by all requests.
 """
 
 import re
@@ -46,7 +46,7 @@ _PROBES = ("lorem", "Ipsum dolor", "word", "Some Name", "x1", "AB", "12345", "wh
 _SEARCH = word_set("query q search term keyword keywords")
 
 Role = Literal["from", "to"]
-"""Which end of a pair a value is."""
+"""The end of a pair that a value is."""
 Effect = Literal["read", "compute", "create", "change", "destroy"]
 _COMPUTE = word_set(
     """
@@ -63,8 +63,8 @@ _CHANGE = word_set("change edit modify move patch rename replace reschedule set 
 class Slot:
     """An argument to fill.
 
-    ``words`` are the stems of its name, ``about`` those of its description; ``specific`` says that its pattern or
-    format refuses ordinary words, so that a value it accepts is likely meant for it.
+    ``words`` are the stems of its name, ``about`` those of its description. ``specific`` tells whether its pattern or
+    format rejects ordinary words, so that a value it accepts is likely meant for it.
     """
 
     name: str
@@ -82,30 +82,31 @@ class Slot:
     examples: tuple[str, ...]
     text: str
     children: tuple["Slot", ...] = ()
-    """The members of an object, or of the objects of a list."""
+    """The members of an object, or of the objects in a list."""
     samples: tuple[str, ...] = ()
-    """For free text that names something: what it names, and examples of it, the answer's own among them."""
+    """For text that names something: what it names, and examples of it, including the answer's own."""
     path: JsonPath = ()
-    """Of a value inside an object: the parameter, then the way to it. Empty for a parameter itself."""
+    """For a value inside an object, the parameter and the path inside it. Empty for a parameter itself."""
     said: str = ""
     """The words of its name."""
 
     @property
     def required(self) -> bool:
-        """Whether a call without it is refused."""
+        """Whether a call without it is rejected."""
         return self.parameter.needed
 
     @property
     def as_text(self) -> bool:
-        """Whether it travels as text, outside a JSON body."""
+        """Whether it is sent as text, outside a JSON body."""
         return self.parameter.location is not Location.BODY
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """A place in an API's answer. ``path`` takes the first item of each list; ``listed`` is how many lists it enters.
+    """A field of an API's answer. ``path`` takes the first item of each list; ``listed`` counts the lists on it.
 
-    ``holder`` is the thing that has it; ``first``: it is the first thing said of that, often what it is known by.
+    ``holder`` is the thing that the field belongs to. ``first`` tells whether it is the first field of that thing,
+    which often identifies it.
     """
 
     path: JsonPath
@@ -124,9 +125,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """An API with its slots and fields. ``noun`` is the thing its path is about, ``vocabulary`` all its words.
+    """An API with its slots and fields. ``noun`` is the thing that its path is about, ``vocabulary`` all its words.
 
-    ``settled`` are arguments that have a constant: only who names one gives it another value.
+    ``settled`` are arguments with a constant: only a request that names one gives it another value.
     """
 
     api: Api
@@ -142,7 +143,7 @@ class Profile:
 
 
 def read_profile(api: Api) -> Profile:
-    """Read an API. Whatever its document says, this ends: walks are bounded and schemas have budgets."""
+    """Read an API. It ends for any document: walks are bounded and schemas have budgets."""
     schemas = Schemas()
     noun = _noun(api.path)
     asked = [p for p in api.parameters if p.constant is None and not _is_protocol(p)]
@@ -172,14 +173,14 @@ def read_profile(api: Api) -> Profile:
 
 
 def words_of_api(profile: Profile) -> frozenset[str]:
-    """Stems of all that an API's document says of it: names, path, descriptions, arguments, fields of its answer."""
+    """Stems of all words in an API's document: names, path, descriptions, arguments, fields of its answer."""
     api = profile.api
     names = " ".join([api.provider, *split_name(api.provider), *split_name(api.path)])
     return profile.vocabulary.union(stems(names))
 
 
 def _is_protocol(parameter: Parameter) -> bool:
-    """Headers and cookies steer the exchange; nobody says their values in a request."""
+    """Whether it is an optional header or cookie. These control the exchange; requests do not say their values."""
     return parameter.location in (Location.HEADER, Location.COOKIE) and not parameter.required
 
 
@@ -190,7 +191,7 @@ def _noun(path: str) -> str:
 
 
 def slot_of(schemas: Schemas, parameter: Parameter, node: Node, noun: str, depth: int = 0) -> Slot:
-    """A parameter as an argument to fill, ``node`` its schema; above depth 0 its own members are not looked into."""
+    """The slot of a parameter with schema ``node``; its members are read at depth 0 only."""
     parts = split_name(parameter.name)
     words = tuple(stem(part) for part in parts)
     described = parameter.description or _text(parameter.json_schema.get("description"))
@@ -237,7 +238,7 @@ def _is_specific(schemas: Schemas, node: Node) -> bool:
 
 
 def _children(schemas: Schemas, node: Node, noun: str) -> tuple[Slot, ...]:
-    """The members of an object, each as an argument of its own; not of objects in objects."""
+    """The members of an object, each as a slot; objects inside them are not split."""
     if schemas.kinds(node) - {"null"} != {"object"}:
         return ()
     needed = schemas.required(node)
@@ -260,7 +261,7 @@ def member_of(name: str, node: Node, *, required: bool) -> Parameter:
 
 
 def _choices(schemas: Schemas, node: Node) -> tuple[JsonValue, ...]:
-    """The listed values; an alternative that is null does not make them any fewer."""
+    """The listed values, without null."""
     found: list[JsonValue] = []
     for branch in schemas.branches(node):
         for schema in branch:
@@ -270,7 +271,7 @@ def _choices(schemas: Schemas, node: Node) -> tuple[JsonValue, ...]:
 
 
 def _entity(noun: str, name: list[str]) -> str:
-    """What a value of the argument is: a `name` at `/countries` is a country name, a `query` there a country."""
+    """What a value of the argument is: for `/countries`, a `name` is a country name, and a `query` a country."""
     if set(name) <= _SEARCH:
         return noun or "text"
     return f"{noun} {' '.join(name)}" if len(name) == 1 and name[0] != noun else " ".join(name)
@@ -314,7 +315,7 @@ def _examples(schemas: Schemas, node: Node) -> tuple[JsonValue, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A schema inside an answer, on the way to becoming a field."""
+    """A schema inside an answer that may become a field."""
 
     path: JsonPath
     node: Node
@@ -328,12 +329,12 @@ class _Place:
 
     @property
     def thing(self) -> str:
-        """What its members belong to: "languages" hold a language, "items" what the whole answer is about."""
+        """What its members belong to: a language for "languages", the holder itself for wrappers such as "items"."""
         return self.holder if self.name.lower() in _WRAPPERS else singular(" ".join(split_name(self.name)))
 
 
 def _fields(schemas: Schemas, root: Node, noun: str) -> Iterator[Field]:
-    """The members of an answer, breadth first, lists by their first item. The answer itself where it is no object."""
+    """The members of an answer, breadth first, lists by their first item; the answer itself if it is no object."""
     waiting = [_Place((), root, 0, noun)]
     for _ in range(MAX_FIELDS):
         if not waiting:
@@ -358,7 +359,7 @@ def _fields(schemas: Schemas, root: Node, noun: str) -> Iterator[Field]:
 
 
 def first_item(schemas: Schemas, field: Field) -> Field:
-    """The first item of a list as a field of its own; the list where nothing is known of its items."""
+    """The first item of a list as a separate field; the list itself if its items are unknown."""
     item = schemas.child(field.node, 0, strict=False)
     if not isinstance(item, Node):
         return field
@@ -388,7 +389,7 @@ def _field(schemas: Schemas, place: _Place, kinds: frozenset[str]) -> Field:
 
 
 def _effect(api: Api) -> Effect:
-    """What a call does to the world, as far as its method and the verb of its name tell."""
+    """The effect of a call, by its method and the verb of its name."""
     if not api.mutating:
         return "read"
     verbs = set(split_name(api.name)[:1]) | set(split_name(api.path.rsplit("/", 1)[-1]))
@@ -404,16 +405,16 @@ def _text(value: JsonValue) -> str:
 
 
 class Library:
-    """Profiles by content hash, the least recently used dropped first, bounded in number and in weight.
+    """An LRU cache of profiles by content hash, limited in number and in size.
 
-    Several threads may use it: at worst two of them compute the same entry.
+    It is safe to use from several threads; at worst two of them compute the same entry.
     """
 
     def __init__(self, max_profiles: int = 2_000) -> None:
         self._kept: Kept[Profile] = Kept(max_profiles)
 
     def profile(self, api: Api) -> Profile:
-        """The API's profile, read now if it is not known."""
+        """The API's profile, read on a cache miss."""
         key = f"{api.id}\n{api.content_hash}"
         found = self._kept.get(key)
         if found is None or (not api.content_hash and found.api != api):

@@ -1,4 +1,4 @@
-"""What words may mean as a parameter's value, and whether two ways of writing a value are one."""
+"""What words may mean as a parameter's value, and whether two notations are the same value."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from planner_svc.reading.renderings import renderings
 from planner_svc.reading.text import stem
 
 NO_CLOCK = datetime(2024, 1, 1, tzinfo=UTC)
-"""Stands in where an example has no clock: only dates that say their year are read for certain then."""
+"""Used for examples without a clock: then only dates with a year are certain."""
 
 ORDINALS: dict[str, float] = {
     "first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9,
     "tenth": 10, "once": 1, "twice": 2, "single": 1, "couple": 2, "both": 2, "half": 0.5, "quarter": 0.25,
 }  # fmt: skip
-"""Words that are numbers but not in the way that numbers are counted."""
+"""Words that mean numbers but are not counting words."""
 _COUNTED = re.compile(
     rf"[$€£¥]?\s?(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)(?P<after>.*)", re.DOTALL
 )
@@ -29,21 +29,21 @@ _WORDED = re.compile(rf"(?P<n>{NUMBER_WORD})\b(?P<after>.*)", re.IGNORECASE | re
 _UNIT = re.compile(r"\s?(?:%|percent|°\s?[CF]?|-?[^\W\d_]{1,14}|[€£$])?\.?")
 _YES, _NO = ("yes", "true", "on", "enabled"), ("no", "false", "off", "disabled")
 TRUTHS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
-"""What true and false are called."""
+"""Words for true and false."""
 MAX_TEXT = 300
 
 
 def readings(
     profile: Profile, slot: Slot, text: str, now: datetime | None = None, moment: Moment | None = None
 ) -> list[JsonValue]:
-    """Values that the text may be for an argument, likeliest first; each is one that the schema allows.
+    """Values that the text may mean for an argument, likeliest first; the schema allows each of them.
 
     Args:
-        profile: of the API, for its schemas.
+        profile: the API's profile, for its schemas.
         slot: the argument, or for an item of a list the list argument itself.
         text: the words, without quotes.
         now: the clock that relative dates refer to.
-        moment: what the words are where they stand, if that is known: "14:00" of a day that was said before.
+        moment: the moment that the words mean in their context, if known: "14:00" on a day said before.
     """
     found: list[JsonValue] = []
     for value in _candidates(slot, text, now or NO_CLOCK, moment):
@@ -54,7 +54,7 @@ def readings(
 
 
 def same(left: JsonValue, right: JsonValue) -> bool:
-    """Whether two values mean the same: 5 and "5.0", "Paris" and "paris ", a list and its items in any form."""
+    """Whether two values mean the same: 5 and "5.0", "Paris" and "paris "; lists are compared by their items."""
     if isinstance(left, bool) or isinstance(right, bool):
         return str(left).lower() == str(right).lower()
     if isinstance(left, list) and isinstance(right, list):
@@ -68,7 +68,7 @@ def same(left: JsonValue, right: JsonValue) -> bool:
 
 
 def number_in(text: str) -> int | float | None:
-    """The number that a text is, perhaps with a sign of money or a unit: "$1,000", "5%", "two", "90 minutes"."""
+    """The number that a text is, with an optional currency sign or unit: "$1,000", "5%", "two", "90 minutes"."""
     if len(text) > MAX_TEXT:
         return None
     if text.strip().lower() in ORDINALS:
@@ -81,7 +81,7 @@ def number_in(text: str) -> int | float | None:
 
 
 def moments_in(text: str, now: datetime, *, month_first: bool = True) -> list[Found]:
-    """The moments a text names, the parts of one that is a day with a time also by themselves."""
+    """The moments in a text. For a day with a time, the day and the time are added as separate moments."""
     reader = DateReader(now, month_first=month_first)
     found: list[Found] = []
     for one in whole_moments(text, now, month_first=month_first):
@@ -93,12 +93,12 @@ def moments_in(text: str, now: datetime, *, month_first: bool = True) -> list[Fo
 
 
 def whole_moments(text: str, now: datetime, *, month_first: bool = True) -> list[Found]:
-    """The moments a text names, each as it is meant where it stands: a time of day is on a day said before it."""
+    """The moments in a text, each in its context: a time of day is on the day said before it."""
     return [one for one in _found(DateReader(now, month_first=month_first), text) if isinstance(one.value, Moment)]
 
 
 def moment_of(text: str, now: datetime, *, month_first: bool = True) -> Moment | None:
-    """The moment that the whole text is, if it is one."""
+    """The moment that the whole text means, if it is one."""
     if len(text) > 60:
         return None
     plain = text.strip()
@@ -109,7 +109,7 @@ def moment_of(text: str, now: datetime, *, month_first: bool = True) -> Moment |
 
 
 def _halves(reader: DateReader, text: str, whole: Found) -> Iterator[Found]:
-    """Its day and its time, each where it stands."""
+    """The day and the time of a moment, each with its place."""
     said = text[whole.start : whole.end]
     edges = [match.start() for match in re.finditer(r"\b\w", said)] + [len(said)]
     for start, end in ((0, edge) for edge in edges[1:-1]):
@@ -171,7 +171,7 @@ def _as_number(slot: Slot, text: str, now: datetime) -> Iterator[JsonValue]:
 def _found(reader: DateReader, text: str) -> list[Found]:
     try:
         return reader.find(text)
-    except ValueError:  # it reads "30 in the morning" as an hour
+    except ValueError:  # "30 in the morning" is read as an hour
         return []
 
 

@@ -1,4 +1,4 @@
-"""Moments as text: ISO 8601, the form that says just what was said first."""
+"""Moments as text in ISO 8601, the form with exactly the precision of the words first."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, tzinfo
@@ -7,9 +7,9 @@ from planner_svc.reading.dates import Moment
 
 
 def renderings(moment: Moment, zone: tzinfo, *, last: bool = False) -> Iterator[str]:
-    """A moment as ISO 8601 text, the form that says just what was said first.
+    """A moment as ISO 8601 text, the form with exactly the precision of the words first.
 
-    ``last``: the end of a longer time is wanted.
+    ``last``: render the end of a period.
     """
     day = moment.last if last and moment.last is not None else moment.day
     if moment.clock is not None and day is not None:

@@ -1,6 +1,6 @@
-"""Arguments that a request states: their names, and right behind each its value: ``title "Spring sale", price 12.50``.
+"""Arguments that a request states by name, directly followed by the value: ``title "Spring sale", price 12.50``.
 
-Whoever says so leaves nothing to guess, so what is stated stands, whatever a planner made of it.
+A stated value is unambiguous, so it overrides the planner's.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _JSON: Final = json.JSONDecoder()
 _MAX_LEAVES: Final = 120
 _MAX_ITEMS: Final = 50
 _MAX_COMPARED: Final = 20_000
-"""Values of enumerations that are compared with words of the request, for one API."""
+"""Most enumeration values compared with words of the request, for one API."""
 _IS: Final = re.compile(
     r"\s*(?:[:=]\s*|(?:is|are|as|to|of|equals|set\s+to|should\s+be|named|called)\s+)?(?=\S)", re.IGNORECASE
 )
 _JOINED: Final = re.compile(r"\s*(?:\[\d{1,3}\])?[\s_./-]*(?:['\u2019]s\s+)?")
-"""What stands between the words of one name."""
+"""The text between the words of one name."""
 _BREAK: Final = re.compile(r"[,;:.!?()\[\]{}\n]\s*$")
 _END: Final = re.compile(r"\s*(?:$|[,;.!?)\]}\n](?!\d)|(?:and|or|with|for|in|on|to|at|by|from|as|using|then|plus)\b)")
-"""What follows a bare value: a word behind a number is its unit, and what that means others know."""
+"""What follows an unquoted value. A word after a number is its unit, which other modules interpret."""
 _BARE: Final = re.compile(r"[^\s,;!?()\"]+")
 _AND: Final = re.compile(r"\s*(?:,\s*(?:and\s+)?|and\s+|&\s*)(?=[\"'`“«\d])")
 _VALUED: Final = re.compile(rf"[\"'`“«\d@_]|\b(?:{'|'.join(TRUTHS)})\b", re.IGNORECASE)
 _ISO: Final = re.compile(r"\d{4}-\d\d(?:-\d\d(?:[T ][\d:.,+Z-]+)?)?")
 _BEFORE: Final = STOP | {"set", "given", "change", "add", "update", "put", "new"}
 _VAGUE: Final = stem_set("body value data item object")
-"""Names that say nothing by themselves."""
+"""Names that mean nothing by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """A name that an argument goes by: the end of its path, or all of it."""
+    """A name of an argument: the end of its path, or all of it."""
 
     words: tuple[str, ...]
     slot: Slot
@@ -57,7 +57,7 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A value stated for an argument: where it belongs, and the characters that say it; before them its name."""
+    """A value stated for an argument: its path, its characters, and ``named``, where its name begins."""
 
     path: JsonPath
     value: JsonValue
@@ -67,10 +67,10 @@ class Stated:
 
 
 def stated(query: str, profile: Profile) -> list[Stated]:
-    """What a request states of an API's arguments, in order; each value is one that the schema allows.
+    """The values that a request states for an API's arguments, in order; the schema allows each of them.
 
-    Where a name may mean several arguments it means none. The members of objects in a list are those of the next
-    object from where one of them is stated again.
+    A name that fits several arguments is ignored. Members of objects in a list belong to the next object once one of
+    them is stated again.
     """
     query = query[:MAX_CHARS]
     slots = (*flat(profile, _MAX_LEAVES).slots, *profile.settled)
@@ -83,12 +83,12 @@ def stated(query: str, profile: Profile) -> list[Stated]:
     given: set[str] = set()
     taken, left = 0, _MAX_COMPARED
     for index in range(len(parts)):
-        checkpoint()  # a name may be said hundreds of times, each time with JSON that a schema takes long to check
+        checkpoint()  # a name may occur hundreds of times, each time with JSON that is slow to check
         if parts[index].start < taken or (opening := _IS.match(query, parts[index].end)) is None:
             continue
-        known = in_json if query[opening.end()] in "{[" else labels  # an object as a whole is said in JSON alone
+        known = in_json if query[opening.end()] in "{[" else labels  # an object as a whole is written as JSON only
         named = _label_at(query, parts, index, known, profile)
-        named.sort(key=lambda label: label.slot.name in given)  # said again it is meant for the next one
+        named.sort(key=lambda label: label.slot.name in given)  # a repeated name is meant for the next one
         for label in named:
             slot = label.slot
             if left <= 0:
@@ -105,14 +105,14 @@ def stated(query: str, profile: Profile) -> list[Stated]:
 
 
 def may_state(query: str) -> bool:
-    """Whether there is anything in a request that could be stated: most say no value at all."""
+    """Whether a request may state anything: most contain no value at all."""
     return _VALUED.search(query[:MAX_CHARS]) is not None
 
 
 def without_settled(query: str, apis: Sequence[Api]) -> str:
-    """The request with blanks for what it states of arguments that have a constant, in whichever API takes them.
+    """The request with blanks in place of what it states for arguments with a constant, of whichever API.
 
-    No backend has a place for those (:func:`with_stated` gives them theirs), and would take one for something else.
+    Backends cannot fill these arguments (:func:`with_stated` does) and would use the words for others.
     """
     if not may_state(query):
         return query
@@ -127,9 +127,9 @@ def without_settled(query: str, apis: Sequence[Api]) -> str:
 
 
 def with_stated(plan: Plan, query: str, apis: Mapping[str, Api]) -> Plan:
-    """The plan with the stated values of its arguments, and without calls that only looked those up.
+    """The plan with the stated values of its arguments, and without calls that only looked these up.
 
-    An API that is called several times is left alone: nothing tells which of the calls is meant.
+    An API that is called several times is skipped: it is unknown which of the calls is meant.
     """
     called = [step.api for step in plan.steps]
     steps, changed = [], False
@@ -159,7 +159,7 @@ def _given(step: Step, query: str, api: Api) -> Step:
 
 
 def _is_said_once(query: str, one: Stated) -> bool:
-    """Whether the words that are one argument's value are nowhere else: no other argument has them."""
+    """Whether the words of the value occur only once in the request, so that no other argument has them."""
     return _is_plain(one.value) and query.count(query[one.start : one.end]) == 1
 
 
@@ -168,7 +168,7 @@ def _is_plain(value: JsonValue) -> bool:
 
 
 def _without(value: Value, taken: Set[JsonValue]) -> Value | None:
-    """The value without what is stated for other arguments; None where nothing is left."""
+    """The value without parts that are stated for other arguments; None if nothing is left."""
     if not isinstance(value, LiteralValue) or not any(_is_plain(one) and one in taken for one in scalars(value)):
         return value
     kept = _pruned(value.value, taken)
@@ -184,7 +184,7 @@ def _pruned(value: JsonValue, taken: Set[JsonValue]) -> JsonValue:
 
 
 def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
-    """The plan without reading calls that nothing needs any more."""
+    """The plan without reading calls that are no longer needed."""
     steps = list(plan.steps)
     while True:
         used = {name for step in steps for name in dependencies(step)} | {one.value.step for one in plan.answer}
@@ -195,17 +195,17 @@ def _needed(plan: Plan, apis: Mapping[str, Api]) -> Plan:
 
 
 def _unquoted(query: str) -> list[Word]:
-    """The words of names outside quotation marks."""
+    """The words outside quotation marks, with names split."""
     quoted = [match.span() for match in QUOTED.finditer(query)]
     return [part for part in name_parts(query) if not any(a <= part.start < b for a, b in quoted)]
 
 
 def _labels(slots: Sequence[Slot]) -> dict[str, list[_Label]]:
-    """Every name of every argument, by its last word, the longest first."""
+    """The names of all arguments by their last word, longest first."""
     found: dict[str, list[_Label]] = {}
     for slot in slots:
         names = [part for part in (slot.path or (slot.name,)) if isinstance(part, str)]
-        named = names[1:] if names[0] == "body" and len(names) > 1 else names  # nobody says "body"
+        named = names[1:] if names[0] == "body" and len(names) > 1 else names  # requests do not say "body"
         words = [tuple(stem(word) for word in split_name(name)) for name in named]
         for first in range(len(words)):
             label = _Label(tuple(word for name in words[first:] for word in name), slot, first == 0)
@@ -219,9 +219,9 @@ def _labels(slots: Sequence[Slot]) -> dict[str, list[_Label]]:
 def _label_at(
     query: str, parts: Sequence[Word], index: int, labels: Mapping[str, Sequence[_Label]], profile: Profile
 ) -> list[_Label]:
-    """Whose name ends with this word, the longest that is said; none where it is part of other words.
+    """The longest names that end with this word; empty if it is part of other words.
 
-    Several arguments may have it as their whole name: in the path, in the query and in the body.
+    Several arguments may have the same whole name: in the path, in the query and in the body.
     """
     best: list[_Label] = []
     for label in labels.get(parts[index].stem, ()):
@@ -244,7 +244,7 @@ def _says(query: str, parts: Sequence[Word], label: _Label) -> bool:
 
 
 def _begins(query: str, parts: Sequence[Word], first: int, profile: Profile) -> bool:
-    """Whether a name begins here: "billing city" is no "city", "the task's title" is the title of a task."""
+    """Whether a name begins here: "billing city" is not "city", but "the task's title" is the title of a task."""
     start = parts[first].start
     if not first or _BREAK.search(query[max(start - 4, 0) : start]) or query[max(start - 1, 0)] in "\"'”»`":
         return True
@@ -257,12 +257,12 @@ def _begins(query: str, parts: Sequence[Word], first: int, profile: Profile) -> 
 
 
 def _parts(value: tuple[JsonValue, int] | None) -> int:
-    """How many values were read."""
+    """The number of values that were compared."""
     return len(value[0]) + 1 if value is not None and isinstance(value[0], list) else 1
 
 
 def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
-    """The value that begins here and the end of the characters that say it."""
+    """The value that begins here, and the end of its characters."""
     if query[start] in "{[":
         return _json(query, start, profile, slot)
     listed = slot.kinds == {"array"}
@@ -282,10 +282,10 @@ def _value(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonVa
 
 
 def _json(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonValue, int] | None:
-    """An object or a list that is written as JSON; one item where the argument is a list of such."""
+    """An object or a list written as JSON; a single object is wrapped if the argument is a list of objects."""
     try:
         end = _JSON.raw_decode(query, start)[1]
-        value = orjson.loads(query[start:end])  # refuses NaN, infinities and lone surrogates
+        value = orjson.loads(query[start:end])  # rejects NaN, infinities and lone surrogates
     except (ValueError, RecursionError):
         return None
     for meant in (value, [value]):
@@ -316,7 +316,7 @@ def _single(query: str, start: int, profile: Profile, slot: Slot) -> tuple[JsonV
 
 
 def _said(text: str, end: int, profile: Profile, slot: Slot, *, quoted: bool) -> tuple[JsonValue, int] | None:
-    """The words as a value; texts in quotation marks are taken letter by letter, but for dates."""
+    """The words as a value. Quoted texts are taken literally, except dates."""
     listed = slot.kinds == {"array"}
 
     def allowed(value: JsonValue) -> bool:
@@ -326,7 +326,7 @@ def _said(text: str, end: int, profile: Profile, slot: Slot, *, quoted: bool) ->
         return TRUTHS[text.lower()], end
     is_number = not quoted and number_in(text) is not None and bool(slot.kinds & {"integer", "number"})
     if slot.temporal and not is_number and not _ISO.fullmatch(text) and moment_of(text, NO_CLOCK) is not None:
-        return None  # a day in words is read by the request's clock
+        return None  # a day in words depends on the request's clock
     if not is_number and text.lower() not in TRUTHS and allowed(text):
         return text, end
     meant = readings(profile, slot, text)
@@ -334,7 +334,7 @@ def _said(text: str, end: int, profile: Profile, slot: Slot, *, quoted: bool) ->
 
 
 def _place(slot: Slot, items: dict[JsonPath, set[JsonPath]], counts: dict[JsonPath, int]) -> JsonPath:
-    """Where a value goes: of objects in a list, in the first that does not have it yet."""
+    """The path of a value. In a list of objects, it is that of the first object that lacks the value."""
     path: JsonPath = slot.path or (slot.name,)
     at = next((index for index, part in enumerate(path) if isinstance(part, int)), None)
     if at is None:
@@ -349,7 +349,7 @@ def _place(slot: Slot, items: dict[JsonPath, set[JsonPath]], counts: dict[JsonPa
 
 
 def _unambiguous(found: Sequence[Stated]) -> list[Stated]:
-    """Without places for which different values are stated."""
+    """The values, without places for which different values are stated."""
     values: dict[JsonPath, list[JsonValue]] = {}
     for one in found:
         values.setdefault(one.path, []).append(one.value)

@@ -1,16 +1,16 @@
-"""Words: splitting names, light stemming, and the closed classes of English words that carry no value."""
+"""Words: splitting names, light stemming, and lists of English function words."""
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 MAX_CHARS = 4_000
-"""Of a request, as far as it is read."""
+"""Most characters of a request that are read."""
 WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 QUOTED = re.compile(
     r"\"([^\"\n]{0,1000})\"|(?<![\w'])'([^'\n]{1,1000})'(?!\w)|`([^`\n]{1,1000})`|“([^”\n]{1,1000})”|«([^»\n]{1,1000})»"
 )
-"""A text in quotation marks, on one line; the one group that matched is what they hold."""
+"""A text in quotation marks, on one line; the group that matched is the text inside."""
 _ALL_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|«[^»]*»|(?<!\w)'[^']*'(?!\w)")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _IRREGULAR = {
@@ -45,7 +45,7 @@ STOP = word_set(
     wish wanted needed something anything everything
     """
 )
-"""Function words and words of asking: they name nothing."""
+"""Function words and question words, which name nothing."""
 
 NOT_NAMES = word_set(
     """
@@ -57,7 +57,7 @@ NOT_NAMES = word_set(
     cheaper larger smaller bigger less higher lower longer shorter under above below
     """
 )
-"""Words that do not stand inside a name or a noun phrase that names a thing."""
+"""Words that are not part of a name, or of a noun phrase that names a thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Word:
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """A word without case, possessive, plural, -ed and -ing: enough to compare, not to read."""
+    """A word without case, possessive, plural, -ed and -ing: for comparison, not for display."""
     low = word.lower().replace("\u2019", "'").removesuffix("'s").strip("'")
     low = singular(_IRREGULAR.get(low, low))
     low = _IRREGULAR.get(low, low)
@@ -85,7 +85,7 @@ def stem(word: str) -> str:
 
 
 def singular(low: str) -> str:
-    """A small-letter noun without its plural ending."""
+    """A lower-case noun without its plural ending."""
     if len(low) > 4 and low.endswith("ies"):
         return low[:-3] + "y"
     if len(low) > 4 and low.endswith(("ches", "shes", "sses", "xes", "zes")):
@@ -96,17 +96,17 @@ def singular(low: str) -> str:
 
 
 def split_name(name: str) -> list[str]:
-    """``countryCode`` and ``country_code`` are the words country and code."""
+    """The words of a name: ``countryCode`` and ``country_code`` give country and code."""
     return [part.lower() for part in _NAME_PART.findall(name)]
 
 
 def name_parts(text: str) -> list[Word]:
-    """The words that names in a text are made of, with their places: ``metadata.countryCode`` are three."""
+    """The words of the names in a text, with their places: ``metadata.countryCode`` gives three."""
     return [Word(m[0], stem(m[0]), m.start(), m.end()) for m in _NAME_PART.finditer(text)]
 
 
 def stems(text: str) -> list[str]:
-    """The stems of a text's content words, in order. Names written together are split."""
+    """The stems of a text's content words, in order. Hyphenated words are split."""
     found = []
     for match in WORD.finditer(text):
         found += [stem(part) for part in match[0].split("-") if part.lower() not in STOP]
@@ -119,15 +119,15 @@ def words_of(text: str, offset: int = 0) -> list[Word]:
 
 
 def without_quotes(text: str) -> str:
-    """The text with as many letters Q in the place of what is quoted, be it many lines long."""
+    """The text with every character of a quotation replaced by Q; quotations may span lines."""
     return _ALL_QUOTED.sub(lambda match: "Q" * len(match[0]), text)
 
 
 def stem_set(words: str) -> frozenset[str]:
-    """The stems of words given in one text: for lists that are compared with stems."""
+    """The stems of the words in a text, for lists that are compared with stems."""
     return frozenset(stem(word) for word in words.split())
 
 
 def shape(text: str) -> str:
-    """The form of a text: ``A`` for runs of capitals, ``a`` small letters, ``9`` digits, others as they are."""
+    """The form of a text: ``A`` for runs of capitals, ``a`` for lower case, ``9`` for digits; others are kept."""
     return re.sub(r"(.)\1+", r"\1", re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"[0-9]", "9", text))))

@@ -1,4 +1,4 @@
-"""Typed values in a request: numbers, moments, quoted text, codes, and what stands around each of them."""
+"""Typed values in a request: numbers, moments, quoted text, codes, each with its surrounding words."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -44,8 +44,8 @@ class Span:
     """A part of the request that may be a value.
 
     Attributes:
-        value: What it means: text, a number, a ``Moment`` or a ``Duration``.
-        unit: Stem of what is counted or measured ("12 stone"); for compass points the coordinate's name.
+        value: Its meaning: text, a number, a ``Moment`` or a ``Duration``.
+        unit: Stem of what is counted or measured ("12 stone"); for compass points, the coordinate's name.
         near: Stems of the words around it, nearest first.
     """
 
@@ -63,7 +63,7 @@ class Span:
 
 
 def find_spans(text: str, now: datetime) -> list[Span]:
-    """Every value the text may hold, in order; they may overlap where the text can be read in several ways."""
+    """All possible values in the text, in order; they overlap if the text can be read in several ways."""
     taken: list[Span] = []
     for found in (_literals(text), _told(text), _moments(text, now), _codes(text), _numbers(text)):
         taken += _free(found, taken)
@@ -73,7 +73,7 @@ def find_spans(text: str, now: datetime) -> list[Span]:
 
 
 def _free(found: Iterable[Span], taken: list[Span]) -> list[Span]:
-    """Those that overlap nothing that was found before."""
+    """The spans that overlap none found before."""
     return [span for span in found if not any(span.overlaps(other) for other in taken)]
 
 
@@ -90,7 +90,7 @@ def _literals(text: str) -> Iterator[Span]:
 
 
 def _told(text: str) -> Iterator[Span]:
-    """What follows "the text:" to the end, as if it were quoted."""
+    """The text from "the text:" to the end, as if it were quoted."""
     whole = text.rstrip()
     quoted = max(whole.rfind(mark) for mark in '"\u201c`')
     for match in _TELLING.finditer(whole):
@@ -131,7 +131,7 @@ def _codes(text: str) -> Iterator[Span]:
 
 
 def _is_code(code: str, text: str) -> bool:
-    """Letters with digits, an underscore, capitals only, or parts joined by signs with a capital among them."""
+    """Whether it has letters with digits, an underscore, only capitals, or parts joined by signs with a capital."""
     has_letter, has_digit = any(c.isalpha() for c in code), any(c.isdigit() for c in code)
     if not has_letter or re.fullmatch(r"\d+(?:\.\d+)?[a-z]{1,3}", code):
         return False
@@ -153,14 +153,14 @@ def _numbers(text: str) -> Iterator[Span]:
 
 
 def _is_counted(text: str, match: re.Match[str]) -> bool:
-    """Whether a number in words counts something new: "the two" and "one of" do not, "one PX-20931" does."""
+    """Whether a number in words is a count: "the two" and "one of" are not, "one PX-20931" is."""
     if match["n"].lower() == "one":
         return re.match(r"\s+(?=\S*[A-Z])\S*\d", text[match.end("n") : match.end("n") + 40]) is not None
     return re.search(r"\b(?:the|all|these|those|both|which)\s+$", text[: match.start("n")][-8:], re.IGNORECASE) is None
 
 
 def _unit(text: str, end: int, suffix: str, value: int | float) -> tuple[str, int | float]:
-    """What a number counts, and its value: "16 west" is minus 16 of longitude."""
+    """What a number counts, and its value: "16 west" is longitude -16."""
     words = [word for word in words_of(text[end : end + 60]) if word.text.lower() not in ("degrees", "degree", "of")]
     after = suffix.strip("° ") or (
         words[0].text if words and not re.search(r"[,;.!?]", text[end : end + words[0].start]) else ""
@@ -173,7 +173,7 @@ def _unit(text: str, end: int, suffix: str, value: int | float) -> tuple[str, in
 
 
 def _in_context(text: str, spans: list[Span]) -> list[Span]:
-    """The spans with the words around them."""
+    """The spans, each with its surrounding words."""
     words = words_of(text)
     placed = []
     for span in spans:

@@ -1,1 +1,1 @@
-"""Answers in a sentence: a language model writes words around slots, and only words that something vouches for."""
+"""Answers in a sentence: a language model writes words around slots; only words with a known source are accepted."""

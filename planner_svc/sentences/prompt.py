@@ -1,4 +1,4 @@
-"""What a model is told before it writes a sentence with slots. Texts of documents are one line each, cut."""
+"""The prompt for a sentence with slots. Texts from API documents are cut to one line each."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -34,7 +34,7 @@ _EXAMPLES: Final = (
 
 
 def sentence_messages(query: str, slots: Sequence[Slot]) -> list[dict[str, str]]:
-    """The conversation: instruction, three examples, and what is to be worded."""
+    """The conversation: instruction, three examples, and the request with its slots."""
     messages = [{"role": "system", "content": _INSTRUCTION}]
     for asked, lines, sentence in _EXAMPLES:
         messages += [{"role": "user", "content": _task(asked, lines)}, {"role": "assistant", "content": sentence}]

@@ -1,4 +1,4 @@
-"""What a sentence is to tell: a slot for each value of the answer, described by the API's document, without a value."""
+"""The slots of a sentence: one for each value of the answer, described by the API's document, without the value."""
 
 import re
 from collections.abc import Iterable
@@ -21,21 +21,21 @@ _MAX_GIVEN_VALUES: Final = 3
 
 
 class Unfit(Exception):
-    """The answer is not of the kind that is told in a sentence; the message says why."""
+    """The answer cannot be told in a sentence; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place in the sentence.
+    """A slot of the sentence.
 
     Attributes:
-        name: what the model calls it; unique, letters, digits and underscores.
-        kind: of its values, in a word.
-        many: whether there is a list of them.
-        truth: whether it may be a yes or no. Such a one is told after a colon: what stands before it is the question,
-            not a claim.
-        told: what the API's document says of it.
-        words: the document's words for it, as a text.
+        name: its name in the prompt; unique; letters, digits and underscores.
+        kind: the kind of its values, in one word.
+        many: whether its value is a list.
+        truth: whether it may be a yes or no. Then it must follow a colon: the text before it is the question, not a
+            claim.
+        told: its description in the API's document.
+        words: the document's words for it, as one text.
     """
 
     name: str
@@ -47,9 +47,9 @@ class Slot:
 
 
 def slots_of(compiled: CompiledPlan) -> tuple[Slot, ...]:
-    """A slot for each value of the plan's answer, in its order.
+    """A slot for each value of the plan's answer, in order.
 
-    Names are those of the document's fields, not those that the plan gives its outputs: the plan may be a model's.
+    Slots are named by the document's fields, not by the plan's outputs, since a model may have named those.
 
     Raises:
         Unfit: there are too many values, or one of them is an object.
@@ -71,11 +71,11 @@ def slots_of(compiled: CompiledPlan) -> tuple[Slot, ...]:
 
 
 def _given(plan: Plan, step_id: str) -> str:
-    """What the plan itself gives to a call, or to those that it takes values from: it tells calls of one API apart."""
+    """Literals of a call, or else of the calls that feed it: they tell calls of one API apart."""
     waiting, seen = [step_id], {step_id}
     while waiting:
         step = plan.step(waiting.pop(0))
-        assert step is not None  # the plan is proved
+        assert step is not None  # true for a proved plan
         values = [v.value for v in step.arguments.values() if isinstance(v, LiteralValue)]
         texts = [str(value)[:_MAX_GIVEN] for value in values if isinstance(value, str | int | float)]
         if texts:
@@ -88,10 +88,10 @@ def _given(plan: Plan, step_id: str) -> str:
 
 def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken: set[str]) -> Slot:
     step = compiled.plan.step(output.value.step)
-    assert step is not None  # the plan is proved
+    assert step is not None  # true for a proved plan
     api, path = compiled.apis[step.api], output.value.path
     each = step.foreach is not None
-    if each and path and isinstance(path[0], int):  # one of the loop's answers
+    if each and path and isinstance(path[0], int):  # a single answer of the loop
         each, path = False, path[1:]
     node = _walk(schemas, api, path)
     kinds = schemas.kinds(node) - {"null"}
@@ -115,7 +115,7 @@ def _slot(schemas: Schemas, compiled: CompiledPlan, output: AnswerOutput, taken:
 
 
 def _walk(schemas: Schemas, api: Api, path: JsonPath) -> Node:
-    """The schema of what a path leads to; anything where the document says nothing of it."""
+    """The schema that a path leads to; the empty schema if the document does not describe it."""
     node = Node(api.response.json_schema, api.definitions)
     for part in path:
         child = schemas.child(node, part, strict=False)
@@ -147,7 +147,7 @@ def _named(names: Iterable[str]) -> list[str]:
 
 
 def _name(name: str, taken: set[str]) -> str:
-    """The name in snake case, unlike the others."""
+    """The name in snake case, made unique."""
     base = re.sub(r"[^a-z0-9]+", "_", "_".join(split_name(name[:200])).lower()).strip("_")[:_MAX_NAME].strip("_")
     base = base if base[:1].isalpha() else f"value_{base}".rstrip("_")
     found, count = base, 1
@@ -158,6 +158,6 @@ def _name(name: str, taken: set[str]) -> str:
 
 
 def _line(text: str) -> str:
-    """The beginning of a text on one line, without braces."""
+    """The start of a text on one line, without braces."""
     flat = " ".join(re.sub(r"[{}]", " ", text[: 8 * _MAX_TOLD]).split())
     return flat if len(flat) <= _MAX_TOLD else flat[:_MAX_TOLD].rsplit(" ", 1)[0]

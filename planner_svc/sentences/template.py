@@ -1,10 +1,9 @@
-"""Reads what a model wrote as a sentence with slots, and takes nothing that says more than it can know.
+"""Parses a model's sentence with slots, and rejects it if it says more than the model can know.
 
-The rule that carries the rest: **every word must be vouched for**. It stands in the request, or in what the API's
-document says of the slots, or it is one of the common words below, which name nothing, count nothing and deny nothing.
-Numbers must stand in the request as they are. So a sentence holds no fact, name, unit or figure of the model's own,
-whatever it was told by the texts that it read. What the rule cannot say is whether the words fit the values: the
-values stand under their own names beside the sentence.
+The main rule: **every word must have a source**. It must occur in the request, or in the API document's text about the
+slots, or be one of the common words below, which name, count and deny nothing. Numbers must occur in the request
+exactly. So a sentence contains no fact, name, unit or figure that the model made up or took from other texts. The rule
+does not check that the words fit the values: the values are shown with their own names beside the sentence.
 """
 
 import re
@@ -26,7 +25,7 @@ _COMMON: Final = word_set(
     before after takes take lasts contains includes equals written
     """
 )
-"""Words that say nothing of the world. No negation, no number, no comparison, no unit, no claim to be complete."""
+"""Words without content. No negation, number, comparison, unit, or claim to be complete."""
 _BY_REQUEST_ALONE: Final = stem_set(
     """
     not no none never nothing nobody nor neither without cannot yes true false only all every each always both any more
@@ -34,7 +33,7 @@ _BY_REQUEST_ALONE: Final = stem_set(
     million billion trillion dozen half quarter double zero first second third once twice minus plus percent
     """
 )
-"""Words that deny, count or confirm: the request may have said them, a document that describes many answers may not."""
+"""Words that deny, count or confirm: allowed from the request, but not from a document, which covers many answers."""
 _SYMBOLS: Final = frozenset("%°€$£¥&+")
 _SLOT: Final = re.compile(r"\{([^{}]*)\}")
 _PLAIN: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-"})
@@ -53,19 +52,19 @@ Pieces = tuple[str | int, ...]
 
 
 class Refused(Exception):
-    """The text cannot be taken; the message says why."""
+    """The text is rejected; the message says why."""
 
 
 def read_template(text: str, slots: Sequence[Slot], query: str) -> Pieces:
-    """The words and slots (by number) of a sentence.
+    """Parse a sentence into texts and slot numbers.
 
     Args:
-        text: what the model wrote.
-        slots: what is to be told; each must be there once.
+        text: the model's text.
+        slots: the slots; each must occur once.
         query: the request.
 
     Raises:
-        Refused: it is no such sentence.
+        Refused: the text is not a valid sentence.
     """
     line = _first_line(text)
     pieces = _parted(line, [slot.name for slot in slots])
@@ -118,7 +117,7 @@ def _check_form(pieces: Pieces, line: str) -> None:
 
 
 def _check_quotations(pieces: Pieces, query: str) -> None:
-    """What stands in quotation marks is the request's, word for word."""
+    """Check that quoted text occurs in the request, word for word."""
     asked = _plain(query)
     for piece in pieces:
         if isinstance(piece, str) and (
@@ -128,7 +127,7 @@ def _check_quotations(pieces: Pieces, query: str) -> None:
 
 
 def _check_slots(pieces: Pieces, slots: Sequence[Slot]) -> None:
-    """A slot stands by itself: nothing beside it changes its value."""
+    """Check that each slot stands alone: no text beside it may change its value."""
     for position, piece in enumerate(pieces):
         if isinstance(piece, str):
             continue
@@ -153,7 +152,7 @@ def _check_words(text: str, known: frozenset[str], numbers: frozenset[str]) -> N
 
 
 def _vouched(query: str, told: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The stems of all words that may be said; and, for numbers and codes, the request's words as it writes them."""
+    """The stems of all allowed words; and, for numbers and codes, the request's words as written."""
     query, documents = _plain(query), _plain(" ".join(told))
     known = (_stems(documents) - _BY_REQUEST_ALONE) | _stems(query) | _SYMBOLS.intersection(query + documents)
     return known, frozenset(chunk.strip(_EDGES).casefold() for chunk in query.split())
@@ -164,6 +163,6 @@ def _plain(text: str) -> str:
 
 
 def _stems(text: str) -> frozenset[str]:
-    """Of the words as they are written, and of the parts of names that are written together."""
+    """Stems of the words as written, and of the parts of names written as one word."""
     words = _WORDS.findall(text)
     return frozenset(stem(part) for word in words for part in (word, *split_name(word)))

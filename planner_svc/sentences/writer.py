@@ -1,4 +1,4 @@
-"""Has a language model word an answer, and lets nothing of it through that is not vouched for."""
+"""Has a language model write an answer as a sentence, and rejects words that have no known source."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,26 +14,26 @@ from services.contracts.sentence import Sentence, SentenceRequest
 MAX_TOKENS: Final = 120
 _MAX_QUERY: Final = 1_000
 _SHARE: Final = 0.95
-"""Of the time that there is, what the model may use."""
+"""Share of the time limit that the model may use."""
 
 
 class Model(Protocol):
-    """Whoever writes."""
+    """The model that writes."""
 
     async def write(self, messages: Sequence[Message], max_tokens: int, end: float) -> Completion:
-        """The next message, by ``end`` on the event loop's clock. Raises ChatError."""
+        """The next message. ``end`` is a deadline on the event loop's clock. Raises ChatError."""
         ...
 
 
 class SentenceWriter:
-    """Writes sentences with slots. It keeps nothing of requests.
+    """Writes sentences with slots. It keeps no requests.
 
     Args:
-        model: writes them.
-        pool: where slots and sentences are read.
-        name: the backend that is the same model: a request that names another one is not shown to it.
-        on: whether to write where the request does not say.
-        timeout_s: how long the model may take.
+        model: the model that writes.
+        pool: where slots and sentences are computed.
+        name: the backend that uses the same model: a request that names another backend is not sent to it.
+        on: whether to write if the request does not say.
+        timeout_s: time limit of the model.
     """
 
     def __init__(self, model: Model, pool: ComputePool, *, name: str, on: bool, timeout_s: float) -> None:
@@ -41,11 +41,11 @@ class SentenceWriter:
         self._name, self._on, self._timeout_s = name, on, timeout_s
 
     def is_wanted(self, wanted: bool | None, backend: str | None) -> bool:
-        """Whether a sentence is to be written for a request that says so much."""
+        """Whether to write a sentence, given what the request wants and which backend it names."""
         return wanted if wanted is not None else self._on and backend in (None, self._name)
 
     async def write(self, request: SentenceRequest) -> Sentence:
-        """Words for the answer, or why there are none. Nothing that the model's server does is raised.
+        """Words for the answer, or why there are none. Failures of the model's server are not raised.
 
         Raises:
             Overloaded: too much work is waiting.

@@ -1,4 +1,4 @@
-"""From decoded calls to a plan: steps with ids, references between them, and the outputs that answer."""
+"""Builds a plan from decoded calls: steps with ids, references between them, and the answer's outputs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from services.contracts.plan import AnswerOutput, LiteralValue, Plan, Reference,
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Calls on their way to steps.
+    """Decoded calls and what is needed to build a plan from them.
 
     Attributes:
         apis: the candidates.
-        calls: each after those it needs.
-        decoder: that made them.
+        calls: each after the calls it needs.
+        decoder: the decoder that made them.
     """
 
     apis: Sequence[Encoded]
@@ -29,7 +29,7 @@ class Assembly:
     decoder: Decoder
 
     def plan(self) -> Plan:
-        """The calls as steps, and what answers."""
+        """The calls as steps, and the answer's outputs."""
         steps = tuple(
             Step(
                 id=_id(index),
@@ -41,7 +41,7 @@ class Assembly:
         return Plan(steps=steps, answer=tuple(self._answer()))
 
     def missing(self) -> tuple[MissingValue, ...]:
-        """What nobody says."""
+        """The required arguments that no source gives."""
         return tuple(MissingValue(_id(index), name) for index, call in enumerate(self.calls) for name in call.missing)
 
     def _arguments(self, index: int) -> dict[str, Value]:
@@ -55,9 +55,9 @@ class Assembly:
         return Reference(step=_id(self._producer(index, name, argument)), path=argument.field.path)
 
     def _producer(self, index: int, name: str, fed: Fed) -> int:
-        """Of several calls of the API that feeds it, the one that stands where this one does among its own.
+        """The call that feeds an argument. Calls of both APIs are paired in their order.
 
-        Of two that feed both ends of a pair, the one is of an end that the request's words say so of.
+        If two calls feed the two ends of a pair, the request's words decide which end each is.
         """
         call = self.calls[index]
         before = [number for number, other in enumerate(self.calls[:index]) if other.api == fed.api]
@@ -68,7 +68,7 @@ class Assembly:
         return before[min(turn, len(before) - 1)]
 
     def _answer(self) -> list[AnswerOutput]:
-        """What was asked for, of calls whose answers no other call takes up; all of them where nothing stands out."""
+        """The outputs asked for, of calls that feed no other call; all outputs of a call if none stands out."""
         taken = {
             self._producer(i, name, one)
             for i, call in enumerate(self.calls)

@@ -1,4 +1,4 @@
-"""The trained planner: read the request beside its candidates, decode the calls, put them together as a plan."""
+"""The trained backend: reads the request together with its candidates, decodes calls and builds a plan."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ NOTHING: Final = "Nothing in the catalogue fits this request."
 MAX_CANDIDATES: Final = 24
 MAX_ALTERNATIVES: Final = 4
 LIKELY: Final = 0.1
-"""An API that is at least so likely may take the place of one whose call cannot be proved."""
+"""Smallest probability at which an API may replace one whose call cannot be proved."""
 
 
 class CompactBackend:
-    """Plans with the network that ships. It keeps nothing between requests but what it read of APIs, bounded."""
+    """Plans with the network that ships. Between requests it keeps only a bounded cache of encoded APIs."""
 
     name = "compact"
 
@@ -56,7 +56,7 @@ class CompactBackend:
         return await self._pool.run(self.draft, request)
 
     def draft(self, request: PlanRequest) -> PlanDraft:
-        """Draft a plan, on the calling thread; without the APIs whose calls were tried already and did not help."""
+        """Draft a plan, on the calling thread. APIs whose calls were tried and did not help are left out."""
         tried = Tried(request.evidence)
         drafted = self._draft(request)
         for _ in request.evidence:
@@ -93,10 +93,10 @@ class CompactBackend:
 
 
 def _alternatives(decoder: Decoder, apis: Sequence[Encoded], chosen: Sequence[int]) -> list[Plan]:
-    """The next best: the least likely call's API changed for the likeliest other one, or left out."""
+    """The next best plans: the least likely call's API replaced by the likeliest other one, or left out."""
     called: Floats = decoder.called
     likely = [int(n) for n in np.argsort(-called) if n not in chosen and called[n] >= LIKELY]
-    others = [number for number in likely if not apis[number].profile.api.mutating]  # nothing is changed as a try
+    others = [number for number in likely if not apis[number].profile.api.mutating]  # a guess never changes anything
     found: list[Plan] = []
     for weakest in sorted(chosen, key=lambda number: float(called[number]))[:2]:
         rest = [number for number in chosen if number != weakest]

@@ -1,4 +1,4 @@
-"""Which words can be one value: not across a quotation's edge or a sentence's end, and no part of a code."""
+"""Which words can be one value: not across the edge of a quotation or sentence, and not a part of a code."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from planner_svc.backends.compact.inputs import Floats
 from planner_svc.backends.compact.looks import codes, quotations, sentence_ends
 
 ACROSS: Final = 0.02
-"""How much less likely words are as a value that cross an edge."""
+"""Factor for words that cross an edge."""
 WITHIN: Final = 0.3
-"""Likewise for a part of what stands in quotes."""
+"""Factor for a part of a quotation."""
 
 
 def plausible(query: str, offsets: Sequence[tuple[int, int]]) -> Floats:
-    """(t, t): how plausible it is, from 0 to 1, that a value goes from one token to another one.
+    """(t, t): how plausible it is, from 0 to 1, that a value goes from one token to another.
 
     Args:
         query: the request.
-        offsets: characters of each token, start and end; the same for special tokens, which are never words.
+        offsets: start and end characters of each token. Both are equal for special tokens, which are never words.
     """
     starts, ends = (np.asarray(side) for side in zip(*offsets, strict=True))
     real = (ends > starts).astype(np.float32)

@@ -1,9 +1,9 @@
-"""Which candidates are called: a second look at what the network says of each, beside what it says of the others.
+"""Which candidates are called: rescores each candidate, given what the network says about it and about the others.
 
-The network knows each candidate through its encodings only, so that it may call two that are nearly the same, and not
-the one whose answer another needs. Trees weigh how far one is behind the likeliest, what the retriever says of it,
-whether a likelier one is like it, whether the words ask for a change where it makes one, whether what it requires is
-said, whether it answers with what is asked for, and whether it feeds a likely call or is fed by one.
+The network knows each candidate only through its encodings. It may call two that are nearly the same, and miss the one
+whose answer another needs. Trees weigh how far a candidate is behind the likeliest, the retriever's scores, whether a
+likelier candidate is like it, whether the words ask for a change if it makes one, whether its required arguments are
+said, whether its answer has what is asked for, and whether it feeds a likely call or is fed by one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CALL_SIGNS: Final = (
     "title", "titled", "in_path", "lists",
     "score_over", "named_over", "most_unsaid_over", "said_over", "most_asked_over",
 )  # fmt: skip
-"""What the trees weigh of a candidate; ``_over``: how much more of it than of the likelier one that is most like it."""
+"""What the trees weigh of a candidate. ``_over``: the difference to the likelier candidate that is most like it."""
 _OVER: Final = "_over"
 _NONE: Final = 1e-9
 
@@ -41,13 +41,13 @@ Columns = dict[str, Floats | NDArray[np.bool_]]
 
 
 def call_evidence(query: str, profiles: Sequence[Profile], inputs: Inputs, logits: Mapping[str, Floats]) -> Floats:
-    """(candidates, CALL_SIGNS): what speaks for and against calling each.
+    """(candidates, CALL_SIGNS): the evidence for and against calling each candidate.
 
     Args:
         query: the request.
-        profiles: of the candidates.
-        inputs: what the network was asked.
-        logits: what it said, by name.
+        profiles: the candidates' profiles.
+        inputs: the network's inputs.
+        logits: the network's outputs, by name.
     """
     first = np.asarray(inputs.first)
     odds = logits["call"][first]
@@ -70,7 +70,7 @@ def call_evidence(query: str, profiles: Sequence[Profile], inputs: Inputs, logit
 
 
 def _standing(inputs: Inputs, logits: Mapping[str, Floats], odds: Floats, called: Floats) -> Columns:
-    """What the network and the retriever say of each candidate beside the others."""
+    """The network's and the retriever's scores of each candidate, relative to the others."""
     first = np.asarray(inputs.first)
     counts = logits["count"][first]
     told = ("score", "clause_score", "relevance", "place", "supplier")
@@ -88,7 +88,7 @@ def _standing(inputs: Inputs, logits: Mapping[str, Floats], odds: Floats, called
 
 
 def _documented(query: str, profiles: Sequence[Profile]) -> Columns:
-    """What the candidates' documents say, beside the words of the request."""
+    """How the candidates' documentation relates to the request's words."""
     said = frozenset(stems(query[:MAX_CHARS]))
     titles = np.array([len(profile.title & said) for profile in profiles], np.float32)
     sizes = np.array([max(len(profile.title), 1) for profile in profiles], np.float32)
@@ -108,23 +108,23 @@ def _documented(query: str, profiles: Sequence[Profile]) -> Columns:
 
 
 def most_unsaid(inputs: Inputs, sources: Floats) -> Floats:
-    """(candidates,) how likely what each requires, and is least said, comes from nowhere; 0 where nothing is required.
+    """(candidates,) the largest probability that a required argument of each has no source; 0 if none is required.
 
     Args:
-        inputs: what the network was asked.
-        sources: (items, Origin) how likely an item's value comes from where.
+        inputs: the network's inputs.
+        sources: (items, Origin) probabilities of where an item's value comes from.
     """
     return _most(inputs, sources[:, Origin.ABSENT], _required(inputs))
 
 
 def _required(inputs: Inputs) -> NDArray[np.bool_]:
-    """(items,) whether each is a parameter that is required: the first bit of its shape."""
+    """(items,) whether each is a required parameter: the first bit of its shape."""
     result: NDArray[np.bool_] = (inputs.kind == Kind.PARAMETER) & (inputs.shape[:, 0] > 0)
     return result
 
 
 def _arguments(inputs: Inputs, logits: Mapping[str, Floats]) -> Columns:
-    """How many arguments each candidate requires, and how far the request says these and the others."""
+    """How many arguments each candidate requires, and how likely the request says required and other arguments."""
     owned, required = inputs.kind == Kind.PARAMETER, _required(inputs)
     sources = softmax(logits["source"])
     absent, reference = sources[:, Origin.ABSENT], sources[:, Origin.REFERENCE]
@@ -140,7 +140,7 @@ def _arguments(inputs: Inputs, logits: Mapping[str, Floats]) -> Columns:
 
 
 def _answers(inputs: Inputs, logits: Mapping[str, Floats]) -> Columns:
-    """How far the request asks for fields of each candidate's answer, and for those of another more."""
+    """How likely the request asks for fields of each candidate's answer, and how far another candidate is ahead."""
     outputs = inputs.kind == Kind.OUTPUT
     asked: Floats = (1 / (1 + np.exp(-logits["answer"]))).astype(np.float32)
     most = _most(inputs, asked, outputs)
@@ -148,7 +148,7 @@ def _answers(inputs: Inputs, logits: Mapping[str, Floats]) -> Columns:
 
 
 def _chains(inputs: Inputs, logits: Mapping[str, Floats], called: Floats) -> Columns:
-    """How surely a likely call takes a field of each candidate's answer, and it one of a likely call's."""
+    """How likely each candidate feeds a likely call, and how likely a likely call feeds it."""
     outputs, takers = np.flatnonzero(inputs.kind == Kind.OUTPUT), np.flatnonzero(_required(inputs))
     feeds, fed = np.zeros(len(inputs.first), np.float32), np.zeros(len(inputs.first), np.float32)
     if len(outputs) and len(takers):
@@ -157,7 +157,7 @@ def _chains(inputs: Inputs, logits: Mapping[str, Floats], called: Floats) -> Col
         raised = np.exp(strengths - strengths.max(axis=1, keepdims=True)) * (taker[:, None] != giver[None, :])
         shares = raised / np.maximum(raised.sum(axis=1, keepdims=True), _NONE)
         shares *= softmax(logits["source"])[takers, Origin.REFERENCE, None]
-        given = np.zeros((len(feeds), len(takers)), np.float32)  # of each candidate to each argument
+        given = np.zeros((len(feeds), len(takers)), np.float32)  # from each candidate to each argument
         np.add.at(given, giver, shares.T)
         feeds = (given * called[taker]).max(axis=1)
         np.maximum.at(fed, taker, (given * called[:, None]).max(axis=0))
@@ -165,20 +165,20 @@ def _chains(inputs: Inputs, logits: Mapping[str, Floats], called: Floats) -> Col
 
 
 def _total(inputs: Inputs, values: Floats, which: NDArray[np.bool_]) -> Floats:
-    """Of each candidate the sum over those of its items."""
+    """For each candidate, the sum over its selected items."""
     result: Floats = np.bincount(inputs.owner[which], values[which], len(inputs.first)).astype(np.float32)
     return result
 
 
 def _most(inputs: Inputs, values: Floats, which: NDArray[np.bool_]) -> Floats:
-    """Likewise the largest; 0 where it has none."""
+    """For each candidate, the largest value of its selected items; 0 if it has none."""
     result = np.zeros(len(inputs.first), np.float32)
     np.maximum.at(result, inputs.owner[which], values[which].astype(np.float32))
     return result
 
 
 def likeness_of(inputs: Inputs) -> Floats:
-    """(candidates, candidates) cosines of their encodings, of each to itself -1."""
+    """(candidates, candidates) cosines of their encodings; -1 on the diagonal."""
     vectors = inputs.vectors[np.asarray(inputs.first)]
     cosines: Floats = vectors @ vectors.T
     np.fill_diagonal(cosines, -1.0)

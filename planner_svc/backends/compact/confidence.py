@@ -1,4 +1,4 @@
-"""How likely a draft is right as a whole: what the network is sure of, weighed as held-out requests have taught."""
+"""How likely a whole draft is right: the network's confidences, weighted by a regression on held-out requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LEAST: Final = 1e-4
 
 
 class CalibrationError(ValueError):
-    """The file is no calibration of this planner; the message names it."""
+    """The file is not a calibration of this planner; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +46,28 @@ class Calibration:
 
     Attributes:
         weights: one for each of ``SIGNS``.
-        bias: the log-odds of a draft without any.
+        bias: the log-odds of a draft whose signs are all 0.
     """
 
     weights: tuple[float, ...]
     bias: float
 
     def probability(self, signs: Sequence[float]) -> float:
-        """How likely a draft of these signs is right."""
+        """The probability that a draft with these signs is right."""
         odds = self.bias + math.fsum(weight * sign for weight, sign in zip(self.weights, signs, strict=True))
         return 1 / (1 + math.exp(-min(max(odds, -30.0), 30.0)))
 
     def save(self, directory: Path) -> None:
-        """Write it beside the model."""
+        """Write the calibration to the model's directory."""
         content = {"weights": dict(zip(SIGNS, self.weights, strict=True)), "bias": self.bias}
         (directory / CALIBRATION).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, directory: Path) -> Calibration:
-        """Read it from beside the model.
+        """Read the calibration from the model's directory.
 
         Raises:
-            CalibrationError: it is not there, or is something else.
+            CalibrationError: the file is missing or invalid.
         """
         file = directory / CALIBRATION
         try:
@@ -78,9 +78,9 @@ class Calibration:
 
 
 def signs_of(decoder: Decoder, calls: Sequence[Drafted]) -> tuple[float, ...]:
-    """What speaks for a draft and against it; ``SIGNS`` names them.
+    """The evidence for and against a draft; ``SIGNS`` names the entries.
 
-    Sums and minima of log-probabilities tell bad drafts apart, the same as probabilities good ones.
+    Sums and minima of log-probabilities tell bad drafts apart; the same as probabilities tell good ones apart.
     """
     made = {call.api for call in calls}
     chosen = [_log(float(decoder.called[number])) for number in made]

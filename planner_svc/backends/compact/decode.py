@@ -1,4 +1,4 @@
-"""From what the network says to calls: which candidates, how often each, and in which order."""
+"""Turns the network's outputs into calls: which candidates, how often each, and in which order."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from planner_svc.reading.profile import Field, Role, Slot
 from services.compute import checkpoint
 
 CALLED: Final = 0.5
-"""An API is called that is at least so likely to be needed."""
+"""Smallest probability at which an API is called."""
 ALONE: Final = 0.3
-"""Likewise the likeliest of all: somebody who asks wants something."""
+"""The same for the likeliest API of all: a request usually wants something."""
 ANSWERS: Final = 0.5
-"""A field is asked for that is at least so likely to be."""
+"""Smallest probability at which a field is asked for."""
 _NEVER: Final = 1e-6
-"""As unlikely as a judge can find a call: log-odds stay finite."""
+"""Lower bound of a judge's probability, so that log-odds stay finite."""
 _ENDS: Final = re.compile(
     r"\b(?:(?P<from>from|leaving|departing)|(?P<to>to|into|towards?|for))\s+(?:the\s+)?[\"'\u201c\u2018]?$",
     re.IGNORECASE,
 )
 _NEAR: Final = 20
-"""Characters before a value in which its preposition stands."""
+"""Characters before a value that are searched for its preposition."""
 
 
 class Decoder:
     """Decodes one task.
 
     Args:
-        task: what is decoded.
+        task: what to decode.
         judges: the second stage; None: the network decides alone.
     """
 
@@ -67,14 +67,14 @@ class Decoder:
         return judged
 
     def _bonus(self) -> Floats:
-        """Log-odds that demos of like requests add to a candidate."""
+        """Log-odds that demos of similar requests add to each candidate."""
         similar = [self._task.shown.calls.get(one.profile.api.id, 0.0) for one in self._task.apis]
         return np.asarray([DEMONSTRATED * one for one in similar], np.float32)
 
     def chosen(self) -> list[int]:
-        """The candidates that are called.
+        """The candidates to call.
 
-        Where nothing weighs sets, each by itself: what changes something only where it is likelier meant than not.
+        Without a judge of sets, each is decided by itself. A call that changes something needs at least ``CALLED``.
         """
         order, likely = self._weighed
         if likely is not None:
@@ -84,7 +84,7 @@ class Decoder:
 
     @property
     def together(self) -> float:
-        """How likely just the right candidates are called, what they need left aside; without a judge: if none is."""
+        """Probability that the called set is right, without its suppliers; without a judge, that none is called."""
         likely = self._weighed[1]
         return 1 - float(self.called.max()) if likely is None else float(likely.max())
 
@@ -94,18 +94,18 @@ class Decoder:
         return order, None if self._judges.sets is None else self._judges.sets(evidence)
 
     def sets(self) -> tuple[list[int], Floats]:
-        """The candidates that may be called, likeliest first; what speaks for calling none, one, two ... of them."""
+        """The candidates that may be called, likeliest first; the evidence for calling the first 0, 1, 2 ..."""
         order = [number for number in np.argsort(-self.called, kind="stable").tolist() if self._allowed(number)]
         likeness = likeness_of(self._task.reading.inputs)
         sizes = softmax(self._task.reading.logits["size"])
         return order, set_evidence(self._evidence, self.called, likeness, order, sizes)
 
     def _allowed(self, number: int) -> bool:
-        """Whether the request's words leave room for what the call would change."""
+        """Whether the request's words allow the change that the call would make."""
         return not self.changes(number) or may_be_meant(self._task.apis[number].profile, self._task.query)
 
     def calls(self, chosen: Sequence[int]) -> list[Drafted]:
-        """The calls of these candidates and of those they need, each after those it needs."""
+        """The calls of these candidates and of their suppliers, each after the calls it needs."""
         drafted: dict[int, list[Drafted]] = {}
         waiting = list(chosen)
         while waiting:
@@ -118,7 +118,7 @@ class Decoder:
 
     @property
     def words(self) -> int:
-        """How many the request has."""
+        """The number of words in the request."""
         return len(self._task.query.split())
 
     def changes(self, number: int) -> bool:
@@ -126,18 +126,18 @@ class Decoder:
         return self._task.apis[number].profile.api.mutating
 
     def end(self, call: Drafted) -> Role | None:
-        """Which end of a pair the request's words make of what a call is about: "from Oslo", "to Rome"."""
+        """The end of a pair that a call's values are in the request's words: "from Oslo", "to Rome"."""
         start = min((start for start, _ in call.places), default=0)
         found = _ENDS.search(self._task.query, max(start - _NEAR, 0), start)
         return None if found is None else "to" if found["to"] else "from"
 
     def relevance(self, number: int) -> float:
-        """What the retriever says of a candidate: how likely it is needed."""
+        """The retriever's probability that a candidate is needed."""
         inputs = self._task.reading.inputs
         return float(inputs.features[inputs.first[number], RELEVANCE])
 
     def answers(self, number: int) -> list[Field]:
-        """The fields of an API's answer that the request asks for, surest first; then what it names besides."""
+        """The fields of an API's answer that the request asks for, surest first, then other fields that it names."""
         profile = self._task.apis[number].profile
         places = self._task.items(number, Kind.OUTPUT)
         found = [(self._answers[place], profile.fields[item.field]) for place, item in places]
@@ -145,7 +145,7 @@ class Decoder:
         return [*said, *named_besides(self._task.query, profile, said)] if said else []
 
     def _of(self, number: int, chosen: Sequence[int]) -> list[Drafted]:
-        """The calls of one API: as many as values say, where it is called more than once."""
+        """The calls of one API: as many as there are values, if it is called more than once."""
         profile = self._task.apis[number].profile
         first = self._task.reading.inputs.first[number]
         times = 1 + int(self._task.reading.logits["count"][first].argmax())
@@ -169,7 +169,7 @@ class Decoder:
         return calls
 
     def _surest(self, number: int, times: int) -> list[Wish]:
-        """An API's parameters, those first of which it is clearest which words say them."""
+        """An API's parameters, sorted by how clear it is which words say them, clearest first."""
         return sorted(self.filler.wishes(number), key=lambda wish: -self.filler.clear(wish, times))
 
     @staticmethod

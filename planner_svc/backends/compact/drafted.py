@@ -1,4 +1,4 @@
-"""Calls on their way to a plan: which candidate, its arguments and where each is from, in an order that can be run."""
+"""Draft calls: the candidate, its arguments and the source of each, in an order that can be run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import JsonValue
 from planner_svc.reading.profile import Field, Role
 
 MAX_CALLS: Final = 8
-"""Of one API, where each takes up another call's answer."""
+"""Most calls of one API, if each uses another call's answer."""
 PLACES: Final[Mapping[Role | None, int]] = {"from": 0, None: 1, "to": 2}
-"""In which order the ends of a pair come."""
+"""The order of the ends of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A value, the characters of the request that say it (None: none do), and how sure that is."""
+    """A value, the characters of the request that say it (None: no characters do), and its probability."""
 
     value: JsonValue
     place: tuple[int, int] | None
@@ -30,9 +30,9 @@ class Fed:
     """A field of another call's answer.
 
     Attributes:
-        end: the words of the parameter's name that the field's has not: of which of several things it is, such as
-            "drop off" for ``drop_off_latitude``.
-        role: which end of a pair the parameter is.
+        end: the words of the parameter's name that the field's name lacks. They tell which of several things it belongs
+            to, such as "drop off" for ``drop_off_latitude``.
+        role: the end of a pair that the parameter is.
     """
 
     api: int
@@ -44,7 +44,7 @@ class Fed:
 
 @dataclass(slots=True)
 class Drafted:
-    """A call: which candidate, how sure, and its arguments; ``missing`` are required and nobody says them."""
+    """A call: the candidate, its probability and its arguments; ``missing`` are required arguments without a value."""
 
     api: int
     sure: float
@@ -54,19 +54,19 @@ class Drafted:
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The characters that say its arguments."""
+        """The characters of the request that say its arguments."""
         said = (one.place for one in self.arguments.values() if isinstance(one, Said))
         return [place for place in said if place is not None]
 
     def fed_by(self) -> set[int]:
-        """The candidates whose answers it needs."""
+        """The candidates that feed it."""
         return {argument.api for argument in self.arguments.values() if isinstance(argument, Fed)}
 
     def turn(self, name: str) -> int:
-        """Which of several calls of the API that feeds it an argument takes up.
+        """The index of the call that feeds an argument, among the calls of the feeding API.
 
-        A field that two arguments get, such as the code of where one starts and of where one goes, is of two calls.
-        What is of one end, such as its latitude and longitude, is of one call; where one starts comes first.
+        If two arguments get the same field, such as the code of the start and of the destination, it comes from two
+        calls. Arguments of the same end, such as its latitude and longitude, come from one call. The start comes first.
         """
         fed = self.arguments[name]
         if not isinstance(fed, Fed):
@@ -76,7 +76,7 @@ class Drafted:
         return ends.index(fed.end) if len(ends) == self.turns(fed.api) else self._repeated(name)
 
     def turns(self, api: int) -> int:
-        """How many calls of an API feed it."""
+        """How many calls of an API feed this call."""
         fed = (name for name, one in self.arguments.items() if isinstance(one, Fed) and one.api == api)
         return 1 + max(map(self._repeated, fed), default=0)
 
@@ -88,10 +88,10 @@ class Drafted:
 
 
 def arranged(drafted: Mapping[int, list[Drafted]]) -> list[Drafted]:
-    """The calls in an order that can be run, none twice, and as many as what feeds them has calls.
+    """The calls in an order that can be run, without duplicates. An API that is fed has as many calls as its supplier.
 
     Args:
-        drafted: by candidate.
+        drafted: calls by candidate.
     """
     calls: list[Drafted] = []
     made: dict[int, int] = {}
@@ -127,7 +127,7 @@ def _same(one: Drafted, other: Drafted) -> bool:
 
 
 def _ordered(drafted: Mapping[int, list[Drafted]]) -> list[int]:
-    """Each after those it needs, else in the order of the request; a circle is cut where it is least sure."""
+    """Each candidate after those it needs, otherwise in the request's order; a cycle is cut at the surest candidate."""
     waiting = sorted(drafted, key=lambda number: (min(call.place for call in drafted[number]), number))
     done: list[int] = []
     while waiting:
@@ -145,7 +145,7 @@ def _needs(calls: Sequence[Drafted]) -> set[int]:
 
 
 def _forget(calls: Sequence[Drafted], apis: set[int]) -> None:
-    """Drop the arguments that these would feed."""
+    """Drop the arguments that these APIs would feed."""
     for call in calls:
         for name in [name for name, one in call.arguments.items() if isinstance(one, Fed) and one.api in apis]:
             del call.arguments[name]

@@ -1,4 +1,4 @@
-"""APIs as the planner reads them, kept between requests: reading one costs an encoder pass, using it nothing."""
+"""A cache of encoded APIs: encoding one takes an encoder pass."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from services.contracts.api import Api
 from services.encoder import Encoder
 
 MOST_UNITS = 120_000
-"""Units kept, of all APIs together: each is a vector of 768 bytes; items have about as much beside it."""
+"""Units in the cache, over all APIs: each is a vector of 768 bytes, and the items take about as much again."""
 
 
 class Encodings:
-    """Encoded APIs, the least recently used dropped first. Several threads may use it.
+    """Encoded APIs, in a cache that drops the least recently used. It is safe to use from several threads.
 
     Args:
-        encoder: reads them.
-        most_units: kept at most; an API has one, and one for each of its words, parameters, options and fields of its
-            answer. What APIs weigh is bounded too (see :class:`Kept`).
+        encoder: encodes APIs.
+        most_units: size of the cache. An API takes one unit for itself, and one for each of its words, parameters,
+            options and answer fields. The memory of the APIs themselves is bounded too (see :class:`Kept`).
     """
 
     def __init__(self, encoder: Encoder, most_units: int = MOST_UNITS) -> None:
@@ -29,7 +29,7 @@ class Encodings:
         self._kept: Kept[Encoded] = Kept(most_units)
 
     def of(self, api: Api) -> Encoded:
-        """The API's items with their vectors; read now where they are not known."""
+        """The API's items with their vectors; encoded on a cache miss."""
         key = f"{api.id}\n{api.content_hash or hashlib.sha256(api.model_dump_json().encode()).hexdigest()}"
         found = self._kept.get(key)
         if found is None:

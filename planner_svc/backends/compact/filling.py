@@ -1,4 +1,4 @@
-"""The value of each parameter: the request's words, an option, or another call's answer, as its schema wants it."""
+"""Fills each parameter: from the request's words, an option or another call's answer, as its schema requires."""
 
 from __future__ import annotations
 
@@ -28,56 +28,57 @@ from planner_svc.reading.readings import readings, whole_moments
 from planner_svc.reading.text import stems, words_of
 
 OMITTED: Final = 0.5
-"""An optional parameter is left out that is at least so likely to be."""
+"""Probability of having no value from which on an optional parameter is left out."""
 IMPLIED: Final = 0.15
-"""An API that answers with what a call needs is called itself where it is at least so likely; the surer the network is
-that it is from another call, the less."""
+"""Smallest probability at which an API that returns what a call needs is called as its supplier. It is scaled down by
+the network's certainty that the value comes from another call."""
 SUPPOSED: Final = 0.1
-"""Where nobody says what an API requires, others that only read and are at least so likely called are taken as called,
-and the answer of one counts that is at least so likely the value."""
+"""Limit for guesses: if no source gives a required value, other APIs that only read and are at least this likely are
+assumed to be called. An output of theirs is used if it is at least this likely to be the value."""
 SURELY: Final = 0.5
-"""What changes something takes another call's answer only where that is at least so likely; else it is asked."""
+"""Smallest probability at which a call that changes something uses another call's answer; below it, the user is
+asked."""
 DECIMAL: Final = 3.0
-"""Log-odds that a number which need not be whole is written as one that is not, 300.0, more than the network says."""
+"""Log-odds added to the decimal form, 300.0, for numbers that need not be whole."""
 REPEATED: Final = 0.1
-"""Of several values those count that are at least so likely as the likeliest."""
+"""If there are several values, those count that are at least this share as likely as the likeliest."""
 RIVALS: Final = 0.02
-"""Where the likeliest words cannot be the value, others are tried that are at least so likely as these."""
+"""If the likeliest words cannot be the value, others are tried that are at least this share as likely."""
 MAX_VALUES: Final = 12
 WHERE: Final = frozenset({"timezone", "locale"})
-"""What the application says of the user rather than of the request."""
+"""Arguments for which the application's value describes the user rather than the request."""
 TAKEN: Final = 0.01
-"""How much less likely words are that say another argument of the same call."""
+"""Factor for words that already say another argument of the same call."""
 DEMONSTRATED: Final = 2.0
-"""Log-odds that a demo of the very same request adds to its calls, and to what feeds what."""
+"""Log-odds that a demo of the same request adds to its calls and to its links."""
 NAMESAKE: Final = 8.0
-"""How much likelier a value comes from another call that answers with a field of the same name."""
+"""Factor for a value from another call whose answer has a field of the same name."""
 NAMED: Final = 1.0
-"""Log-odds that an option gains which the request names; of one that the network has not seen, all its log-odds."""
+"""Log-odds added to an option that the request names; an option that the network has not seen starts at 0."""
 OTHER_END: Final = 4.0
-"""Log-odds against an option that is said to be the other end of a pair: what to convert from, and to."""
+"""Log-odds taken from an option that is named as the other end of a pair, such as the currency to convert from."""
 USED: Final = 4.0
-"""Log-odds against an option that another argument of the call with the same options has already."""
+"""Log-odds taken from an option that another argument of the call with the same options already has."""
 MAX_READ: Final = 4_000
-"""Characters of a request in which dates and options are looked for."""
+"""Characters of a request that are searched for dates and options."""
 WANTING: Final = 0.5
-"""The parameters of APIs that are so likely called compete for words."""
+"""Smallest probability of being called at which an API's parameters compete for words."""
 MAX_OUTPUTS: Final = 20
-"""Fields that are tried for one parameter, likeliest first."""
+"""Fields tried for one parameter, likeliest first."""
 
 
 class Filler:
     """Fills the parameters of a task's APIs.
 
     Args:
-        task: what is decoded.
+        task: what to decode.
         called: how likely each candidate is called.
         judges: the second stage.
     """
 
     def __init__(self, task: Task, called: Floats, judges: Judges) -> None:
         self._task, self._called, self._judges = task, called, judges
-        self._schemas = Schemas()  # those of a profile are everybody's: another API would use up what they may look at
+        self._schemas = Schemas()  # a profile's own are shared: another API would use up their budget
         self._calling = np.flatnonzero(called >= WANTING).tolist()
         logits = task.reading.logits
         self._sources: Floats = softmax(logits["source"])
@@ -95,7 +96,7 @@ class Filler:
         self._moments: list[Found] | None = None
 
     def wishes(self, number: int) -> list[Wish]:
-        """The parameters of the candidate of that number."""
+        """The parameters of the candidate with this number."""
         profile = self._task.apis[number].profile
         slots, shown = profile.slots, self._task.shown.values
         others = (self._task.apis[other].profile.fields for other in self._calling if other != number)
@@ -108,11 +109,11 @@ class Filler:
         ]
 
     def clear(self, wish: Wish, times: int) -> float:
-        """How clear it is which words say a parameter of an API that is called so many times."""
+        """The probability of the likeliest words for a parameter of an API that is called ``times`` times."""
         return max((likely for _, likely in self._spans_of(wish, times)), default=0.0)
 
     def _spans_of(self, wish: Wish, times: int) -> list[tuple[tuple[int, int], float]]:
-        """First and last tokens of what may be a parameter's value, with how likely each is, likeliest first."""
+        """First and last tokens of a parameter's possible values, each with its probability, likeliest first."""
         if wish.place not in self._weighed:
             found = self.spans.candidates(wish, times)
             if self._judges.spans is not None and found:
@@ -124,10 +125,10 @@ class Filler:
         return self._weighed[wish.place]
 
     def values(self, gap: Gap) -> list[Said | Fed]:
-        """What a parameter is given: one value for each call that has its own, or one for all.
+        """The values of a parameter: one for each call that has its own, or one for all.
 
-        What the application knows fills what nobody says; where the user is, only what is required. What is required
-        and still missing may be looked up.
+        A value that the application knows is used if the request says none. Facts about the user (``WHERE``) fill
+        required parameters only. A required value that is still missing may be looked up.
         """
         found = self._found(gap)
         known = self._task.given.get(gap.slot.name)
@@ -136,7 +137,7 @@ class Filler:
         return found or (self._looked_up(gap) if gap.slot.required else [])
 
     def _found(self, gap: Gap) -> list[Said | Fed]:
-        """What the request or another call gives it."""
+        """The values that the request or another call gives."""
         links = self.links(gap.wish, gap.times, gap.chosen)
         slot, origins = gap.slot, self._origins(gap, links)
         if not slot.required and origins[Origin.ABSENT] > OMITTED:
@@ -154,9 +155,9 @@ class Filler:
         return []
 
     def _looked_up(self, gap: Gap) -> list[Said | Fed]:
-        """The answer of a call that is too unlikely by itself, and likely once something needs it.
+        """An output of a call that is too unlikely by itself, but likely once its answer is needed.
 
-        Nothing that changes something is given such a guess: its user is asked.
+        A call that changes something never gets such a guess: the user is asked.
         """
         apis = self._task.apis
         if gap.profile.api.mutating:
@@ -166,7 +167,7 @@ class Filler:
         return [_fed(gap.slot, one, sure) for one, sure in links[:1] if sure >= SUPPOSED]
 
     def _origins(self, gap: Gap, links: Sequence[tuple[Offer, float]]) -> Floats:
-        """How likely a value is from where: what the second stage says of words and of other calls stands."""
+        """Probabilities of a value's source. The second stage, if any, overrides the network for words and links."""
         origins = self._sources[gap.place].copy()
         if gap.wish.namesake and self._judges.links is None:
             origins[Origin.REFERENCE] *= NAMESAKE
@@ -194,7 +195,7 @@ class Filler:
             yield Said(origin is Origin.TRUE, None, sure)
 
     def segments(self, wishes: Sequence[Wish], times: int) -> list[tuple[int, int]]:
-        """The tokens of each of several calls of one API; empty where nothing tells them apart."""
+        """The tokens of each of several calls of one API; empty if the calls cannot be told apart."""
         weighed = [
             self._spans_of(wish, times)
             for wish in wishes
@@ -204,7 +205,7 @@ class Filler:
         return segments([spans for spans in free if spans], times)
 
     def _spans(self, gap: Gap, sure: float) -> Iterator[Said]:
-        """The likeliest words that may be a value; where there are several values, all that are likely, in order."""
+        """The likeliest words that are a valid value; if there are several values, all likely ones, in order."""
         if gap.segments and not gap.listed and (found := self._by_call(gap, sure)):
             yield from found
             return
@@ -228,7 +229,7 @@ class Filler:
             yield Said(values, said[0].place, min(one.sure for one in said))
 
     def _said(self, gap: Gap, first: int, last: int, sure: float) -> Said | None:
-        """What these tokens say, which no other parameter of the call gets then; None where that is not allowed."""
+        """The value of these tokens, which other parameters of the call then avoid; None if it is not allowed."""
         start, end = self._task.reading.offsets[first][0], self._task.reading.offsets[last][1]
         value = self._meaning(gap, start, end)
         if value is None:
@@ -237,7 +238,7 @@ class Filler:
         return Said(value, (start, end), sure)
 
     def _by_call(self, gap: Gap, sure: float) -> list[Said]:
-        """The likeliest words of each call's own; none where only one says any. Others have what the one before has."""
+        """The likeliest words in each call's segment, or the previous call's; empty if fewer than 2 have any."""
         ranges = self._ranges(gap, REPEATED)
         own = [[one for one in ranges if start <= one[0] < stop] for start, stop in gap.segments]
         if sum(map(bool, own)) < 2:
@@ -251,7 +252,7 @@ class Filler:
         return found
 
     def _whole(self, gap: Gap, said: Sequence[Said]) -> list[Said]:
-        """With the members of an enumeration that are missing: a list that takes one takes all."""
+        """The values and the missing members of their enumeration: a list that takes one member takes all."""
         known = {one.place: one for one in said if one.place is not None}
         found = list[Said]()
         for start, end in whole(self._task.query, list(known)):
@@ -265,7 +266,7 @@ class Filler:
         return found
 
     def _meaning(self, gap: Gap, start: int, end: int) -> JsonValue:
-        """The words as a value, in the form that is usual for the parameter; None where that is not allowed."""
+        """The words as a value, in the parameter's usual form; None if that value is not allowed."""
         text = self._task.query[start:end]
         form = self._form(gap)
         moment = self._moment(start, end) if gap.slot.temporal or form in OF_TIME else None
@@ -280,7 +281,7 @@ class Filler:
         return value if allowed else read
 
     def _form(self, gap: Gap) -> Form:
-        """How the parameter's values are written: as in a demo, or else as the network says."""
+        """How the parameter's values are written: as in a demo, otherwise as the network predicts."""
         shown = self._task.shown.forms.get((gap.profile.api.id, gap.slot.name))
         if shown is not None:
             return shown
@@ -289,7 +290,7 @@ class Filler:
         return Form(int(odds.argmax()))
 
     def _moment(self, start: int, end: int) -> Moment | None:
-        """What is said there, as it is meant: a time of day is on the day said before it."""
+        """The moment that the words say, in context: a time of day belongs to the day said before it."""
         if self._moments is None:
             self._moments = whole_moments(self._task.query[:MAX_READ], self._task.now)
         best, shared = None, 0.5
@@ -301,9 +302,9 @@ class Filler:
         return best
 
     def _ranges(self, gap: Gap, share: float) -> list[tuple[int, int, float]]:
-        """First and last tokens of values, likeliest first, down to a share of the likeliest; none overlaps another.
+        """First and last tokens of values, likeliest first, down to a share of the likeliest, without overlaps.
 
-        Words that say another argument of the same call already are less likely.
+        Words that already say another argument of the same call are less likely.
         """
         weighed = [
             (span, likely * TAKEN if _overlaps(span, gap.taken) else likely)
@@ -314,7 +315,7 @@ class Filler:
 
     @staticmethod
     def _apart(weighed: Sequence[tuple[tuple[int, int], float]]) -> list[tuple[int, int, float]]:
-        """Of spans, likeliest first, those that overlap none before them."""
+        """The spans, likeliest first, that overlap no earlier one."""
         found: list[tuple[int, int, float]] = []
         for span, likely in weighed:
             if not _overlaps(span, [one[:2] for one in found]):
@@ -322,7 +323,7 @@ class Filler:
         return found[:MAX_VALUES]
 
     def _options(self, gap: Gap, sure: float) -> Iterator[Said]:
-        """The likeliest option; for several calls all that are likely, in the order in which they are named."""
+        """The likeliest option; for several calls, all likely ones, in the order in which the request names them."""
         named = {str(one.value): one for one in reversed(list(named_choices(gap.slot, self._words)))}
         ranked = sorted(self._offered(gap, named), key=lambda one: -one[0])
         likely = [value for odds, value in ranked if odds > 0] or [value for _, value in ranked[:1]]
@@ -339,9 +340,9 @@ class Filler:
                 yield Said(value, places.get(str(value)), sure)
 
     def _offered(self, gap: Gap, named: Mapping[str, NamedChoice]) -> list[tuple[float, JsonValue]]:
-        """The options with their log-odds. What another argument with the same options has is less likely.
+        """The options with their log-odds. An option that another argument with the same options has is less likely.
 
-        Of a long list the network has seen the beginning only; of the rest those count that the request names.
+        The network sees only the start of a long list. Of the rest, only options that the request names are offered.
         """
         logits = self._task.reading.logits["option"]
         offered = [
@@ -362,7 +363,7 @@ class Filler:
         return [(odds + told(value) - (USED if value in used else 0.0), value) for odds, value in offered]
 
     def links(self, wish: Wish, times: int, chosen: Sequence[int]) -> list[tuple[Offer, float]]:
-        """Outputs of other APIs that are called, or may be, with how likely each is the value, likeliest first."""
+        """Outputs of other called or likely APIs, with their probability of being the value, likeliest first."""
         offers = self.offers(wish, chosen)
         if self._judges.links is None or not offers:
             return [(one, 0.0) for one in offers]
@@ -370,11 +371,11 @@ class Filler:
         return sorted(zip(offers, likely.tolist(), strict=True), key=lambda one: -one[1])
 
     def link_evidence(self, wish: Wish, times: int, offers: Sequence[Offer]) -> Floats:
-        """What speaks for and against each of the outputs."""
+        """The evidence for and against each of the outputs."""
         return link_evidence(wish.slot, self._sources[wish.place], self.clear(wish, times), offers)
 
     def offers(self, wish: Wish, chosen: Sequence[int]) -> list[Offer]:
-        """The outputs that the network finds likeliest, strongest first."""
+        """The likeliest outputs by the network, strongest first."""
         logits = self._task.reading.logits["reference"][wish.place]
         consumer = self._task.apis[wish.number].profile
         surely = float(self._sources[wish.place][Origin.REFERENCE]) if wish.slot.required else 0.0
@@ -412,7 +413,7 @@ def _fed(slot: Slot, offer: Offer, sure: float) -> Fed:
 
 
 def _as_shown(wish: Wish, value: JsonValue) -> JsonValue:
-    """As an example of the parameter is written, where the value is one but for capitals and endings: "male"."""
+    """The value as an example writes it, if they differ only in capitals and endings: "male"."""
     if not isinstance(value, str) or value in wish.examples:
         return value
     said = stems(value)

@@ -1,6 +1,6 @@
-"""How a value is written, where the request writes it otherwise: "sore throat" as "Sore throat", 8 pm as "20:00:00".
+"""How a value is written, if the request writes it differently: "sore throat" as "Sore throat", 8 pm as "20:00:00".
 
-The network says the form of each parameter; the words come from the request. Numbers have forms of their own: 300 as
+The network predicts the form of each parameter; the words come from the request. Numbers have their own forms: 300 as
 300.0, 5 percent as 0.05.
 """
 
@@ -17,7 +17,7 @@ from planner_svc.reading.text import singular
 
 
 class Form(IntEnum):
-    """What is done to the request's words."""
+    """A transformation of the request's words."""
 
     COPY = 0
     CAPITAL = 1
@@ -52,13 +52,13 @@ OF_TIME: Final = frozenset({Form.DAY, *_CLOCKS, *_MOMENTS})
 
 
 def written(form: Form, text: str, now: datetime, moment: Moment | None = None) -> str | None:
-    """The words in that form; None where they have none such.
+    """The words in the given form; None if they have no such form.
 
     Args:
-        form: which.
+        form: the form.
         text: words of the request.
         now: the clock that relative dates refer to.
-        moment: what the words are where they stand, if that is known.
+        moment: the moment that the words say in their context, if known.
     """
     if form in OF_TIME:
         moment = moment or moment_of(text, now)
@@ -70,19 +70,19 @@ def written(form: Form, text: str, now: datetime, moment: Moment | None = None) 
 
 
 def form_of(text: str, value: str, now: datetime) -> Form | None:
-    """The first form that makes the value of the words; None where none does."""
+    """The first form that turns the words into the value; None if no form does."""
     return next((form for form in Form if written(form, text, now) == value), None)
 
 
 def number_written(form: Form, value: int | float) -> int | float:
-    """A number in that form; as it is where the form is none of numbers."""
+    """A number in the given form; unchanged if the form is not one of numbers."""
     if form is Form.SHARE:
         return value / 100
     return float(value) if form is Form.DECIMAL else value
 
 
 def number_form_of(text: str, value: int | float) -> Form | None:
-    """The form that makes the number of the words; None where none does."""
+    """The form that turns the words into the number; None if no form does."""
     said = number_in(text)
     if said is None:
         return None
@@ -120,7 +120,7 @@ def _worded(form: Form, text: str) -> str | None:
 
 
 def _singular(text: str) -> str:
-    """With the last word in the singular."""
+    """The text with its last word in the singular."""
     head, space, last = text.rpartition(" ")
     return head + space + singular(last)
 

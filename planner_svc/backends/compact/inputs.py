@@ -1,4 +1,4 @@
-"""A request and its candidates as the arrays that the network takes: the same for training and for serving."""
+"""Arranges a request and its candidates as the network's input arrays, for training and for serving."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from planner_svc.reading.text import stem
 from services.contracts.retrieval import Candidate
 
 FEATURES: Final = 5
-"""What the retriever says of an API: score, best clause's score, relevance, one over its rank, supplier or not."""
+"""The retriever's features of an API: score, best clause's score, relevance, reciprocal rank, whether it is a
+supplier."""
 
 RELEVANCE: Final = 2
-"""Which of them is the relevance."""
+"""The index of the relevance among them."""
 WORD: Final = len(Kind)
-"""The kind of a unit that is a token of an API's own words, and no item."""
+"""The kind of a unit that is a token of an API's own words rather than an item."""
 NOWHERE: Final = -1
-"""In arrays of places: there is none."""
+"""Marks an empty entry in arrays of places."""
 _NONE: Final = 1e-9
 
 
 class Origin(IntEnum):
-    """Where a parameter's value comes from: nowhere, characters of the request, an option, ... another call."""
+    """The source of a parameter's value: none, characters of the request, an option, ... another call."""
 
     ABSENT = 0
     SPAN = 1
@@ -48,7 +49,7 @@ class Inputs:
     """One request of t tokens with m items, and u units of a APIs; see ``training.planner.network.Inputs``.
 
     Attributes:
-        first: of each candidate the place of its first item.
+        first: place of each candidate's first item.
     """
 
     looks: Floats
@@ -67,7 +68,7 @@ class Inputs:
 
     @property
     def vectors(self) -> Floats:
-        """(m, d) the items, of length 1."""
+        """(m, d) the items' vectors, normalized to length 1."""
         own = self.units[self.place]
         result: Floats = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), _NONE)
         return result
@@ -83,17 +84,17 @@ class ItemsOfApi(Protocol):
 
     @property
     def vectors(self) -> NDArray[np.float16]:
-        """One row an item."""
+        """One row per item."""
         ...
 
     @property
     def head(self) -> NDArray[np.float16]:
-        """One row a token."""
+        """One row per token."""
         ...
 
 
 def features_of(candidate: Candidate, rank: int) -> tuple[float, ...]:
-    """What the retriever says of a candidate; ``rank`` from 0."""
+    """The retriever's features of a candidate; ``rank`` counts from 0."""
     told = (
         candidate.score,
         max(candidate.clause_scores, default=candidate.score),
@@ -108,13 +109,13 @@ def features_of(candidate: Candidate, rank: int) -> tuple[float, ...]:
 def arrange(
     query: str, offsets: Sequence[tuple[int, int]], apis: Sequence[ItemsOfApi], features: Sequence[Sequence[float]]
 ) -> Inputs:
-    """Put a request and its candidates side by side.
+    """Build the network's inputs for a request and its candidates.
 
     Args:
         query: the request.
-        offsets: characters of each of its tokens, start and end; the same for those that mark its ends.
+        offsets: start and end characters of each token. Both are equal for the special tokens at the ends.
         apis: the candidates.
-        features: ``FEATURES`` numbers for each of them.
+        features: ``FEATURES`` numbers for each candidate.
     """
     items = [item for api in apis for item in api.items]
     sizes = np.array([len(api.items) for api in apis], np.int64)
@@ -155,7 +156,7 @@ def arrange(
 
 
 def token_stems(query: str, offsets: Sequence[tuple[int, int]]) -> list[str]:
-    """For each token the stem of the word it is part of; empty for what is no word."""
+    """For each token, the stem of its word; empty for a token that is no word."""
     by_character: dict[int, str] = {}
     for match in WORD_PATTERN.finditer(query):
         root = stem(match[0])
@@ -164,7 +165,7 @@ def token_stems(query: str, offsets: Sequence[tuple[int, int]]) -> list[str]:
 
 
 def _parents(items: Sequence[Item]) -> Ints:
-    """Of an option the place of the parameter before it, of others their own."""
+    """For an option, the place of its parameter, which precedes it; for other items, their own place."""
     places, parent = [], 0
     for place, item in enumerate(items):
         if item.kind is Kind.PARAMETER:

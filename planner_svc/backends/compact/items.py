@@ -1,8 +1,8 @@
-"""What an API offers a request, item by item: itself, its parameters, their options, the fields of its answer.
+"""Splits an API into items that a request can mean: the API itself, its parameters, their options, its answer fields.
 
-An API is read once by the lower half of the network, as one text (more where it is long): its own words, where it is
-and what it does, token by token, and each item as the mean of its tokens there, so that it knows its surroundings. That
-happens when the API is first seen; the upper half reads these units beside the request (see docs/planning.md).
+The lower half of the network reads an API once, when the API is first seen, as one text (several if it is long). It
+keeps the API's own words (where it is and what it does) token by token. Each item is the mean of its tokens in that
+text, so it includes its context. The upper half reads these units together with the request (see docs/planning.md).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MAX_FIELDS: Final = 24
 _ABOUT: Final = 240
 _SAID: Final = 90
 _CHUNK: Final = 900
-"""Characters of a text: about 200 tokens, which is short of what the encoder cuts off."""
+"""Characters of a text: about 200 tokens, which is below the encoder's limit."""
 MAX_HEAD: Final = 48
-"""Tokens of an API's own words that are kept one by one."""
+"""Tokens of an API's own words that are kept individually."""
 _LISTED: Final = 12
-"""Options that a parameter's own text names."""
+"""Options that a parameter's own text lists."""
 
 
 class Kind(IntEnum):
-    """What an item is."""
+    """The kind of an item."""
 
     API = 0
     PARAMETER = 1
@@ -46,16 +46,16 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something of an API that a request can mean.
+    """A part of an API that a request can mean.
 
     Attributes:
         kind: what it is.
         text: as the encoder reads it.
-        words: stems that name it, to be found in a request word for word.
-        slot: of a parameter or an option, the index of the profile's slot.
-        option: of an option, the index of the slot's choice.
-        field: of an output, the index of the profile's field.
-        shape: of a parameter, what can fill it (see :func:`shape_of`); of an API, what it does (:func:`effect_of`).
+        words: stems that name it, for exact matches in a request.
+        slot: for a parameter or an option, the index of the profile's slot.
+        option: for an option, the index of the slot's choice.
+        field: for an output, the index of the profile's field.
+        shape: for a parameter, what can fill it (see :func:`shape_of`); for an API, what it does (:func:`effect_of`).
     """
 
     kind: Kind
@@ -69,12 +69,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """An API as the lower half of the network reads it.
+    """An API as encoded by the lower half of the network.
 
     Attributes:
         profile: the API.
-        items: of it, the API itself first.
-        vectors: (m, d) the items, float16.
+        items: its items, the API itself first.
+        vectors: (m, d) the items' vectors, float16.
         head: (h, d) the tokens of the API's own words, at most ``MAX_HEAD``.
     """
 
@@ -85,17 +85,17 @@ class Encoded:
 
 
 def items_of(profile: Profile) -> tuple[Item, ...]:
-    """The API itself first, then each parameter with its options, then the fields of its answer."""
+    """The items of an API: the API itself, then each parameter with its options, then the answer's fields."""
     return tuple(_items(profile))
 
 
 def encode(profile: Profile, encoder: Encoder) -> Encoded:
-    """Read an API. The texts are read and gone: an API is kept for long, and they are much of it."""
+    """Encode an API. The result drops the items' texts: it is cached, and they take much of the memory."""
     items = items_of(profile)
     vectors = np.zeros((len(items), encoder.dimension), np.float16)
     head: NDArray[np.float16] | None = None
     for text, places in _texts(items):
-        checkpoint()  # an API may have hundreds of texts, each of them a pass
+        checkpoint()  # an API may have hundreds of texts, each one an encoder pass
         read = encoder.encode_tokens(text)
         if head is None:
             own = [number for number, (_, end) in enumerate(read.offsets) if end <= len(items[0].text)]
@@ -126,11 +126,11 @@ def shape_of(slot: Slot) -> int:
 _EFFECTS: Final[tuple[Effect, ...]] = ("read", "create", "change", "destroy")
 _OF_SLOTS: Final = 10
 SHAPES: Final = _OF_SLOTS + len(_EFFECTS)
-"""Bits of a shape: of parameters, then of APIs."""
+"""Bits of a shape: first those of parameters, then those of APIs."""
 
 
 def effect_of(profile: Profile) -> int:
-    """What an API does, as a bit: the operations of one resource differ in little else."""
+    """What an API does, as one bit: operations of one resource often differ in nothing else."""
     effect = "read" if profile.effect == "compute" else profile.effect
     return 1 << _OF_SLOTS + _EFFECTS.index(effect)
 
@@ -161,19 +161,19 @@ def _items(profile: Profile) -> Iterator[Item]:
 
 
 def _place_of(api: Api) -> str:
-    """Whose the API is, and where: operations of one resource are told apart by it, and vendors."""
+    """The API's provider, method and path, which tell operations of one resource, and vendors, apart."""
     path = " ".join(word for part in api.path.split("/") for word in split_name(part.strip("{}")))
     return f"{' '.join(split_name(api.provider))} {api.method.lower()} {path[:_SAID]}"
 
 
 @lru_cache(4_096)
 def _stems(text: str) -> frozenset[str]:
-    """Shared, since many APIs have parameters of the same names."""
+    """Cached, since many APIs have parameters with the same names."""
     return frozenset(stems(text))
 
 
 def _chosen(slots: Sequence[Slot]) -> list[tuple[int, Slot]]:
-    """As many as are looked at, the required ones before the others, in their order."""
+    """The slots that are encoded: required ones before others if there are too many; in their order."""
     numbered = sorted(enumerate(slots), key=lambda one: not one[1].required)[:MAX_SLOTS]
     return sorted(numbered, key=lambda one: one[0])
 
@@ -183,7 +183,7 @@ def _field_text(field: Field) -> str:
 
 
 def _texts(items: Sequence[Item]) -> Iterator[tuple[str, list[tuple[int, int, int]]]]:
-    """Texts with the characters of each item in them; each text begins with the API itself."""
+    """Texts, each with the character range of every item in it. Each text begins with the API itself."""
     head = items[0].text
     text, places = head, [(0, 0, len(head))]
     for index, item in enumerate(items[1:], 1):
@@ -197,7 +197,7 @@ def _texts(items: Sequence[Item]) -> Iterator[tuple[str, list[tuple[int, int, in
 
 
 def _mean(read: TokenEncoding, start: int, end: int) -> NDArray[np.float32]:
-    """The mean of the tokens in a range of characters, as long as a token's; of all where none is left of the range."""
+    """The mean of the tokens in a character range, scaled to a token's length; of all tokens if the range has none."""
     inside = [number for number, (first, last) in enumerate(read.offsets) if first < end and last > start]
     tokens = read.vectors[inside] if inside else read.vectors
     if not len(tokens):

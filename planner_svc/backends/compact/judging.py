@@ -1,4 +1,4 @@
-"""Trees that weigh what the network says together with what it does not see: the second stage of the planner."""
+"""The planner's second stage: trees that combine the network's outputs with signs that it does not see."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _LINKS: Final = "links.npz"
 
 
 class JudgeError(ValueError):
-    """A file holds no trees, or such that weigh other signs; the message names it."""
+    """A file holds no valid trees, or its trees weigh other signs; the message names the file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judge:
-    """Trees over signs, by name."""
+    """Trees over named signs."""
 
     signs: tuple[str, ...]
     trees: Trees
 
     @classmethod
     def load(cls, path: Path, signs: tuple[str, ...]) -> Self | None:
-        """Read one; None where there is no such file: then the network decides alone.
+        """Read a judge; None if the file does not exist: then the network decides alone.
 
         Raises:
-            JudgeError: it is damaged, or weighs other signs.
+            JudgeError: the file is damaged, or its trees weigh other signs.
         """
         if not path.exists():
             return None
@@ -49,21 +49,25 @@ class Judge:
             raise JudgeError(f"{path} holds no trees: {error}") from None
 
     def save(self, path: Path) -> None:
-        """Write it."""
+        """Write the trees and the names of their signs."""
         arrays: dict[str, Any] = {"signs": np.array(self.signs), **self.trees.arrays()}
         with path.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
     def __call__(self, rows: Floats) -> Floats:
-        """How likely each of (m, signs) is right: (m,)."""
+        """(m,) probability that each of the (m, signs) rows is right."""
         return self.trees.probabilities(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Judges:
-    """Of calls: how likely each candidate is called. Of spans: which words a value is.
+    """The four judges; None for one that is not there.
 
-    Of links: which other call's output it is. Of sets: which candidates are called together.
+    Attributes:
+        calls: how likely each candidate is called.
+        spans: which words are a parameter's value.
+        links: which other call's output is a parameter's value.
+        sets: which candidates are called together.
     """
 
     calls: Judge | None = None
@@ -73,7 +77,7 @@ class Judges:
 
     @classmethod
     def load(cls, directory: Path) -> Self:
-        """Those in a planner's folder.
+        """Read the judges in a planner's directory.
 
         Raises:
             JudgeError: one is damaged.
@@ -86,7 +90,7 @@ class Judges:
         )
 
     def save(self, directory: Path) -> None:
-        """Write them beside the network."""
+        """Write the judges to the network's directory."""
         stages = ((_CALLS, self.calls), (_SPANS, self.spans), (_LINKS, self.links), (_SETS, self.sets))
         for name, judge in stages:
             if judge is not None:

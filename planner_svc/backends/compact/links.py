@@ -1,4 +1,4 @@
-"""Which output of another call is a parameter's value: a second look at those that the network finds likely."""
+"""Which output of another call is a parameter's value: rescores the outputs that the network finds likely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINK_SIGNS: Final = (
 )  # fmt: skip
 """What the trees weigh of a parameter and an output."""
 MAX_LINKS: Final = 6
-"""Outputs looked at for a parameter, the likeliest by the network."""
+"""Outputs rescored for a parameter, the likeliest by the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Offer:
     """An output that a parameter may get its value from.
 
     Attributes:
-        api: number of the candidate that answers with it.
+        api: number of the candidate whose answer has it.
         output: the field.
         strength: the network's log-odds.
         called: how likely that candidate is called.
         chosen: whether it is called in any case.
-        fits: whether its type is the parameter's for certain; that it may be is.
-        near: whether both operations are of one provider, and how much of their paths is the same.
-        unsaid: how likely something that the candidate requires comes from nowhere, 0 to 1.
+        fits: whether its type certainly fits the parameter's; otherwise it possibly does.
+        near: whether both operations have the same provider, and the share of their paths that is equal.
+        unsaid: the largest probability that an argument the candidate requires has no source.
     """
 
     api: int
@@ -52,9 +52,9 @@ class Offer:
 
 
 def nearness(one: Api, other: Api) -> tuple[bool, float]:
-    """Whether two operations are of one provider, and which share of the shorter path both begin with.
+    """Whether two operations have the same provider, and the share of the shorter path that both begin with.
 
-    A list of things is mostly where one of them is found: ``/assets`` and ``/assets/{id}/history``.
+    An id of one item mostly comes from the list of items: ``/assets`` and ``/assets/{id}/history``.
     """
     if one.provider != other.provider:
         return False, 0.0
@@ -64,12 +64,12 @@ def nearness(one: Api, other: Api) -> tuple[bool, float]:
 
 
 def link_evidence(slot: Slot, origins: Floats, said_here: float, offers: Sequence[Offer]) -> Floats:
-    """(offers, LINK_SIGNS): what speaks for and against each.
+    """(offers, LINK_SIGNS): the evidence for and against each offer.
 
     Args:
         slot: the parameter.
-        origins: (Origin,) where the network says its value comes from.
-        said_here: how likely the request says it.
+        origins: (Origin,) the network's probabilities of the value's source.
+        said_here: how likely the request says the value.
         offers: strongest first.
     """
     strengths = np.asarray([one.strength for one in offers], np.float32)

@@ -1,7 +1,7 @@
-"""How the words of a request look: what the encoder, which reads small letters only, does not see.
+"""How the words of a request look: the encoder reads lower case only and does not see this.
 
-Names are written with capitals, codes mix letters with digits, and what is quoted is meant word for word; where a value
-starts and ends often shows in nothing else.
+Names have capitals, codes mix letters with digits, and quoted text is meant literally. Often nothing else shows where a
+value starts and ends.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOOKS: Final = 9
-"""A capital, all capitals, a digit, a code, quoted, a sentence's first word, a quotation's first and last token, within
-a word."""
+"""Features of a token: capital, all capitals, digit, code, quoted, first word of a sentence, first and last token of a
+quotation, inside a word."""
 
 _QUOTED: Final = re.compile(
     r"\"(?P<a>[^\"]+)\"|\u201c(?P<b>[^\u201d]+)\u201d|`(?P<c>[^`]+)`"
@@ -34,14 +34,14 @@ _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:.Z+-]*")
 
 
 def quotations(query: str) -> list[tuple[int, int]]:
-    """The characters inside each pair of quotation marks."""
+    """The character range inside each pair of quotation marks."""
     return [next((m.start(g), m.end(g)) for g in "abcd" if m[g] is not None) for m in _QUOTED.finditer(query)]
 
 
 def codes(query: str) -> list[tuple[int, int]]:
-    """The characters of each identifier, key, address, path or encoded text: written without a blank, and no word.
+    """The character range of each identifier, key, address, path or encoded text: unbroken, and not a plain word.
 
-    "7f3c1d50-checkout" is one, "20x30cm", "3-bedroom", "Q3-2025" and "10am-2pm" are none.
+    "7f3c1d50-checkout" is a code; "20x30cm", "3-bedroom", "Q3-2025" and "10am-2pm" are not.
     """
     found = []
     for match in _UNBROKEN.finditer(query):
@@ -52,19 +52,19 @@ def codes(query: str) -> list[tuple[int, int]]:
 
 
 def _is_mixed(part: str) -> bool:
-    """Whether letters and digits stand together as in no number with its unit."""
+    """Whether a part mixes letters and digits, other than as a number with its unit."""
     mixed = not part.isalpha() and not part.isdigit()
     return mixed and (len(part) > _LONGEST_MEASURE or not _MEASURED.fullmatch(part))
 
 
 def sentence_ends(query: str) -> list[int]:
-    """Where sentences end, those that end inside a quotation left out."""
+    """Where sentences end, except inside quotations."""
     quoted = quotations(query)
     return [m.start() for m in _SENTENCE.finditer(query) if not any(s <= m.start() < e for s, e in quoted)]
 
 
 def looks_of(query: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.float32]:
-    """(t, LOOKS): 1 for what is true of a token, see :data:`LOOKS`; all 0 for special tokens."""
+    """(t, LOOKS): 1 for each feature that a token has, see :data:`LOOKS`; all 0 for special tokens."""
     chunks = {at: chunk for chunk in _CHUNK.finditer(query) for at in range(chunk.start(), chunk.end())}
     quoted = quotations(query)
     inside = {at for start, end in quoted for at in range(start, end)}

@@ -1,4 +1,4 @@
-"""Runs the trained network: a request and its candidates in, logits out. ONNX Runtime, no torch."""
+"""Runs the trained network on a request and its candidates and returns logits. Uses ONNX Runtime, not torch."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OUTPUTS: Final = ("call", "count", "source", "form", "start", "end", "option", "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What the network says of one request of t tokens with m items; see ``training.planner.network.Outputs``.
+    """The network's outputs for one request of t tokens with m items; see ``training.planner.network.Outputs``.
 
     Attributes:
         offsets: (start, end) of each token in the request.
-        inputs: what it was asked.
-        logits: by name.
+        inputs: the network's inputs.
+        logits: its outputs, by name.
     """
 
     offsets: tuple[tuple[int, int], ...]
@@ -36,14 +36,14 @@ class Reading:
 
 
 class Reader:
-    """What is in a planner's directory: both halves of the network, and its second stage where it has one.
+    """The content of a planner's directory: both halves of the network, and the second stage if there is one.
 
-    ``lower`` (``model.onnx``, ``tokenizer.json``) reads APIs and requests, each by itself; ``planner.onnx`` reads them
+    ``lower`` (``model.onnx``, ``tokenizer.json``) reads APIs and requests separately; ``planner.onnx`` reads them
     together.
 
     Raises:
-        EncoderError: they are not there, or are something else.
-        JudgeError: its trees are damaged.
+        EncoderError: the files are missing or invalid.
+        JudgeError: the second stage's trees are damaged.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -61,7 +61,7 @@ class Reader:
             )
 
     def read(self, query: str, apis: Sequence[Encoded], features: Sequence[Sequence[float]]) -> Reading:
-        """Read a request beside its candidates; blocks, run it on a pool."""
+        """Run the network on a request and its candidates. Blocks, so run it in a pool."""
         tokens = self.lower.encode_tokens(query, special=True)
         inputs = arrange(query, tokens.offsets, apis, features)
         feed = {name: getattr(inputs, name) for name in OF_UNITS}

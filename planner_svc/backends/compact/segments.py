@@ -1,4 +1,4 @@
-"""Which words say which of several calls of one API: those of a call stand together, and calls follow one another."""
+"""Splits a request among several calls of one API: the words of a call are contiguous, and calls follow each other."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Final
 from planner_svc.backends.compact.task import UNLIKELY
 
 Span = tuple[int, int, float]
-"""First and last token of what may be a value, and how likely it is."""
+"""First and last token of a possible value, and its probability."""
 
 _MAX_SPANS: Final = 24
-"""The likeliest ones may begin a call."""
+"""Spans at which a call may begin: the likeliest ones."""
 
 
 def segments(parameters: Sequence[Sequence[Span]], times: int) -> list[tuple[int, int]]:
-    """The tokens of each call, up to the one before the next call's; empty where nothing tells them apart.
+    """The range of tokens of each call, up to the next call's start; empty if the calls cannot be told apart.
 
     Args:
-        parameters: what may say each of them, surest parameter first. Within a call, words say one parameter only.
+        parameters: possible values of each parameter, surest parameter first. Within a call, a word says one parameter
+            only.
         times: how often the API is called.
     """
     if not any(len(spans) > 1 for spans in parameters):
@@ -52,7 +53,7 @@ def segments(parameters: Sequence[Sequence[Span]], times: int) -> list[tuple[int
 
 
 def _score(parameters: Sequence[Sequence[Span]], start: int, end: float) -> float:
-    """How likely these tokens say one call, as a logarithm. What other calls alone say costs as much as can be."""
+    """Log-probability that these tokens say one call. A parameter without a value here costs the most."""
     total, taken = 0.0, list[Span]()
     for spans in parameters:
         free = [one for one in spans if start <= one[0] < end and not any(_overlap(one, other) for other in taken)]

@@ -1,8 +1,8 @@
-"""How many calls: of the likeliest candidate, the two likeliest, and so on, the set that is likeliest right as a whole.
+"""How many candidates are called: of the likeliest, the two likeliest, and so on, the set most likely to be right.
 
-How likely each candidate is called does not tell it. Of two operations that nearly do the same, each may be unlikely
-and one of them sure; and a call that another needs is called with it or not at all. Trees weigh each set: its last
-member, the first one outside, what its members require and have not, and how like they are to each other.
+Probabilities of single candidates are not enough. If two operations do nearly the same, each may be unlikely although
+one of them is certainly needed. A call that another one needs is called with it or not at all. Trees weigh each set:
+its last member, the first candidate outside, which required arguments its members lack, and how similar they are.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _OF_ONE: Final = (
     "odds", "relevance", "clause_score", "supplier", "several_times", "named", "changes", "most_unsaid", "most_said",
     "fed_sure", "most_asked", "feeds", "fed", "titled",
 )  # fmt: skip
-"""Signs of a candidate that are told of the last member and of the first one outside."""
+"""Signs used for the last member and for the first candidate outside."""
 _WORST: Final = ("most_unsaid", "fed_sure", "several_times", "changes")
-"""Signs of which the largest in the set is told."""
+"""Signs whose largest value in the set is used."""
 SET_SIGNS: Final = (
     "size", "first", "last", "next", "step", "inside", "outside", "expected", "over_expected",
     "likely", "smaller", "larger", "words", "change_asked", "asked_inside", "asked_outside", "last_like", "next_like",
@@ -29,19 +29,19 @@ SET_SIGNS: Final = (
 )  # fmt: skip
 """What the trees weigh of a set."""
 MOST: Final = 6
-"""Candidates in a set. What they need besides is called as well."""
+"""Most candidates in a set. Their suppliers are called in addition."""
 _LEAST: Final = 1e-4
 
 
 def set_evidence(rows: Floats, called: Floats, likeness: Floats, order: Sequence[int], sizes: Floats) -> Floats:
-    """(sizes, SET_SIGNS): what speaks for and against calling the first none, one, two ... of them.
+    """(sizes, SET_SIGNS): the evidence for and against calling the first 0, 1, 2 ... candidates.
 
     Args:
         rows: (candidates, CALL_SIGNS).
         called: (candidates,) how likely each is called.
         likeness: (candidates, candidates) cosines of their encodings.
         order: the candidates that may be called, likeliest first.
-        sizes: (MOST + 1,) how likely the network finds it that none is called, one, two ...
+        sizes: (MOST + 1,) the network's probabilities that 0, 1, 2 ... candidates are called.
     """
     likely = np.clip(called[list(order)], _LEAST, 1 - _LEAST)
     told = rows[list(order)]

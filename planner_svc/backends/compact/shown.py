@@ -1,6 +1,7 @@
-"""What demonstrations show of the candidates: which are called for a like request, what feeds what, and values.
+"""What demonstrations show of the candidates: which are called for a similar request, what feeds what, and values.
 
-A demo speaks of candidates only: an API that is none is never called, whatever a demo does (TPTU-v2, section 3.4).
+Only demos of candidates count: an API that is no candidate is never called, even if a demo calls it (TPTU-v2, section
+3.4).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from services.contracts.demo import Demo, SelectedDemo
 from services.contracts.plan import LiteralValue, Reference
 
 SIMILAR: Final = 0.8
-"""From this cosine on a demo is of a like request: what it calls counts. TPTU-v2's threshold."""
+"""Smallest cosine at which a demo's request is similar, so that its calls count. TPTU-v2's threshold."""
 _MAX_CHARS: Final = 4_000
 _MAX_VALUE: Final = 200
 _MAX_LITERALS: Final = 100
@@ -30,10 +31,10 @@ class Shown:
     """What demos show.
 
     Attributes:
-        calls: how similar the most similar request is that such a call answers, by API.
-        feeds: pairs of APIs, the one whose answer feeds the other first.
-        forms: how an argument's values are written, by API and argument.
-        values: what arguments have been given, as text, likewise: examples beside those of the API's own description.
+        calls: by API, the similarity of the most similar request whose demo calls it.
+        feeds: pairs of APIs; the answer of the first feeds the second.
+        forms: by API and argument, how its values are written.
+        values: by API and argument, the values in demos as text; they serve as examples, like those of the description.
     """
 
     calls: dict[str, float] = field(default_factory=dict)
@@ -48,7 +49,7 @@ def shown_by(demos: Sequence[SelectedDemo], candidates: Set[str], now: datetime)
     Args:
         demos: most similar first.
         candidates: ids of APIs.
-        now: the clock against which values were written, as good as any.
+        now: the clock that relative dates refer to. A demo's own clock is not known.
     """
     shown = Shown()
     for selected in demos:
@@ -77,7 +78,7 @@ def _feeds(demo: Demo) -> Iterator[tuple[str, str]]:
 
 
 def _literals(demo: Demo) -> Iterator[tuple[tuple[str, str], str | int | float]]:
-    """The texts and numbers that its steps are given, by API and argument."""
+    """The texts and numbers in its steps' arguments, by API and argument."""
     for step in demo.plan.steps:
         for name, value in step.arguments.items():
             literal = value.value if isinstance(value, LiteralValue) else None
@@ -86,7 +87,7 @@ def _literals(demo: Demo) -> Iterator[tuple[tuple[str, str], str | int | float]]
 
 
 def _form(query: str, value: str | float, now: datetime) -> Form | None:
-    """The form that makes the value of the request's words; None where they do not say it."""
+    """The form that turns the request's words into the value; None if they do not say it."""
     if isinstance(value, str):
         at = query.lower().find(value.lower()) if value else -1
         return form_of(query[at : at + len(value)], value, now) if at >= 0 else None

@@ -1,7 +1,7 @@
-"""Which words of a request are a parameter's value: a second look at those that the network finds likely.
+"""Which words of a request are a parameter's value: rescores the spans that the network finds likely.
 
-The network points at a start and an end, for each parameter by itself. Trees weigh what it does not see: the examples
-that the parameter's description gives, what the words beside a span are, and which other parameters want it too.
+The network predicts a start and an end for each parameter separately. Trees weigh what it does not see: the examples in
+the parameter's description, the words beside a span, and which other parameters compete for it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _MARKED: Final = 4
 _MAX_TOKENS: Final = 128
 _MAX_APART: Final = 12
 _LEAST: Final = 0.01
-"""Of what lies apart that counts which is so likely as the likeliest, by the network."""
+"""Smallest share of the likeliest span's probability, by the network, for further spans that do not overlap it."""
 _CLEAR: Final = 0.2
-"""What another parameter surely wants is at least so likely its own."""
+"""Smallest probability at which another parameter's best span counts as its own."""
 _FLOOR: Final = 1e-6
 _NUMBER: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _NAME: Final = re.compile(r"[A-Z][\w\u2019'.&-]*(?:\s+(?:(?:of|the|and|de|for|&)\s+)?[A-Z0-9][\w\u2019'.&-]*)*")
@@ -50,10 +50,14 @@ _EDGES: Final = ".,;:!?'\u2019-&"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A parameter to fill: ``place`` is its own among the items, ``number`` its API's.
+    """A parameter to fill.
 
-    ``namesake``: another API that is likely called answers with a field of just its name. ``shown``: values that demos
-    give it.
+    Attributes:
+        number: number of its API among the candidates.
+        place: place of the parameter among the items.
+        slot: the parameter.
+        namesake: whether another API that is likely called has an answer field of the same name.
+        shown: its values in demos.
     """
 
     number: int
@@ -64,20 +68,20 @@ class Wish:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """What it has been given elsewhere: in its description, and in demos."""
+        """Its known values: those in its description, and those in demos."""
         return (*shown_examples(self.slot), *self.shown)
 
 
 class Spans:
-    """The spans of one request, and what speaks for each.
+    """The spans of one request, and the evidence for each.
 
     Args:
         query: the request.
         offsets: characters of each token, start and end.
-        starts: (m, t) how likely the value of an item starts at a token.
-        ends: (m, t) likewise where it ends.
-        origins: (m, Origin) where it comes from.
-        wishes: the parameters of the APIs that are likely called: they compete for words.
+        starts: (m, t) probability that the value of an item starts at a token.
+        ends: (m, t) probability that it ends there.
+        origins: (m, Origin) probabilities of the value's source.
+        wishes: the parameters of the APIs that are likely called; they compete for words.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class Spans:
         origins: Floats,
         wishes: Sequence[Wish],
     ) -> None:
-        query = query[: max(end for _, end in offsets)]  # what was read of it
+        query = query[: max(end for _, end in offsets)]  # the part that the network read
         self._query, self._starts, self._ends, self._origins, self._wishes = query, starts, ends, origins, wishes
         self._offsets = offsets
         self._possible = plausible(query, offsets)
@@ -104,15 +108,15 @@ class Spans:
         self._looks: dict[tuple[int, int], Look] = {}
 
     def likely(self, place: int) -> Floats:
-        """(t, t) how likely a parameter's value goes from one token to another, by the network alone."""
+        """(t, t) probability that a parameter's value goes from one token to another, by the network alone."""
         if place not in self._likely:
             self._likely[place] = np.outer(self._starts[place], self._ends[place]) * self._possible
         return self._likely[place]
 
     def candidates(self, wish: Wish, times: int = 1) -> list[tuple[int, int]]:
-        """First and last tokens of the spans worth a look, likeliest first.
+        """First and last tokens of the spans to rescore, likeliest first.
 
-        Of a list, or where the API is called several times, such that lie apart are among them.
+        For a list, or if the API is called several times, spans that do not overlap each other are added.
         """
         likely = self.likely(wish.place)
         edges = (np.argsort(side[wish.place])[-_LIKELIEST:].tolist() for side in (self._starts, self._ends))
@@ -124,7 +128,7 @@ class Spans:
         return sorted({span for span in found if likely[span] > 0}, key=lambda span: (-likely[span], span))
 
     def evidence(self, wish: Wish, spans: Sequence[tuple[int, int]]) -> Floats:
-        """(spans, SPAN_SIGNS): what speaks for and against each being the parameter's value."""
+        """(spans, SPAN_SIGNS): the evidence for and against each being the parameter's value."""
         likely, slot = self.likely(wish.place), wish.slot
         starts, ends, origins = self._starts[wish.place], self._ends[wish.place], self._origins[wish.place]
         most = float(likely.max()) + _FLOOR**2
@@ -162,7 +166,7 @@ class Spans:
         return np.asarray(rows, np.float32).reshape(-1, len(SPAN_SIGNS))
 
     def _rivals(self, wish: Wish, spans: Sequence[tuple[int, int]]) -> list[tuple[float, float, float]]:
-        """How much others want each span: of the same API, of others, and a word of it, of the same API."""
+        """How strongly other parameters want each span: the same API's, other APIs'; and an overlapping span."""
         beside = [one.place for one in self._wishes if one.number == wish.number and one.place != wish.place]
         elsewhere = [one.place for one in self._wishes if one.number != wish.number]
         firm = [self._firm(place) for place in beside]
@@ -181,7 +185,7 @@ class Spans:
         ]
 
     def _firm(self, place: int) -> tuple[tuple[int, int], float]:
-        """The likeliest span of a parameter, and how likely it is its value."""
+        """The likeliest span of a parameter, and the probability that it is its value."""
         likely = self.likely(place)
         first, last = divmod(int(likely.argmax()), likely.shape[1])
         return (first, last), float(likely[first, last] * self._origins[place][Origin.SPAN])
@@ -209,7 +213,7 @@ class Spans:
 
     @staticmethod
     def _named(look: Look, names: frozenset[str]) -> tuple[bool, bool, bool, bool]:
-        """Whether the parameter's own words are the last before a span, the first after, its last, its first."""
+        """Whether a word of the parameter's name is right before a span, right after it, its last, its first."""
         before = next((word.stem for word in reversed(look.before) if word.text.lower() not in STOP), "")
         return (
             before in names,
@@ -219,7 +223,7 @@ class Spans:
         )
 
     def _shown(self, wish: Wish) -> Iterator[tuple[int, int]]:
-        """Characters that are one of a parameter's examples."""
+        """The character ranges that equal one of a parameter's examples."""
         for example in wish.examples:
             for found in _as_word(example).finditer(self._query):
                 yield found.span()
@@ -233,7 +237,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A span by itself: its text, its words, those beside it, and the columns that no parameter changes."""
+    """A span by itself: its text, its words, the words beside it, and the columns that do not depend on a parameter."""
 
     text: str
     words: tuple[Word, ...]
@@ -254,7 +258,7 @@ def _as_word(text: str) -> re.Pattern[str]:
 
 
 def _exemplary(text: str, wish: Wish) -> tuple[float, float, float]:
-    """Whether a text is an example of the parameter, looks like one (-1: it has none), and is in its description."""
+    """Whether a text is an example of the parameter, looks like one (-1: there are none), and is in its description."""
     examples = wish.examples
     low = text.lower()
     return (
@@ -268,7 +272,7 @@ _shape = lru_cache(20_000)(shape)
 
 
 def _apart(likely: Floats) -> Iterator[tuple[int, int]]:
-    """The likeliest spans none of which overlaps another."""
+    """The likeliest spans that do not overlap each other."""
     left = likely.copy()
     bound = float(left.max()) * _LEAST
     for _ in range(_MAX_APART):
@@ -280,7 +284,7 @@ def _apart(likely: Floats) -> Iterator[tuple[int, int]]:
 
 
 def _marked(query: str) -> Iterator[tuple[int, int]]:
-    """Characters that look like a value, whatever the parameter: quotations, numbers, names, codes."""
+    """Character ranges that look like a value of any parameter: quotations, numbers, names, codes."""
     yield from quotations(query)
     for pattern in (_NUMBER, _NAME):
         for match in pattern.finditer(query):

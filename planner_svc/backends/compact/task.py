@@ -1,4 +1,4 @@
-"""What is decoded: a request beside its candidates, and a parameter of one of them that is to be filled."""
+"""The decoder's input: a request with its candidates, and a parameter of one candidate to fill."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from planner_svc.backends.compact.spans import Wish
 from planner_svc.reading.profile import Profile, Slot
 
 UNLIKELY: Final = 0.02
-"""Where a value surely does not come from."""
+"""Smallest probability at which a source of a value is considered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A parameter to fill, for how many calls of its API.
+    """A parameter to fill, for a number of calls of its API.
 
-    ``chosen`` are called in any case; ``taken`` are the words, and ``used`` the options, that the API's other
-    parameters have; ``segments`` are the tokens of each call, where there are several that can be told apart.
+    ``chosen`` are the candidates that are called in any case. ``taken`` are the words, and ``used`` the options, that
+    the API's other parameters have. ``segments`` are the tokens of each call, if there are several that can be told
+    apart.
     """
 
     wish: Wish
@@ -37,12 +38,12 @@ class Gap:
 
     @property
     def number(self) -> int:
-        """Of the API among the candidates."""
+        """The API's number among the candidates."""
         return self.wish.number
 
     @property
     def place(self) -> int:
-        """Of the parameter among the items."""
+        """The parameter's place among the items."""
         return self.wish.place
 
     @property
@@ -52,22 +53,22 @@ class Gap:
 
     @property
     def listed(self) -> bool:
-        """Whether it takes a list only."""
+        """Whether it takes only a list."""
         return self.slot.kinds == {"array"}
 
     def allows(self, value: JsonValue) -> bool:
-        """Whether its schema does."""
+        """Whether the parameter's schema allows the value."""
         return self.profile.schemas.problem(self.slot.node, value) is None
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is decoded: a request beside its candidates, read.
+    """The decoder's input: a request with its candidates, as read by the network.
 
     Attributes:
         query: the request.
-        apis: the candidates, in the order in which they were read.
-        reading: what the network says.
+        apis: the candidates, in the order in which the network read them.
+        reading: the network's outputs.
         now: the request's clock.
         given: values that the application knows, by argument name.
         shown: what demos show of the candidates.
@@ -81,6 +82,6 @@ class Task:
     shown: Shown = field(default_factory=Shown)
 
     def items(self, number: int, kind: Kind) -> Iterator[tuple[int, Item]]:
-        """The items of that kind of the candidate of that number, with their places in the reading."""
+        """The items of one kind of the candidate with this number, with their places in the reading."""
         numbered = enumerate(self.apis[number].items, self.reading.inputs.first[number])
         return ((place, item) for place, item in numbered if item.kind is kind)

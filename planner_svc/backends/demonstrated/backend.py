@@ -1,4 +1,4 @@
-"""The demonstrated backend as the planner's service knows it."""
+"""The demonstrated backend, behind the interface of planner backends."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,17 +13,17 @@ from services.contracts.api import Api
 from services.contracts.planning import PlanRequest
 
 SAME: Final = 1.0
-"""Confidence in the plan of the very same request: somebody has said that it solves it."""
+"""Confidence in the plan of the same request: somebody confirmed that it solves it."""
 LIKE: Final = 0.9
-"""Confidence in a plan whose values were read anew: the reading may err, the plan is known."""
+"""Confidence in a plan whose values were read from the new request: reading may fail, the plan is known."""
 MAX_DEMOS: Final = 8
 
 
 class DemonstratedBackend:
-    """Plans as a demonstration does, where one is of the same request or of the same one with other values.
+    """Follows a demonstration of the same request, or of the same request with other values.
 
-    How similar the selector calls a demonstration does not count: other names and numbers make the same question
-    dissimilar, and its other words must all be there anyway.
+    The selector's similarity is ignored: other names and numbers make the same question dissimilar, and the pattern
+    requires all other words anyway.
     """
 
     name = "demonstrated"
@@ -33,7 +33,7 @@ class DemonstratedBackend:
         self._pool = pool
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """None: APIs are read with the first request that has them."""
+        """Return 0: APIs are read with the first request that has them."""
         return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
@@ -43,8 +43,8 @@ class DemonstratedBackend:
     def draft(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan, on the calling thread.
 
-        A demonstration of the very same request is followed before all others. Of others, all that fit must give the
-        same plan: where two disagree, the request's words do not tell which of them it is like.
+        A demonstration of the same request has priority. Otherwise all that match must give the same plan: if two
+        disagree, the request's words do not tell which one applies.
         """
         apis = {candidate.api.id: candidate.api for candidate in request.candidates}
         asked = Wording(request.query, read_clock(request.context))

@@ -1,4 +1,4 @@
-"""The literals of a demonstration's plan, and the arguments they stand in."""
+"""The literals of a demonstration's plan, and the arguments that contain them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A literal of a plan: a text, a number, or a list of such.
+    """A literal of a plan: a text, a number, or a list of these.
 
     Attributes:
         path: where it is in the plan as JSON.
-        step: which step's it is, counted from 0.
-        slot: the argument, or the member of one, where the API is known to have it.
-        profile: of the API.
+        step: index of its step, from 0.
+        slot: its argument, or the member of one; None if the API has no such argument.
+        profile: the API's profile.
     """
 
     path: Path
@@ -32,11 +32,11 @@ class Leaf:
 
     @property
     def values(self) -> list[JsonValue]:
-        """The literal, or the items of the list that it is."""
+        """The items of the literal if it is a list, otherwise the literal alone."""
         return self.value if isinstance(self.value, list) else [self.value]
 
     def accepts(self, value: JsonValue) -> bool:
-        """Whether the schema allows the value, as far as there is one."""
+        """Whether the schema allows the value; True if there is no schema."""
         return self.slot is None or self.profile.schemas.problem(self.slot.node, value) is None
 
 

@@ -1,4 +1,4 @@
-"""A demonstration's request without its values, and whether a new request says the same with others."""
+"""A demonstration's request without its values, and whether a new request is the same with other values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_TRIES: Final = 3_000
 _MIN_WORDS: Final = 2
 
 Fits = Callable[[Run, Run], bool]
-"""Whether a run of the new request may stand where that run of the demonstration does."""
+"""Whether a run of the new request (second) may replace a run of the demonstration (first)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Pattern:
     """A demonstration's tokens and the runs of them that are values.
 
     Attributes:
-        tokens: of its request.
-        holes: in order; they do not overlap.
-        counted: the holes that are numbers: the word after one may be singular or plural.
+        tokens: the tokens of its request.
+        holes: the runs that are values, in order, without overlaps.
+        counted: holes that are numbers. The word after one may be singular or plural.
     """
 
     tokens: Sequence[Token]
@@ -34,14 +34,14 @@ class Pattern:
 
     @property
     def is_telling(self) -> bool:
-        """Whether enough words are left to know the request by."""
+        """Whether enough words outside the holes are left to recognize the request."""
         said = sum(after - first for first, after in self.holes)
         return len(self.tokens) - said >= _MIN_WORDS
 
     def matches(self, tokens: Sequence[Token], fits: Fits) -> Iterator[Mapping[Run, Run]]:
-        """The ways in which a request is this one with other values: for each hole, the run that stands there.
+        """The ways to match a request with the pattern: for each hole, the run that fills it.
 
-        Every word that is in no hole must be there, in its place; the search is given up where it takes too long.
+        Every word outside the holes must be present, in order. The search stops after a fixed number of tries.
         """
         tries = iter(range(_MAX_TRIES))
         known: dict[tuple[Run, Run], bool] = {}
@@ -71,10 +71,10 @@ class Pattern:
         yield from filled(0, 0, {})
 
     def _may_follow(self, mine: int, tokens: Sequence[Token], theirs: int) -> bool:
-        """Whether what comes after a hole can go on there."""
+        """Whether the pattern can continue after a hole."""
         if mine == len(self.tokens):
             return theirs == len(tokens)
-        if any(hole[0] == mine for hole in self.holes):  # only a stop tells where the one ends
+        if any(hole[0] == mine for hole in self.holes):  # only a stop separates adjacent holes
             return theirs < len(tokens) and tokens[theirs - 1].stopped == self.tokens[mine - 1].stopped
         return theirs < len(tokens) and self._is_like(mine, tokens[theirs])
 

@@ -1,4 +1,4 @@
-"""Readers: how words that say a literal are read, and then others in their place."""
+"""Readers: they read a literal's value from words, first the demonstration's, then others in their place."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from planner_svc.reading.text import STOP, shape
 
 _BREAK: Final = re.compile(r"[,;:?!()\"\n]|[^\W\d_]{4,}\.\s")
 _INNER: Final = frozenset({"the", "of", "a", "an", "my", "our", "your", "his", "her", "their"})
-"""Function words that a name or the name of a thing may hold."""
+"""Function words that may be part of a name."""
 _JOINING: Final = frozenset({"and", "or", "but", "not", "no", "then", "also", "nor", "without", "except", "&"})
 _KEY: Final = re.compile(r"([a-z]+[_-])\w*\d\w*")
-"""An identifier that says what it identifies: "cus_2"."""
+"""An identifier whose prefix says what it identifies: "cus_2"."""
 _ARTICLE: Final = re.compile(r"^(?:the|an?)\s+", re.IGNORECASE)
 ARTICLES: Final = frozenset({"a", "the", "some"})
-"""What may stand before an item of a list, and is no part of it."""
+"""Words that may precede an item of a list without being part of it."""
 JOINT: Final = re.compile(joint("and|&|plus"), re.IGNORECASE)
-"""What stands between two items of a list."""
+"""The text between two items of a list."""
 
 
 class Reader(Protocol):
-    """Reads a run of a request as a value; None where it is none of the kind."""
+    """Reads a run of a request as a value; None if it is not a value of this kind."""
 
     def __call__(self, wording: Wording, run: Run) -> JsonValue:
         """The value."""
@@ -41,20 +41,20 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MomentReader:
-    """Reads dates and times in one way of writing."""
+    """Reads dates and times, and writes them in one notation."""
 
     writing: Writing
     month_first: bool
 
     def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The moment as the literal is written."""
+        """The moment in the literal's notation."""
         moment = wording.moments(month_first=self.month_first).get(run)
         return None if moment is None else self.writing.written(moment, wording.now.tzinfo)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberReader:
-    """Reads numbers as the literal is one: as text, whole, or a share of 100 ("5 %")."""
+    """Reads numbers of the literal's type: as text, as an integer, or as a share of 100 ("5 %")."""
 
     value: str | int | float
     share: bool = False
@@ -72,7 +72,7 @@ class NumberReader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoiceReader:
-    """Reads which of a parameter's listed values is named."""
+    """Reads the listed value of a parameter that the words name."""
 
     slot: Slot
 
@@ -86,7 +86,7 @@ class ChoiceReader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextReader:
-    """Reads words of the sort that the demonstration has there, written likewise."""
+    """Reads words of the same sort as the demonstration's, and writes them in the same form."""
 
     leaf: Leaf
     forms: tuple[Form | None, ...]
@@ -94,7 +94,7 @@ class TextReader:
     old_tokens: int
 
     def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The text; None where the words are of another sort, or more than the one value."""
+        """The text; None if the words are of another sort, or are more than one value."""
         text = wording.said(run)
         if not wording.tokens[run[0]].quoted and not self._is_like(text, wording, run):
             return None
@@ -122,7 +122,7 @@ class TextReader:
         return old == new or (old, new) == ("words", "name")
 
     def _is_one(self, text: str) -> bool:
-        """Whether nothing in the words joins, excludes or goes on, unless the demonstration's do."""
+        """Whether no word joins, excludes or continues, except those that the demonstration's text has."""
         if _BREAK.search(text) and not _BREAK.search(self.old):
             return False
         allowed = _INNER | set(self.old.lower().split())
@@ -135,12 +135,12 @@ class TextReader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListReader:
-    """Reads values that are joined by commas or "and"."""
+    """Reads values joined by commas or "and"."""
 
     item: Reader
 
     def __call__(self, wording: Wording, run: Run) -> JsonValue:
-        """The values, in order; None where one of them cannot be read."""
+        """The values, in order; None if one of them cannot be read."""
         start, end = wording.tokens[run[0]].start, wording.tokens[run[1] - 1].end
         edges = [start, *(edge for match in JOINT.finditer(wording.text, start, end) for edge in match.span()), end]
         values: list[JsonValue] = []
@@ -156,7 +156,7 @@ class ListReader:
 
 
 def sort_of(text: str) -> str:
-    """What kind of thing a text looks like: address, number, code, name, or just words."""
+    """The kind of a text by its look: address, url, number, phone, code, name or words."""
     text = _ARTICLE.sub("", text)
     if "@" in text or "://" in text:
         return "address" if "@" in text else "url"
@@ -170,11 +170,11 @@ def sort_of(text: str) -> str:
 
 
 def _is_like_shape(old: str, new: str) -> bool:
-    """Whether both codes have letters, digits and signs, or both lack them: "HND" is not like "cus_2"."""
+    """Whether both codes have the same kinds of characters (letters, digits, signs): "HND" is not like "cus_2"."""
     signs = [set(shape(text)) - {" "} for text in (old, new)]
     return signs[0] == signs[1] or (len(old) > 12 and len(new) > 12)
 
 
 def formed(form: Form | None, text: str, wording: Wording) -> str | None:
-    """The text in that form; None as a form stands for without its blanks and signs."""
+    """The text in the given form; form None removes blanks and signs."""
     return re.sub(r"[\s().-]", "", text) if form is None else written(form, text, wording.now)

@@ -1,4 +1,4 @@
-"""Which words of a demonstration say the literals of its plan."""
+"""Finds the words of a demonstration that say the literals of its plan."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from services.compute import checkpoint
 _MAX_TEXT: Final = 2_000
 _MAX_CLOCKS: Final = 8
 _MAX_PAIRS: Final = 16
-"""Clocks, and pairs of a literal and words, that are looked at in search of when a demonstration was made."""
+"""Most clocks, and most pairs of literal and words, that are tried to find when a demonstration was made."""
 _STEPS: Final = 4
 _MAX_ALIKE: Final = 8
-"""Tokens of a text that stands there in another form."""
+"""Most tokens of a text that is said in another form."""
 _FORMS: Final = (
     Form.COPY, Form.TITLE, Form.CAPITAL, Form.LOWER, Form.UPPER, Form.SINGULAR, Form.CAPITAL_SINGULAR,
 )  # fmt: skip
@@ -49,8 +49,8 @@ class Said:
     """Words that say a literal.
 
     Attributes:
-        run: which.
-        readers: all ways of reading them that give it. On other words they must agree.
+        run: the words.
+        readers: all readers that read the literal from them. On other words they must agree.
         kind: number, moment, choice, text or list.
     """
 
@@ -62,10 +62,11 @@ class Said:
 class Finder:
     """Finds the words that say literals.
 
-    Relative dates are read at the clocks that make them say most of the plan's: when it was made is not known.
+    It is unknown when a demonstration was made. Relative dates are read at the clocks that explain most of the plan's
+    times.
 
     Args:
-        demo: the demonstration's request, read against the new request's clock.
+        demo: the demonstration's request, read at the new request's clock.
         found: the literals of its plan.
     """
 
@@ -77,7 +78,7 @@ class Finder:
         self._clocks = tuple(self._likely_clocks(found)) if searched else ()
 
     def _likely_clocks(self, found: Sequence[Leaf]) -> list[datetime]:
-        """Those at which most literals are said, where they say the same ones by the same words; else none."""
+        """The clocks that explain most literals, if they all pair them with the same words; else none."""
         values = [v for leaf in found for v in leaf.values]
         times = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool) and writings(v)]
         pairs = list(islice(product(dict.fromkeys(times), sorted(self.relative)), _MAX_PAIRS))
@@ -89,7 +90,7 @@ class Finder:
         return list(best) if len(set(best.values())) == 1 else []
 
     def _solving(self, value: str | int, run: Run) -> Iterator[datetime]:
-        """Clocks at which the relative words are that time."""
+        """Clocks at which the relative words mean that time."""
         for way in writings(value):
             wanted = way.read(value)
             if wanted is None or way.last:
@@ -107,7 +108,7 @@ class Finder:
                     clock += wanted - reached
 
     def _relative_readers(self, value: str | int, run: Run, clock: datetime) -> Iterator[MomentReader]:
-        """Ways of reading relative words that give the value at that clock."""
+        """Readers that read the value from relative words at that clock."""
         moment = self._demo.moments(month_first=True, now=clock).get(run)
         if moment is not None:
             yield from (
@@ -117,7 +118,7 @@ class Finder:
             )
 
     def said(self, leaf: Leaf) -> list[Said]:
-        """The words that say a literal: several where it is said several times, none where it is not."""
+        """The words that say a literal: several if it is said several times, none if it is not said."""
         if isinstance(leaf.value, list):
             return self._listed(leaf, leaf.value)
         return self._scalar(leaf, leaf.value)
@@ -127,7 +128,7 @@ class Finder:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return []
         if leaf.slot is not None and leaf.slot.paging and value in (0, 1):
-            return []  # the first page is a constant, whatever else there is one of
+            return []  # the first page is a constant; a 0 or 1 in the request is something else
         finders: list[Callable[[Leaf, str | int | float], Iterator[Said]]]
         if isinstance(value, str):
             finders = [self._choices, self._moments, self._numbers, self._texts, self._formed]
@@ -138,7 +139,7 @@ class Finder:
         return next((found for find in finders if (found := list(find(leaf, value)))), [])
 
     def _listed(self, leaf: Leaf, values: Sequence[JsonValue]) -> list[Said]:
-        """A list said in one go, in its order: "3, 7 and 19"."""
+        """A list that is said as one phrase, in order: "3, 7 and 19"."""
         items = [self._scalar(leaf, value) for value in values]
         if not items or not all(items):
             return []
@@ -189,7 +190,7 @@ class Finder:
 
     def _numbers(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
         if isinstance(value, str) and not (value.isdecimal() and value == str(int(value))):
-            return  # "007" is no number
+            return  # "007" is not a number
         tokens = self._demo.tokens
         for run in self._demo.numbers:
             percent = run[1] < len(tokens) and tokens[run[1]].key in ("%", "percent")
@@ -199,7 +200,7 @@ class Finder:
                 yield Said(run, tuple(readers), "number")
 
     def _texts(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
-        """Where the text itself stands, in small letters or capitals."""
+        """Places of the text itself, ignoring case."""
         if not isinstance(value, str) or not value.strip():
             return
         for match in re.finditer(re.escape(value.strip()), self._demo.text, re.IGNORECASE):
@@ -210,7 +211,7 @@ class Finder:
                     yield said
 
     def _formed(self, leaf: Leaf, value: str | int | float) -> Iterator[Said]:
-        """Where a like text stands: in the plural, or with blanks and signs."""
+        """Places of the text in another form: in the plural, or with blanks and signs."""
         if not isinstance(value, str):
             return
         for run in self._alike.get(value, ()):
@@ -220,7 +221,7 @@ class Finder:
 
     @cached_property
     def _alike(self) -> Mapping[str, Sequence[Run]]:
-        """Where a text like a literal's may stand, for all literals at once: the request is long, and they are many."""
+        """Places of each literal's text in another form. One pass serves all literals, since there may be many."""
         found: dict[str, list[Run]] = defaultdict(list)
         count = len(self._demo.tokens)
         initials = {value[0].lower() for value in self._wanted}
@@ -247,7 +248,7 @@ class Finder:
 
 
 def relative(wording: Wording) -> Iterator[Run]:
-    """The moments that are others at another clock."""
+    """The runs whose moments change with the clock."""
     later = wording.now + timedelta(days=403)
     for run, moment in wording.moments(month_first=True).items():
         if wording.moments(month_first=True, now=later).get(run) != moment:
@@ -255,17 +256,17 @@ def relative(wording: Wording) -> Iterator[Run]:
 
 
 def _is_sought(value: str) -> bool:
-    """Whether a text is looked for in other forms than its own."""
+    """Whether other forms of a text are searched for."""
     return 3 <= len(value) <= _MAX_TEXT
 
 
 def _is_part_of_time(leaf: Leaf) -> bool:
-    """Whether a number may be a year, month or day: its argument says so."""
+    """Whether a number may be a year, month or day, by the name of its argument."""
     return leaf.slot is not None and bool({"year", "month", "day"}.intersection(leaf.slot.words))
 
 
 def nearness(leaf: Leaf, wording: Wording, run: Run) -> float:
-    """How near a word of the literal's argument stands: 1 right beside it, 0 for none."""
+    """How near a word of the literal's argument is to the run: 1 if adjacent, 0 if there is none."""
     words = leaf.slot.words if leaf.slot is not None else ()
     before, after = wording.tokens[max(run[0] - 3, 0) : run[0]][::-1], wording.tokens[run[1] : run[1] + 3]
     places = [place for side in (before, after) for place, token in enumerate(side, 1) if stem(token.key) in words]

@@ -1,4 +1,4 @@
-"""Moments as APIs want them written, and which parts of a moment such writing uses."""
+"""Notations in which APIs expect moments, and the parts of a moment that each one uses."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _FORMS: Final = {
     "9999/99/99": ("%Y/%m/%d",),
     "99999999": ("%Y%m%d",),
 }
-"""The ways in which values are moments, by how these look: each digit a 9."""
+"""The ``strftime`` forms that a value may have, by its look: each digit is a 9."""
 _MAX_CHARS: Final = 25
 _PARTS: Final = {"Y": "Y", "m": "m", "d": "d", "H": "H", "I": "H"}
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A way of writing a moment.
+    """A notation for moments.
 
     Attributes:
-        form: as ``strftime`` takes it; one that ends in Z is of UTC.
-        last: whether it writes the last day of a longer time.
-        whole: whether it makes an integer of the digits.
+        form: a ``strftime`` form; one that ends in Z means UTC.
+        last: whether it writes the last day of a period.
+        whole: whether it converts the digits to an integer.
     """
 
     form: str
@@ -55,25 +55,25 @@ class Writing:
 
     @property
     def parts(self) -> frozenset[str]:
-        """Of year (Y), month (m), day (d) and time of day (H), those that it writes."""
+        """The parts that it writes, out of year (Y), month (m), day (d) and time of day (H)."""
         return frozenset(part for sign, part in _PARTS.items() if f"%{sign}" in self.form)
 
     def written(self, moment: Moment, zone: tzinfo | None) -> str | int | None:
-        """The moment so written; None where it lacks what that takes. A day without a time begins at midnight."""
+        """The moment in this notation; None if the moment lacks a part. A day without a time begins at midnight."""
         day = moment.last if self.last else moment.day
         parts = self.parts
         if (day is None and parts & {"Y", "m", "d"}) or (moment.clock is None and parts == {"H"}):
             return None
         at = datetime.combine(day or datetime(2000, 1, 1), moment.clock or time(0), moment.zone or zone or UTC)
-        with suppress(ValueError, OverflowError):  # year 1, or a zone that leaves the calendar
+        with suppress(ValueError, OverflowError):  # year 1, or a zone that shifts it beyond the calendar
             text = (at.astimezone(UTC) if self.form.endswith("Z") else at).strftime(self.form)
-            if self.form.endswith("%z"):  # "+02:00", where strftime writes "+0200"
+            if self.form.endswith("%z"):  # "+02:00", but strftime writes "+0200"
                 text = at.isoformat()
             return int(text) if self.whole else text
         return None
 
     def read(self, value: str | int) -> datetime | None:
-        """The time that the value is in this writing, as far as it says; None where it is none."""
+        """The time that the value is in this notation; missing parts have defaults. None if it does not parse."""
         with suppress(ValueError, OverflowError):
             return datetime.strptime(str(value), self.form).replace(tzinfo=None)
         return None
@@ -81,7 +81,7 @@ class Writing:
 
 @lru_cache(4_096)
 def writings(value: str | int) -> tuple[Writing, ...]:
-    """All ways of writing in which the value may be a moment."""
+    """All notations in which the value may be a moment."""
     whole = isinstance(value, int)
     text = f"{value:02d}" if isinstance(value, int) else value
     if len(text) > _MAX_CHARS or (whole and len(text) not in (2, 4)):
@@ -92,14 +92,14 @@ def writings(value: str | int) -> tuple[Writing, ...]:
 
 
 def parts_said(moment: Moment) -> frozenset[str]:
-    """The parts that a moment's own words say."""
+    """The parts that a moment's own words specify."""
     grains = {"year": "Y", "month": "Ym"}
     day = "" if moment.day is None else grains.get(moment.grain, "Ymd")
     return frozenset(day + ("H" if moment.clock is not None else ""))
 
 
 def part_of(moment: Moment, part: str) -> object:
-    """One part of it, to compare."""
+    """One part of a moment, for comparison."""
     if part == "H":
         return moment.clock, moment.zone
     return None if moment.day is None else {"Y": moment.day.year, "m": moment.day.month, "d": moment.day.day}[part]

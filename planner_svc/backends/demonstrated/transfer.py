@@ -1,4 +1,4 @@
-"""The plan of a demonstration for a new request: the same plan where the request is the same, else its values anew."""
+"""The plan of a demonstration for a new request: unchanged for the same request, else with new values."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from services.contracts.demo import Demo
 from services.contracts.plan import Plan, step_references
 
 _MAX_LEAVES: Final = 500
-"""Texts and numbers of a plan, items of lists included, that are looked for in a request."""
+"""Most texts and numbers of a plan, including items of lists, that are searched for in a request."""
 _MAX_LOOKED: Final = _MAX_LEAVES * MAX_TOKENS
-"""The same times the request's tokens: a long request is looked through for a few."""
+"""The same multiplied by the request's tokens: the longer the request, the fewer values are searched for."""
 _COINCIDENT: Final = (0, 1)
-"""Numbers that are as likely one argument's constant as what the request says for another."""
+"""Numbers that may be a constant of one argument although the request says them for another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """A plan that a demonstration gives.
+    """The plan that a demonstration gives for a request.
 
     Attributes:
-        plan: for the new request.
+        plan: the plan for the new request.
         same: whether the request is the demonstration's own.
     """
 
@@ -50,13 +50,13 @@ class Transferred:
 def transferred(
     demo: Demo, asked: Wording, profiles: Mapping[str, Profile], given: Mapping[str, JsonValue]
 ) -> Transferred | None:
-    """The demonstration's plan for a request; None where it is another question, or its values cannot be told.
+    """The demonstration's plan for a request; None if the question differs, or a value cannot be determined.
 
     Args:
         demo: the demonstration.
         asked: the new request.
-        profiles: of the demonstration's APIs, by id.
-        given: what the application says of the request, by the names of arguments.
+        profiles: profiles of the demonstration's APIs, by id.
+        given: the application's values, by argument name.
     """
     shown = Wording(demo.query, asked.now)
     if not shown.tokens or not asked.tokens:
@@ -86,7 +86,7 @@ def transferred(
 
 
 class _Transfer:
-    """A demonstration beside a request."""
+    """A demonstration matched against a request."""
 
     def __init__(
         self,
@@ -115,20 +115,20 @@ class _Transfer:
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether words say which request it is, and where one free text ends and the next begins."""
+        """Whether enough words identify the request, and something separates adjacent free texts."""
         free = {run for run, there in self._at.items() if any(one.kind == "text" for _, one in there)}
         joined = (left for left, right in pairwise(self.holes) if {left, right} <= free and left[1] == right[0])
         return self.pattern.is_telling and all(self._shown.tokens[left[1] - 1].stopped for left in joined)
 
     def fits(self, hole: Run, run: Run) -> bool:
-        """Whether all that is read where the hole is can be read there."""
+        """Whether every reader of the hole can read the run."""
         checkpoint()
         return self._is_unchanged(hole, run) or all(
             any(reader(self._asked, run) is not None for reader in one.readers) for _, one in self._at[hole]
         )
 
     def plan(self, fill: Mapping[Run, Run]) -> Plan | None:
-        """The plan with what stands in the holes; None where that leaves a doubt."""
+        """The plan with the values from the runs; None if anything is ambiguous."""
         changed = [hole for hole, run in fill.items() if not self._is_unchanged(hole, run)]
         if any(self._is_coincidence(hole) or not self._is_like_moment(hole, fill[hole]) for hole in changed):
             return None
@@ -150,14 +150,14 @@ class _Transfer:
         return self._rewritten(new)
 
     def _read(self, leaf: Leaf, one: Said, run: Run) -> Iterator[JsonValue]:
-        """What the words there may be, for this literal."""
+        """The values that the run may be for this literal."""
         if self._is_unchanged(one.run, run) and not (one.kind == "moment" and one.run in self._relative):
             yield leaf.value
         else:
             yield from (value for reader in one.readers if (value := reader(self._asked, run)) is not None)
 
     def _is_unchanged(self, hole: Run, run: Run) -> bool:
-        """Whether the same words stand there, and mean the same: a time may be of another day than it was."""
+        """Whether the run has the same words with the same meaning: a time may now be on another day."""
         if self._shown.keys(hole) != self._asked.keys(run):
             return False
         moments = (w.moments(month_first=False).get(r) for w, r in ((self._shown, hole), (self._asked, run)))
@@ -168,7 +168,7 @@ class _Transfer:
         return len({_name(leaf) for leaf in there}) > 1
 
     def _is_like_moment(self, hole: Run, run: Run) -> bool:
-        """Whether a moment says what the demonstration's says, and nothing more that no literal takes up."""
+        """Whether a moment specifies the demonstration's parts, and no changed part that no literal uses."""
         readers = [r for _, one in self._at[hole] for r in one.readers if isinstance(r, MomentReader)]
         if not readers:
             return True
@@ -182,14 +182,14 @@ class _Transfer:
         return said[0] <= said[1] and all(part_of(old, part) == part_of(new, part) for part in said[1] - used)
 
     def _is_stale(self, kept: Sequence[Leaf], new: Mapping[Leaf, JsonValue]) -> bool:
-        """Whether a moment stays that the request does not say, while another one is not what it was."""
+        """Whether a moment is kept that the request does not say, although another one changed."""
         if not any(_is_temporal(leaf) for leaf in kept):
             return False
         unread = self._relative - {run for run, there in self._at.items() if there}
         return bool(unread) or any(one.kind == "moment" for leaf in new for one in self._said[leaf])
 
     def _leaks(self, kept: Sequence[Leaf], changed: Sequence[tuple[Run, Run]], new: Mapping[Leaf, JsonValue]) -> bool:
-        """Whether what was replaced stays somewhere: in a literal that it was made of, a label, or a path."""
+        """Whether a replaced value remains somewhere: in a literal that was derived from it, a label, or a path."""
         gone: set[str] = set()
         for hole, run in changed:
             gone |= _words(self._shown.said(hole)) - _words(self._asked.said(run))
@@ -201,7 +201,7 @@ class _Transfer:
         return any(tuple(split_name(part)) in old for part in _labels(self._plan))
 
     def _given_for(self, unsaid: Sequence[Leaf]) -> dict[Leaf, JsonValue]:
-        """The application's own values for arguments that the request does not say."""
+        """The application's values for arguments that the request does not say."""
         found = {}
         for leaf in unsaid:
             name = _own_name(leaf)
@@ -223,9 +223,9 @@ class _Transfer:
 
 
 def _is_as_it_was(shown: Wording, found: Sequence[Leaf], given: Mapping[str, JsonValue]) -> bool:
-    """Whether no literal can be another one for the very same request, or is to be kept to its own: whatever says it.
+    """Whether the plan of the same request applies unchanged: no literal may differ now, and none is secret.
 
-    A time may be, where the request says one by the clock; so may what the application has a value for.
+    A time may differ if the request has a relative date, and an argument if the application has a value for it.
     """
     by_clock = bool(relative(shown))
     for leaf in found:
@@ -241,13 +241,13 @@ def _may_be_time(leaf: Leaf) -> bool:
 
 
 def _own_name(leaf: Leaf) -> str | None:
-    """The argument that the literal is all of; None where it is a part of one, or in a loop or a condition."""
+    """The argument that the literal fills; None if it is a part of one, or in a loop or a condition."""
     name = leaf.path[3] if leaf.path[2] == "arguments" and len(leaf.path) == 5 else None
     return name if isinstance(name, str) else None
 
 
 def _without_matches(document: Any) -> Any:
-    """Plan JSON whose references do not say which item is meant: that is said by the demonstration's words."""
+    """The plan's JSON without the matches of its references: these are the demonstration's own words."""
     if isinstance(document, dict) and document.get("kind") != "literal":
         left_out = "match" if document.get("kind") == "reference" else None
         return {key: _without_matches(value) for key, value in document.items() if key != left_out}
@@ -255,10 +255,10 @@ def _without_matches(document: Any) -> Any:
 
 
 def _told_apart(said: Mapping[Leaf, list[Said]], shown: Wording) -> dict[Leaf, list[Said]]:
-    """Of a literal that is said several times, the words that are its own.
+    """Assign to each literal that is said several times its own words.
 
-    These are the ones beside words of its argument; else, where as many literals have that value in as many steps,
-    each has its own in their order. What cannot be told stays: all its words must then be read alike.
+    These are the words next to a word of its argument's name. Otherwise, if as many literals as places have the value,
+    each in another step, they are assigned in order. If neither applies, all places stay: they must then be read alike.
     """
     found: dict[Leaf, list[Said]] = {}
     shared: dict[tuple[Run, ...], list[Leaf]] = defaultdict(list)
@@ -277,7 +277,7 @@ def _told_apart(said: Mapping[Leaf, list[Said]], shown: Wording) -> dict[Leaf, l
 
 
 def _overlapping(runs: set[Run]) -> frozenset[Run]:
-    """Those that share words with another: what they say is not taken apart, so they must stay as they are."""
+    """The runs that share words with another. Their words are not split, so they must stay unchanged."""
     ordered, found = sorted(runs), set()
     for index, run in enumerate(ordered):
         for other in ordered[index + 1 :]:
@@ -288,7 +288,7 @@ def _overlapping(runs: set[Run]) -> frozenset[Run]:
 
 
 def _own_parts(wording: Wording, run: Run, moment: Moment) -> frozenset[str]:
-    """What the words say by themselves: "11:30" says no day, be it said before."""
+    """The parts that the words themselves specify: "11:30" specifies no day, even if one was said before."""
     text = wording.said(run)
     return parts_said(moment_of(text.removeprefix("the "), wording.now) or moment)
 
@@ -310,7 +310,7 @@ def _name(leaf: Leaf) -> str:
 
 
 def _labels(plan: Plan) -> Iterator[str]:
-    """Names of answers, and members that references lead to."""
+    """Names of outputs, and members that references lead to."""
     for output in plan.answer:
         yield output.name
         yield from (part for part in output.value.path if isinstance(part, str))
@@ -328,7 +328,7 @@ def _words(text: str) -> set[str]:
 
 
 def _equal(left: JsonValue, right: JsonValue) -> bool:
-    """Whether they are one JSON value: 1 and True are not."""
+    """Whether both are the same JSON value: 1 and True are not."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 

@@ -1,4 +1,4 @@
-"""A request as words: tokens that two requests can be compared by, and what runs of them mean."""
+"""A request as words: tokens by which two requests are compared, and the meaning of runs of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from planner_svc.reading.readings import whole_moments
 from planner_svc.reading.text import QUOTED, words_of
 
 Run = tuple[int, int]
-"""Tokens: the first, and the one after the last."""
+"""A range of tokens: the first, and the one after the last."""
 
 _CHUNK: Final = re.compile(r"\S+")
 _OPENING: Final = "([{<$€£¥"
@@ -30,19 +30,19 @@ _OWNER: Final = ("'s", "\u2019s")
 _MEASURED: Final = re.compile(r"([-+\u2212]?\d[\d,]*(?:\.\d+)?)(°?[A-Za-z]{1,3})")
 """A number with its unit: "5km"."""
 _POLITE: Final = (frozenset({"please", "hi", "hello", "hey"}), frozenset({"please", "thanks"}))
-"""What may begin and end a request without being part of it."""
+"""Words that may begin and end a request without being part of it."""
 MAX_TOKENS: Final = 200
-"""A longer request gets a demonstration's plan only where it is the very same."""
+"""A longer request gets a demonstration's plan only if it is the same request."""
 MAX_NUMBER: Final = 4
-"""Tokens of a number in words that are looked at."""
+"""Most tokens of a number in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word, a sign or the inside of quotation marks, and its characters ``start`` to ``end``.
+    """A word, a sign or the inside of quotation marks; its characters are ``start`` to ``end``.
 
-    ``key`` is what it is compared by: capitals count only where they may matter, in codes and in quoted text.
-    ``stopped``: a comma or another stop follows it.
+    ``key`` is compared: it keeps capitals only where they may matter, in codes and quoted text. ``stopped`` tells
+    whether a comma or another stop follows.
     """
 
     key: str
@@ -53,7 +53,7 @@ class Token:
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
-    """The tokens of a request. Stops and commas between words are none, nor is "please" at either end."""
+    """The tokens of a request, without stops and commas between words, and without "please" at either end."""
     found: list[Token] = []
     at = 0
     for match in QUOTED.finditer(text):
@@ -70,7 +70,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
 
 
 def _plain(text: str, start: int, end: int) -> Iterator[Token]:
-    """The tokens between two places: what blanks divide, without stops, and with signs and units by themselves."""
+    """The tokens between two positions: split at blanks, without stops, with signs and units as separate tokens."""
     for chunk in _CHUNK.finditer(text, start, end):
         first, after = chunk.span()
         found: list[Token] = []
@@ -103,7 +103,7 @@ def _token(text: str, start: int, end: int) -> Token:
 
 
 class Wording:
-    """A request's text with its tokens, read against a clock.
+    """A request's text and tokens, read at a clock.
 
     Args:
         text: the request.
@@ -119,7 +119,7 @@ class Wording:
         self._choices: dict[Slot, dict[Run, JsonValue]] = {}
 
     def keys(self, run: Run) -> tuple[str, ...]:
-        """What a run is compared by."""
+        """The keys by which a run is compared."""
         return tuple(token.key for token in self.tokens[slice(*run)])
 
     def said(self, run: Run) -> str:
@@ -128,7 +128,7 @@ class Wording:
         return self.text[self.tokens[first].start : self.tokens[after - 1].end] if first < after else ""
 
     def run(self, start: int, end: int) -> Run | None:
-        """The tokens at these characters; None where they begin or end inside one."""
+        """The tokens at these characters; None if the range begins or ends inside a token."""
         first = bisect_right(self._ends, start)
         after = bisect_left(self._starts, end)
         if first >= after or self._starts[first] < start or self._ends[after - 1] > end:
@@ -136,7 +136,7 @@ class Wording:
         return first, after
 
     def moments(self, *, month_first: bool, now: datetime | None = None) -> dict[Run, Moment]:
-        """The moments it names, each as it is meant where it stands, at its own clock or another."""
+        """The moments in the request, each in its context, at the request's clock or another."""
         key = (month_first, now or self.now)
         if key not in self._moments:
             found = {
@@ -148,12 +148,12 @@ class Wording:
         return self._moments[key]
 
     def _with_article(self, run: Run) -> Run:
-        """With "the" before it: "3 May" may stand where "the 3rd of May" does."""
+        """The run with a preceding "the": "3 May" may replace "the 3rd of May"."""
         return (run[0] - 1, run[1]) if run[0] and self.tokens[run[0] - 1].key == "the" else run
 
     @cached_property
     def numbers(self) -> dict[Run, int | float]:
-        """The numbers it says, in digits or words, without their units; none inside a longer moment or in quotes."""
+        """The numbers in the request, in digits or words, without units; not those in a longer moment or in quotes."""
         taken = {i for first, after in self.moments(month_first=True) if after - first > 1 for i in range(first, after)}
         found: dict[Run, int | float] = {}
         first = 0
@@ -166,14 +166,14 @@ class Wording:
         return found
 
     def _counted(self, first: int) -> Iterator[Run]:
-        """The runs from there on that are numbers, longest first."""
+        """The runs from this token on that are numbers, longest first."""
         for after in range(min(first + MAX_NUMBER, len(self.tokens)), first, -1):
             quoted = any(token.quoted for token in self.tokens[first:after])
             if not quoted and number_of(self.said((first, after))) is not None:
                 yield first, after
 
     def choices(self, slot: Slot) -> dict[Run, JsonValue]:
-        """The slot's listed values that it names."""
+        """The slot's listed values that the request names."""
         if slot not in self._choices:
             named = named_choices(slot, words_of(self.text))
             found = {self.run(one.start, one.end): one.value for one in named}
@@ -182,5 +182,5 @@ class Wording:
 
 
 def number_of(text: str) -> int | float | None:
-    """The number that a text is, with nothing beside it: "45m" may be metres as well as millions."""
+    """The number that a text is by itself; "45m" is none, as it may be metres or millions."""
     return None if re.search(r"[\d.]\s?m$", text.strip().lower()) else number(text)

@@ -1,4 +1,4 @@
-"""The backend that asks a language model: prompt, constrained completion, parsed answer, one turn to repair it."""
+"""The backend that asks a language model: prompt, constrained completion, parsed answer, repair turns."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from services.contracts.planning import PlanRequest
 
 NOTHING: Final = "Nothing in the catalogue fits this request."
 _SHARE: Final = 0.96
-"""Of the time that there is, what the model may use: what becomes of its answer takes the rest."""
+"""Share of the time limit that the model may use; processing its answer takes the rest."""
 
 
 class ServedBackend:
-    """Plans with a language model. It keeps nothing of requests, only what it has learnt of the server.
+    """Plans with a language model. It keeps no requests, only what it learnt about the server.
 
     Args:
         chat: the model.
-        settings: how it is asked.
+        settings: how to ask it.
         pool: where prompts, constraints and answers are computed.
         metrics: counts tokens, time and repairs.
     """
@@ -42,21 +42,21 @@ class ServedBackend:
 
     @property
     def model(self) -> Model:
-        """The model, for what else there is to write than plans."""
+        """The model, for other uses than planning."""
         return self._model
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """None: a prompt is made of the APIs' own texts."""
+        """Return 0: a prompt is made from the APIs' own texts."""
         return 0
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close connections and tasks."""
         await self._model.aclose()
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
         """Draft a plan; see :class:`~planner_svc.backends.base.PlannerBackend`.
 
-        Nothing that the server does is raised: the draft says what went wrong (``fault``).
+        Failures of the server are not raised: the draft reports them (``fault``).
         """
         if not request.candidates or not re.search(r"\w", request.query):
             return PlanDraft(None, 0.9, reason=NOTHING)
@@ -67,7 +67,7 @@ class ServedBackend:
         return await Conversation(self._model, self._pool, self._metrics, task, limit_s, self._settings.repairs).draft()
 
     def task(self, request: PlanRequest) -> Task:
-        """What the model is asked, on the calling thread."""
+        """Build what to ask the model. Runs on the calling thread."""
         prompt = shown(request, self._settings)
         if not self._model.constrained:
             return Task(request, prompt, Constraint({}, ""))
@@ -76,7 +76,7 @@ class ServedBackend:
 
 
 def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
-    """The prompt for a request: what was looked up for the model first, then the candidates in their order."""
+    """The prompt for a request: first the APIs looked up for the model, then the other candidates in order."""
     found = {one.api.id: one.api for one in request.candidates if not one.api.deprecated}
     asked = [found[api_id] for api_id in request.looked_up if api_id in found]
     rest = [api for api_id, api in found.items() if api_id not in request.looked_up]
@@ -92,7 +92,7 @@ def shown(request: PlanRequest, settings: ServedSettings) -> Prompt:
 
 
 def open_served(settings: ServedSettings, pool: ComputePool, metrics: PlannerMetrics) -> ServedBackend | None:
-    """The backend of these settings; None where they name no server."""
+    """The backend with these settings; None if they name no server."""
     if settings.url is None:
         return None
     chat = open_chat(

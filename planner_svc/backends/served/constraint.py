@@ -1,10 +1,10 @@
-"""What a plan of these APIs can look like, said so that a server can hold the model to it.
+"""What plans of given APIs look like, as constraints that a server can enforce on the model's output.
 
-Two forms. A *JSON Schema* for ``response_format`` and vLLM's ``structured_outputs``: flat, since grammar compilers take
-for ever over nested alternatives and long repetitions; names of APIs and arguments are enumerated, types and listed
-values are the parameters' own. A *GBNF grammar* for llama.cpp says more: arguments in any order, and references only to
-fields that some candidate answers with and whose type fits. What neither can say (that a label is one of an earlier
-call, that a field is that call's) the compiler proves afterwards.
+There are two forms. A *JSON Schema* for ``response_format`` and vLLM's ``structured_outputs`` is flat, since grammar
+compilers are very slow with nested alternatives and long repetitions. It enumerates the names of APIs and arguments,
+and uses the parameters' own types and listed values. A *GBNF grammar* for llama.cpp is stricter: it allows arguments in
+any order, and references only to answer fields of some candidate whose type fits. The compiler checks what neither can
+express: that a label is one of an earlier call, and that a field is in that call's answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from services.contracts.api import Api
 from services.contracts.base import JsonSchema
 
 MAX_DEPTH: Final = 2
-"""Objects within objects that are spelt out; deeper ones are any JSON."""
+"""Levels of nested objects that are written out; deeper ones are any JSON."""
 MAX_LISTED: Final = 100
 MAX_MEMBERS: Final = 60
 MAX_NODES: Final = 3_000
@@ -33,18 +33,18 @@ _REFERENCE: Final[JsonSchema] = {"type": "string", "pattern": '^\\$(@|var[1-9][0
 _SCALARS: Final = ("boolean", "integer", "number", "string")
 
 LADDER: Final[tuple[ConstraintKind, ...]] = ("json_schema", "json_object", "none")
-"""What ``auto`` tries, from the strictest on, where a server refuses."""
+"""What ``auto`` tries in order, strictest first, if a server refuses a constraint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Both forms."""
+    """A constraint in both forms."""
 
     schema: JsonSchema
     grammar: str
 
     def members(self, kind: ConstraintKind) -> dict[str, JsonValue]:
-        """The members of a request that ask a server to hold the model to it."""
+        """The members of a completion request that make a server enforce the constraint."""
         if kind == "json_schema":
             form: JsonValue = {"type": "json_schema", "json_schema": {"name": "plan", "schema": self.schema}}
             return {"response_format": form}
@@ -56,18 +56,18 @@ class Constraint:
 
 
 def constrain(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool = False) -> Constraint:
-    """What plans of these APIs look like.
+    """The constraint for plans of these APIs.
 
     Args:
-        apis: those that the prompt shows.
-        names: what each is called there, by its id.
-        calls_only: without ``foreach``, ``var_result`` and ``need``, of which the short instruction says nothing.
+        apis: the APIs that the prompt shows.
+        names: the name of each API in the prompt, by its id.
+        calls_only: leave out ``foreach``, ``var_result`` and ``need``, which the brief instruction does not mention.
     """
     return Constraint(_Writer(calls_only).plan(apis, names), write_grammar(apis, names, calls_only=calls_only))
 
 
 class _Writer:
-    """Writes one schema, within a budget: what lies beyond it may be anything."""
+    """Writes one schema within a budget: whatever exceeds the budget may be anything."""
 
     def __init__(self, calls_only: bool) -> None:
         self._schemas = Schemas()
@@ -82,7 +82,7 @@ class _Writer:
         return _object({"calls": calls} if self._calls_only else {"calls": calls, "need": need}, required=["calls"])
 
     def _call(self, api: Api, name: str) -> JsonSchema:
-        """No argument is required here: one that nobody says is left out, and the user asked for it."""
+        """The schema of a call. No argument is required: a missing one is left out, and the user is asked for it."""
         given = {
             one.name: self._value(Node(one.json_schema, api.definitions), 0) for one in api.parameters[:MAX_MEMBERS]
         }
@@ -130,6 +130,6 @@ def _object(members: Mapping[str, JsonValue], required: Sequence[str] = ()) -> J
 
 
 def _result() -> JsonSchema:
-    """The pseudo-call that says what answers."""
+    """The pseudo-call that names the outputs that answer."""
     arguments: JsonSchema = {"type": "object", "additionalProperties": _REFERENCE}
     return _object({"name": {"const": RESULT}, "arguments": arguments}, required=["name", "arguments"])

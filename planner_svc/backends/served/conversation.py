@@ -1,4 +1,4 @@
-"""One request's conversation with the model: its answer, and the turn in which it is shown what is wrong with it."""
+"""One request's conversation with the model: its answers, and the turns that show it what is wrong with them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from services.contracts.trace import (
 )
 
 FIRST_CONFIDENCE: Final = 0.8
-"""Of a plan that compiles at once, where the server gives no log-probabilities. Not measured: set beside what a
-frontier model got right (79% of 210 requests to vendors that nobody tuned to)."""
+"""Confidence in a plan that compiles at once, if the server gives no log-probabilities. Not measured: set in view of
+what a frontier model got right (79% of 210 requests to vendors that nobody tuned to)."""
 REPAIRED_CONFIDENCE: Final = 0.6
 NOTHING_FITS: Final = "The language model says that nothing it was offered fits this request."
 _MAX_PROBLEMS: Final = 8
@@ -39,7 +39,7 @@ _OUTAGES: Final = frozenset({"down", "hung", "late", "busy", "denied_access"})
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the model is asked for: the request, its prompt, and what an answer may look like."""
+    """What to ask the model: the request, its prompt, and the constraint on answers."""
 
     request: PlanRequest
     prompt: Prompt
@@ -47,15 +47,15 @@ class Task:
 
 
 class Conversation:
-    """Asks for a draft, and for a better one where that cannot be used.
+    """Asks for a draft, and for a better one if that cannot be used.
 
     Args:
-        model: is asked.
-        pool: where answers are read.
+        model: the model to ask.
+        pool: where answers are parsed.
         metrics: counts repairs.
-        task: what is asked for.
+        task: what to ask for.
         limit_s: seconds for all turns together.
-        repairs: how often an answer may be corrected.
+        repairs: how often the model may correct an answer.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Conversation:
         self._last = ""
 
     async def draft(self) -> PlanDraft:
-        """The model's next draft. Whatever the server does, there is one: it says what went wrong."""
+        """The model's next draft. If the server fails, the draft says what went wrong."""
         started = time.perf_counter()
         try:
             completion, kind = await self._model.complete(self._messages, self._task.constraint, self._end)
@@ -117,7 +117,7 @@ class Conversation:
         return _Revision(self) if len(self._attempts) <= self._repairs else None
 
     async def revise(self, diagnostics: Sequence[Diagnostic]) -> PlanDraft:
-        """A draft of the model that has been shown what is wrong with its last one."""
+        """A new draft, after the model was shown what is wrong with its last one."""
         attempt = self._attempts[-1]
         problems = self._problems(diagnostics) or [attempt.problem]
         if not attempt.problem:
@@ -127,7 +127,7 @@ class Conversation:
         return await self.draft()
 
     def _problems(self, diagnostics: Iterable[Diagnostic]) -> list[str]:
-        """The compiler's errors in the prompt's own names."""
+        """The compiler's errors, with APIs named as in the prompt."""
         errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
         return [self._problem(diagnostic) for diagnostic in errors[:_MAX_PROBLEMS]]
 
@@ -141,7 +141,7 @@ class Conversation:
         return " ".join(text.split())[: _MAX_PROBLEM_CHARS // _MAX_PROBLEMS]
 
     def _confidence(self, completion: Completion) -> float:
-        """How likely the least likely token was; a fixed value where nobody says."""
+        """The probability of the least likely token; a fixed value if the server gives no log-probabilities."""
         if completion.logprobs:
             return math.exp(min(0.0, *completion.logprobs))
         return FIRST_CONFIDENCE if len(self._attempts) <= 1 else REPAIRED_CONFIDENCE
@@ -175,7 +175,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class _Revision:
-    """The turn that is left."""
+    """The remaining repair turn."""
 
     conversation: Conversation
 
@@ -184,7 +184,7 @@ class _Revision:
 
 
 def _shown(messages: Iterable[dict[str, str]]) -> Iterable[PromptMessage]:
-    """The messages, cut where they are too long together."""
+    """The messages, cut to a total length."""
     left = MAX_PROMPT_CHARS
     for message in messages:
         content = message["content"][:left]

@@ -22,9 +22,9 @@ MAX_LISTED: Final = 200
 MAX_FIELDS: Final = 60
 MAX_RULES: Final = 4_000
 MAX_PLACES: Final = 5
-"""So many calls are held to references that look back only; those behind them may name any label."""
+"""For this many calls, references may only name earlier calls; later calls may name any label."""
 MAX_PLACED: Final = 150
-"""Parameters of all APIs up to which each place has rules of its own: a server reads the grammar with every request."""
+"""Most parameters of all APIs for which each place has its own rules: servers parse the grammar on every request."""
 _MAX_PATH: Final = 6
 _FITS: Final = {
     "string": frozenset({"string", "integer", "number", "boolean"}),
@@ -34,10 +34,10 @@ _FITS: Final = {
     "array": frozenset({"array"}),
     "object": frozenset({"object"}),
 }
-"""Fields that can feed a parameter, by their types: texts take what can be written as text."""
+"""The types of fields that can feed a parameter, by its type: text takes whatever can be written as text."""
 
 Field = tuple[JsonPath | None, frozenset[str] | None]
-"""A place in an answer with the JSON types it may have; None where that is not known."""
+"""A path in an answer with the JSON types it may have; None if that is not known."""
 
 _FIXED: Final = r"""
 ws ::= " "?
@@ -56,7 +56,7 @@ value ::= object | array | string | number | boolean | "null"
 
 
 def write_grammar(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: bool = False) -> str:
-    """The grammar of plans that call these APIs, by these names, ``root`` first; ``calls_only``: see `constrain`."""
+    """The grammar of plans that call these APIs, by these names; ``root`` comes first. See ``constrain``."""
     writer = _Writer(apis, calls_only)
     placed = MAX_PLACES if sum(len(api.parameters) for api in apis) <= MAX_PLACED else 1
     calls, lines = '("," ws call)*', []
@@ -74,7 +74,7 @@ def write_grammar(apis: Sequence[Api], names: Mapping[str, str], *, calls_only: 
 
 
 class _Writer:
-    """Collects rules. Texts of rules are written once, however often they are wanted."""
+    """Collects rules. Rules with the same text are written once."""
 
     def __init__(self, apis: Iterable[Api], calls_only: bool) -> None:
         self._schemas = Schemas()
@@ -88,7 +88,7 @@ class _Writer:
         return [f"{name} ::= {text}" for name, text in self._rules.items()]
 
     def at(self, place: int | None) -> None:
-        """Rules that follow are of the call at this place, from 1; of any call where it is None."""
+        """Set the place, from 1, of the calls whose rules follow; None: any place."""
         self._place = place
 
     def call(self, index: int, api: Api, name: str) -> str:
@@ -107,7 +107,7 @@ class _Writer:
         )
 
     def result(self) -> str:
-        """The pseudo-call that says what answers."""
+        """The pseudo-call that names the outputs that answer."""
         member = f'string ":" ws {self._reference(frozenset(_FITS))}'
         return self._rule(
             "result",
@@ -148,7 +148,7 @@ class _Writer:
         )
 
     def _reference(self, kinds: Iterable[str]) -> str:
-        """References to fields of these types, and of types that nothing tells; none at the first place."""
+        """References to fields of these types or of unknown type; none for the first call."""
         if self._place == 1:
             return ""
         wanted = frozenset().union(*(_FITS.get(kind, frozenset()) for kind in kinds))
@@ -159,16 +159,16 @@ class _Writer:
         return self._rule("r", f'"\\"$" {label} {path} "$\\""')
 
     def _rule(self, stem: str, text: str) -> str:
-        """The name of the rule with this text."""
+        """The name of the rule with this text, which is added if it is new."""
         if text not in self._known:
             name = stem if stem not in self._rules else f"{stem}-{len(self._rules)}"
             self._known[text], self._rules[name] = name, text
         return self._known[text]
 
     def _fields_of(self, api: Api) -> Iterator[Field]:
-        """Places that a reference can lead to, each also as the call is made for each item of a list.
+        """Paths that a reference can lead to, for a single call and for one that loops over a list.
 
-        Then an answer is a list of answers, and an item is what a place inside a list is reached from.
+        The output of a loop is a list of answers. In a loop, a reference to an item starts inside a list.
         """
         for path, kinds in self._walk(api):
             yield path, kinds
@@ -177,7 +177,7 @@ class _Writer:
                 yield from ((path[at + 1 :], kinds) for at, part in enumerate(path) if part == 0)
 
     def _walk(self, api: Api) -> Iterator[Field]:
-        """Places in an answer, outermost first; ``(None, None)`` where nothing is known."""
+        """Paths in an answer, outermost first; ``(None, None)`` if nothing is known."""
         waiting: deque[tuple[JsonPath, Node]] = deque([((), Node(api.response.json_schema, api.definitions))])
         for _ in range(MAX_FIELDS):
             if not waiting:
@@ -205,7 +205,7 @@ def _members(members: Sequence[str]) -> str:
 
 
 def _inside(path: JsonPath | None) -> str:
-    """A path as it follows a label inside a JSON text; any index of a list."""
+    """A path as it follows a label inside a JSON text; an index stands for any index."""
     if path is None:
         return '[^"$\\\\\\x00-\\x1F]*'
     parts = [_quoted(_escaped(format_path((part,)))) if isinstance(part, str) else '"[" [0-9]+ "]"' for part in path]
@@ -225,6 +225,6 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A terminal of the grammar."""
+    """A terminal symbol of the grammar."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""Whether the model's server is worth asking: one that failed is left alone until it gives a token again."""
+"""A circuit breaker for the model's server: after a failure it is not asked until it gives a token again."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LONGEST_REST_S: Final = 300.0
 
 
 class Liveness:
-    """A circuit breaker. Requests never wait for a server that failed: it is probed beside them.
+    """A circuit breaker. Requests never wait for a server that failed: a probe runs in the background.
 
     Args:
-        probe: asks the server for one token; raises ChatError unless it comes.
-        rest_s: how long a server that failed is left alone.
-        clock: seconds that only rise.
+        probe: asks the server for one token; raises ChatError if none comes.
+        rest_s: how long a failed server is not asked.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -33,43 +33,43 @@ class Liveness:
         self._probing: asyncio.Task[None] | None = None
 
     def trouble(self) -> str | None:
-        """Why the server is not to be asked now; None where it is. Where it has rested, a probe begins."""
+        """Why the server must not be asked now, or None. Starts a probe if the rest is over."""
         if self._why is not None and self._clock() >= self._until:
             self.suspect()
         return self._why
 
     @property
     def state(self) -> Literal["unknown", "up", "down"]:
-        """How the server is, as far as it was asked."""
+        """The server's state as far as it is known."""
         if self._why is not None:
             return "down"
         return "up" if self._worked else "unknown"
 
     @property
     def why(self) -> str:
-        """What was wrong with a server that is left alone."""
+        """The last failure of a server that is down; empty otherwise."""
         return self._why or ""
 
     @property
     def rests_s(self) -> float:
-        """Seconds that a server which failed is left alone."""
+        """Seconds until a failed server may be probed."""
         return max(self._until - self._clock(), 0.0) if self._why is not None else 0.0
 
     def failed(self, why: str, rest_s: float | None = None) -> None:
-        """It failed: leave it alone, as long as it says itself if it does."""
+        """Record a failure: the server rests for ``rest_s``, if it gave one, or else for the default."""
         if self._why is None:
             _log.warning("the language model is left alone", why=why)
         self._why = why
         self._until = self._clock() + min(self._rest_s if rest_s is None else rest_s, _LONGEST_REST_S)
 
     def worked(self) -> None:
-        """It gave an answer."""
+        """Record an answer."""
         if self._why is not None:
             _log.info("the language model is back")
         self._why, self._worked = None, True
 
     def suspect(self) -> None:
-        """Find out whether it is alive, without anybody waiting for that."""
+        """Probe the server in the background."""
         if self._probing is None or self._probing.done():
             self._probing = asyncio.create_task(self._ask())
 
@@ -82,7 +82,7 @@ class Liveness:
             self.worked()
 
     async def aclose(self) -> None:
-        """End a probe that is under way."""
+        """Cancel a running probe."""
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)

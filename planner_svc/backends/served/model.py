@@ -1,4 +1,4 @@
-"""The language model with what is known of its server: whether it is alive, and which constraints it takes."""
+"""The language model and the state of its server: whether it is alive, and which constraints it accepts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from services.contracts.operations import ModelServer
 
 _PROBE_S: Final = 5.0
 _MOST_CHARS: Final = 300
-"""Of what is told of a server's failure: it may have written much of that itself."""
+"""Most characters of a failure's text that the status shows: the server may have written it."""
 
 
 class Model:
-    """Asks for completions. Many requests may ask at the same time.
+    """Asks for completions. It is safe for concurrent requests.
 
     Args:
         chat: the server's client.
-        settings: how it is asked.
+        settings: how to ask it.
         metrics: counts tokens and time.
     """
 
@@ -44,11 +44,11 @@ class Model:
 
     @property
     def constrained(self) -> bool:
-        """Whether the server is told what plans look like."""
+        """Whether the server gets a constraint on the form of plans."""
         return self._kinds[0] not in ("none", "json_object")
 
     def status(self) -> ModelServer:
-        """What is known of the server; it is not asked for that."""
+        """What is known about the server; this does not contact it."""
         return ModelServer(
             url=self._url,
             model=self.name,
@@ -61,22 +61,22 @@ class Model:
         )
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close the client and stop the probe."""
         await self._liveness.aclose()
         await self._chat.aclose()
 
     async def complete(
         self, messages: Sequence[Message], constraint: Constraint, end: float
     ) -> tuple[Completion, ConstraintKind]:
-        """The next message, and the constraint it was held to.
+        """The next message, and the constraint that was enforced.
 
         Args:
             messages: the conversation.
-            constraint: what the answer may look like.
-            end: by when, on the event loop's clock.
+            constraint: the constraint on the answer.
+            end: deadline, on the event loop's clock.
 
         Raises:
-            ChatError: there is none. A server that does not work is not asked again for a while.
+            ChatError: there is no message. A server that failed is not asked again for a while.
         """
         with self._watched():
             completion, kind = await self._held(messages, constraint, end)
@@ -84,15 +84,15 @@ class Model:
         return completion, kind
 
     async def write(self, messages: Sequence[Message], max_tokens: int, end: float) -> Completion:
-        """The next message, held to no form.
+        """The next message, without a constraint.
 
         Args:
             messages: the conversation.
             max_tokens: the longest answer.
-            end: by when, on the event loop's clock.
+            end: deadline, on the event loop's clock.
 
         Raises:
-            ChatError: there is none, as in :meth:`complete`.
+            ChatError: there is no message, as in :meth:`complete`.
         """
         left_s = max(end - asyncio.get_running_loop().time(), 0.0)
         with self._watched():
@@ -102,7 +102,7 @@ class Model:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Ask a server that is alive, and learn from how that goes."""
+        """Raise if the server is down; otherwise record whether the request worked."""
         if (why := self._liveness.trouble()) is not None:
             raise ChatError("down", why)
         try:
@@ -116,7 +116,7 @@ class Model:
     async def _held(
         self, messages: Sequence[Message], constraint: Constraint, end: float
     ) -> tuple[Completion, ConstraintKind]:
-        """Where the server refuses a constraint, the next weaker one is tried, and kept where that is taken."""
+        """Try constraints from the strictest; after a refusal, remember the first weaker one that is accepted."""
         loop = asyncio.get_running_loop()
         refusals: list[ChatError] = []
         for kind in tuple(self._kinds):
@@ -138,10 +138,10 @@ class Model:
         raise refusals[-1]
 
     def _note(self, error: ChatError) -> None:
-        """What a failure says about the server. One that refuses a request is alive, and so is one that is late."""
+        """Record what a failure says about the server. A server that refuses a request, or is late, is alive."""
         if error.trouble in ("down", "hung", "garbage", "denied_access"):
             self._liveness.failed(str(error))
         elif error.trouble == "busy" and error.retry_after_s:
             self._liveness.failed(str(error), error.retry_after_s)
         elif error.trouble == "late" and not (error.partial and error.partial.tokens):
-            self._liveness.suspect()  # unless it gave no token: it may be hung, or the deadline was short
+            self._liveness.suspect()  # without any token it may be hung, or the deadline was short

@@ -1,4 +1,4 @@
-"""Which fields answer a request where the model does not say: nothing is guessed, so no field is left out."""
+"""Chooses the answer's outputs if the model does not: without guessing, so no field is left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.contracts.plan import dependencies as needed_by
 
 
 def answered(plan: Plan, apis: Sequence[Api]) -> Plan:
-    """The plan with outputs: of the calls that no other call takes anything from. As it is where it has some."""
+    """The plan with the outputs of all calls that feed no other call. A plan with outputs is returned unchanged."""
     known = {api.id: api for api in apis}
     if plan.answer or any(step.api not in known for step in plan.steps):
         return plan
@@ -22,7 +22,7 @@ def answered(plan: Plan, apis: Sequence[Api]) -> Plan:
     for step in plan.steps:
         if step.id in taken:
             continue
-        many = step.foreach is not None  # a list of answers: all of it
+        many = step.foreach is not None  # a list of answers: return all of it
         for name, path in [("", ())] if many else answer_of(read_profile(known[step.api])):
             label = unused(name or "result", names)
             outputs.append(AnswerOutput(name=label, value=Reference(step=step.id, path=path)))

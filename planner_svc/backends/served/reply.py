@@ -1,7 +1,7 @@
-"""Reads a model's answer: text that should be one JSON object of calls, and often is one with something around it.
+"""Parses a model's answer: text that should be one JSON object of calls, often with other text around it.
 
-Generous about the form (fences, prose, a missing bracket, labels, OpenAI's tool calls), never about the content: what
-is called with which values is read as it stands or not at all, and the compiler judges it.
+The parser is lenient about the form (fences, prose, a missing bracket, labels, OpenAI's tool calls) and strict about
+the content: calls and values are read exactly as written or not at all, and the compiler checks them.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _SPELT: Final = re.compile(r"^\$\{?(?P<label>@|[A-Za-z_]\w{0,63})\}?(?P<path>(?:
 
 
 class ReplyError(ValueError):
-    """An answer that holds neither calls nor the statement that there are none. The message is for the model."""
+    """The answer holds neither calls nor the statement that there are none. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered.
+    """A parsed answer.
 
     Attributes:
-        plan: the calls; None where it makes none.
-        needs: operations it misses, in its words.
-        aside: what it wrote around that.
+        plan: the calls; None if there are none.
+        needs: missing operations, in the model's words.
+        aside: the text around the answer.
     """
 
     plan: Plan | None
@@ -51,15 +51,15 @@ class Reply:
 
 
 def read_reply(text: str, names: Mapping[str, str], *, cut: bool = False) -> Reply:
-    """Read an answer.
+    """Parse an answer.
 
     Args:
-        text: what the model wrote.
-        names: what each API is called in the prompt, by its id.
-        cut: whether the answer broke off because it was too long: then it is read only if it is whole.
+        text: the model's text.
+        names: the name of each API in the prompt, by its id.
+        cut: whether the answer was cut off at the length limit: then it is accepted only if it is complete.
 
     Raises:
-        ReplyError: it holds no plan.
+        ReplyError: the answer holds no plan.
     """
     if len(text) > MAX_CHARS:
         raise ReplyError("the answer is far too long")
@@ -79,12 +79,12 @@ def read_reply(text: str, names: Mapping[str, str], *, cut: bool = False) -> Rep
 
 
 def json_values(text: str, *, cut: bool = False) -> list[JsonValue]:
-    """The JSON objects and lists of an answer in their order, without its reasoning and what is around them.
+    """The JSON objects and lists of an answer in order, without its reasoning and other text.
 
     Args:
-        text: what a model wrote.
-        cut: whether the answer broke off because it was too long. If not, a last value that lacks nothing but closing
-            brackets gets them; where more is missing, whole values inside it are found.
+        text: the model's text.
+        cut: whether the answer was cut off at the length limit. If not, closing brackets are added to a last value that
+            lacks nothing else. If more is missing, complete values inside it are returned.
     """
     if len(text) > MAX_CHARS:
         return []
@@ -97,22 +97,22 @@ def json_values(text: str, *, cut: bool = False) -> list[JsonValue]:
 
 
 def _apart(text: str) -> tuple[list[str], str]:
-    """The reasoning in tags, and what is left. Some servers send only the closing tag."""
+    """The reasoning in tags, and the remaining text. Some servers send only the closing tag."""
     thoughts = [match.group(0) for match in _THOUGHT.finditer(text)]
     rest = _THOUGHT.sub("", text)
     if (end := _THOUGHT_END.search(rest)) is not None:
         thoughts.append(rest[: end.end()])
         rest = rest[end.end() :]
-    if (start := _THOUGHT_START.search(rest)) is not None:  # it never came to its answer
+    if (start := _THOUGHT_START.search(rest)) is not None:  # the reasoning never ended
         thoughts.append(rest[start.start() :])
         rest = rest[: start.start()]
     return thoughts, rest
 
 
 def _answer(text: str, *, mend: bool) -> tuple[JsonValue, str] | None:
-    """The last JSON value that can be an answer, and the text around it: reasoning comes before, not after.
+    """The last JSON value that can be an answer, and the text around it. Reasoning comes before the answer.
 
-    A call, or a list of calls, is one only where nothing around it is JSON that breaks off: it may be a part.
+    A bare call, or list of calls, counts only if no JSON around it is incomplete: it may be a part of that.
     """
     found: tuple[JsonValue, str] | None = None
     bare: tuple[JsonValue, str] | None = None
@@ -130,7 +130,7 @@ def _answer(text: str, *, mend: bool) -> tuple[JsonValue, str] | None:
 
 
 def _scanned(text: str) -> tuple[list[tuple[JsonValue, int, int]], int | None]:
-    """The JSON values in a text, each with where it starts and ends, and where the first starts that breaks off."""
+    """The JSON values in a text, each with its start and end, and the start of the first incomplete one."""
     found: list[tuple[JsonValue, int, int]] = []
     unfinished: int | None = None
     at = tried = 0
@@ -161,7 +161,7 @@ def _is_answer(value: JsonValue) -> bool:
 
 
 def _is_bare(value: JsonValue) -> bool:
-    """Whether it is a call, or a list of calls, without the object around it."""
+    """Whether the value is a call or a list of calls, without the enclosing object."""
     listed = value if isinstance(value, list) else [value]
     return bool(listed) and all(_is_call(item) for item in listed)
 
@@ -174,7 +174,7 @@ def _is_call(value: JsonValue) -> bool:
 
 
 def _mended(text: str) -> JsonValue:
-    """The JSON whose closing brackets are missing and nothing else; None where more is."""
+    """The JSON with its missing closing brackets added; None if anything else is missing."""
     closing: list[str] = []
     quoted = escaped = False
     for character in text:
@@ -199,10 +199,10 @@ def _mended(text: str) -> JsonValue:
 
 
 def _parts(value: JsonValue) -> tuple[list[JsonValue], tuple[str, ...]]:
-    """The calls, and the operations that are missed."""
+    """The calls, and the missing operations."""
     if isinstance(value, list):
         return value, ()
-    assert isinstance(value, dict)  # as _is_answer says
+    assert isinstance(value, dict)  # guaranteed by _is_answer and _is_bare
     if _is_call(value):
         return [value], ()
     calls = value.get("calls", value.get("tool_calls"))
@@ -222,7 +222,7 @@ def _needs(value: JsonValue) -> tuple[str, ...]:
 
 
 def _named(answer: JsonValue) -> JsonValue:
-    """The references that answer, each with the name of its field."""
+    """The references that answer, each named by its field."""
     if isinstance(answer, dict):
         return answer
     named: dict[str, JsonValue] = {}
@@ -234,7 +234,7 @@ def _named(answer: JsonValue) -> JsonValue:
 
 
 def _renamed(calls: Sequence[JsonValue], names: Mapping[str, str]) -> list[JsonValue]:
-    """The calls in NESTful's notation, with the ids of the APIs for their names."""
+    """The calls in NESTful's notation, with API ids in place of names."""
     if len(calls) > _MAX_CALLS:
         raise ReplyError(f"the answer has more than {_MAX_CALLS} calls")
     known = {name: api for api, name in names.items()} | {api: api for api in names}
@@ -248,20 +248,20 @@ def _renamed(calls: Sequence[JsonValue], names: Mapping[str, str]) -> list[JsonV
         if name == RESULT:
             rest["arguments"] = _references(rest["arguments"])
             if not rest["arguments"]:
-                continue  # others choose what answers
+                continue  # the outputs are chosen elsewhere
         label = {"label": call["label"]} if "label" in call else {}
         written.append({"name": known.get(name) or known.get(name.strip(), name), **label, **rest})
     return written
 
 
 def _references(arguments: JsonValue) -> dict[str, JsonValue]:
-    """Those members that are references: no other value of the pseudo-call that answers means anything."""
+    """The members that are references; the pseudo-call that answers can hold nothing else."""
     members = arguments.items() if isinstance(arguments, dict) else ()
     return {name[:200]: value for name, value in members if isinstance(value, str) and looks_like_reference(value)}
 
 
 def _plain_call(call: JsonValue, position: int) -> dict[str, JsonValue]:
-    """One call with the members that count; others are remarks."""
+    """One call with the members that are used; others are dropped."""
     if not isinstance(call, dict):
         raise ReplyError(f"call {position} is not an object")
     function = call.get("function")
@@ -287,7 +287,7 @@ def _plain_call(call: JsonValue, position: int) -> dict[str, JsonValue]:
 
 
 def _label(label: JsonValue) -> str | None:
-    """A label that a step can have; ``var_1`` is ``var1``, the ids of tool calls are none."""
+    """The label as a valid step id: ``var_1`` becomes ``var1``; None for the ids of tool calls."""
     if not isinstance(label, str):
         return None
     if (match := _LABEL.match(label)) is not None:
@@ -297,7 +297,7 @@ def _label(label: JsonValue) -> str | None:
 
 
 def _respelt(value: JsonValue, labels: set[str]) -> JsonValue:
-    """The same value with references to known labels as they are written: ``$var_1.id`` is ``$var1.id$``."""
+    """The value with references to known labels in normal form: ``$var_1.id`` becomes ``$var1.id$``."""
     if isinstance(value, dict):
         return {name: _respelt(item, labels) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""APIs as a language model is shown them: one typed line each.
+"""APIs as they are shown to a language model: one typed line each.
 
 ``searchAirports(query, limit?: integer) -> items[0].iata, items[0].name | Find airports by name or city``
 
-A type that is not said is text. A field is written as the path that a reference to it has after the label, so that
-the model only copies it.
+A type that is not given is text. A field is written as the path that follows the label in a reference, so the model
+only copies it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _MAX_WALKED: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """How much of an API its line says.
+    """How much of an API its line shows.
 
     Attributes:
-        optional: optional parameters shown at most; those that share words with the request come first.
-        fields: fields of the answer shown at most; those that could feed a parameter of a candidate come first.
-        values: values of an enumeration shown at most.
-        text: characters of the description.
-        request: whether vendor, method and path are shown.
-        parameter_text: characters of each parameter's description; 0: none.
+        optional: most optional parameters; those that share words with the request come first.
+        fields: most fields of the answer; those that could feed a parameter of a candidate come first.
+        values: most values of an enumeration.
+        text: most characters of the description.
+        request: whether provider, method and path are shown.
+        parameter_text: most characters of each parameter's description; 0: none.
     """
 
     optional: int
@@ -48,13 +48,13 @@ class Detail:
 
 
 BRIEF: Final = Detail(optional=4, fields=6, values=6, text=60, request=False, parameter_text=0)
-"""For small models: 30 to 60 tokens an API."""
+"""For small models: 30 to 60 tokens per API."""
 FULL: Final = Detail(optional=40, fields=40, values=20, text=300, request=True, parameter_text=120)
-"""For models that read thousands of tokens in a second."""
+"""For models that process thousands of tokens per second."""
 
 
 def call_names(apis: Iterable[Api]) -> dict[str, str]:
-    """What each API is called in prompt and answer, by its id: its name where no other has it, else its id."""
+    """The name of each API in prompt and answer, by its id: its name if that is unique, otherwise its id."""
     listed = list(apis)
     owners: dict[str, set[str]] = {}
     for api in listed:
@@ -72,8 +72,8 @@ def signature(api: Api, name: str, detail: Detail, request_words: frozenset[str]
 
     Args:
         api: The API.
-        name: What it is called, from :func:`call_names`.
-        detail: How much to say.
+        name: Its name in the prompt, from :func:`call_names`.
+        detail: How much to show.
         request_words: The request's words in lower case.
         wanted: Names of the candidates' parameters, from :func:`wanted_names`.
     """
@@ -98,7 +98,7 @@ def shown_parameters(api: Api, detail: Detail, request_words: frozenset[str]) ->
 
 
 def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas | None = None) -> list[JsonPath]:
-    """Paths of the answer's values, lists entered at their first item; outermost first, a bounded number."""
+    """Paths of the answer's values, in lists that of the first item; outermost first, a bounded number."""
     schemas = schemas or Schemas()
     found: list[JsonPath] = []
     waiting: deque[tuple[JsonPath, Node]] = deque([((), Node(api.response.json_schema, api.definitions))])
@@ -119,13 +119,13 @@ def answer_fields(api: Api, limit: int, wanted: frozenset[str], schemas: Schemas
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text in lower case; names in camelCase and snake_case are taken apart."""
+    """The words of a text in lower case; names in camelCase and snake_case are split."""
     parted = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)
     return frozenset(re.findall(r"[^\W_]+", parted.lower()))
 
 
 def one_line(text: str, limit: int) -> str:
-    """A text without line breaks, cut at a word."""
+    """The text without line breaks, cut at the end of a word."""
     flat = " ".join(text[: limit * 8].split())
     if len(flat) <= limit:
         return flat
@@ -142,7 +142,7 @@ def _parameter(schemas: Schemas, api: Api, parameter: Parameter, detail: Detail)
 
 
 def _kind(schemas: Schemas, node: Node, detail: Detail) -> str:
-    """The type in words; nothing for plain text."""
+    """The type in words; empty for plain text."""
     listed = schemas.enumeration(node)
     if listed:
         shown: Sequence[JsonValue] = listed[: detail.values]
@@ -168,7 +168,7 @@ def _value(value: JsonValue) -> str:
 
 
 def _feeds(path: JsonPath, wanted: frozenset[str]) -> bool:
-    """Whether a parameter is called like the field: ``longitude`` feeds ``pick_up_longitude``."""
+    """Whether a parameter has the field's name: ``longitude`` feeds ``pick_up_longitude``."""
     names = [part for part in path if isinstance(part, str)]
     if not names:
         return False
