@@ -1,6 +1,6 @@
-"""A part of the corpus as a folder that `nestor train data` and `nestor eval plan` read.
+"""Writes a part of the corpus as a folder that `nestor train data` and `nestor eval plan` read.
 
-Plans that call an API for each item are left out: that form of data has no word for them.
+Plans that call an API for each item are left out, because that format cannot express them.
 """
 
 from __future__ import annotations
@@ -63,5 +63,5 @@ def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...], part: str) -> It
 
 
 def _without_keys(call: dict[str, Any], keys: set[str]) -> dict[str, Any]:
-    """A call without the credentials that its writer, who saw the document, gave it: the executor presents them."""
+    """The call without credentials: its writer saw them in the document, but the executor adds them."""
     return call | {"args": {name: value for name, value in call["args"].items() if name not in keys}}
