@@ -46,16 +46,16 @@ RUNS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of a folder's requests, for a language model: on a CPU it takes seconds for each.
+    """A sample of a folder's requests for a language model, which takes seconds per request on a CPU.
 
     Attributes:
         folder: of requests.
-        split: of these.
-        limit: requests drawn.
-        candidates: where they come from.
-        base: ask the model as it was before it was finetuned.
+        split: of the folder.
+        limit: number of requests.
+        candidates: source of the candidates.
+        base: use the model before finetuning.
         shots: demonstrations before each request.
-        free: nothing holds answers to their form.
+        free: do not constrain answers to their format.
     """
 
     folder: str

@@ -22,9 +22,9 @@ _INFO: Final = {"licence": "Apache-2.0", "repo": "Nestor's own corpus", "commit"
 
 
 def export(corpus: Corpus, part: str, out: Path) -> int:
-    """Write ``tools.jsonl`` with the APIs of all the part's vendors, and ``instances.jsonl``; the number of requests.
+    """Write ``tools.jsonl`` with the APIs of all the part's vendors, and ``instances.jsonl``.
 
-    A refused request names the APIs that are likest to it as its own.
+    For a refused request, the most similar APIs are listed as its tools. Returns the number of requests.
 
     Raises:
         DataError: a document or a file of requests cannot be read.

@@ -36,8 +36,8 @@ class Request(BaseModel):
         kind: ``single``: one call; ``parallel``: several independent calls; ``chain``: dependent calls; ``each``: calls
             for each item of a list; ``refused``: these APIs cannot serve it; ``asks``: it lacks something that only
             the user can tell.
-        plan: NESTful's list of calls, with the names that the APIs have in the catalogue's listing. ``var_result`` names
-            the fields that answer. Empty if nothing can be done.
+        plan: NESTful's list of calls, with the APIs' names in the catalogue's listing. ``var_result`` names the fields
+            that answer. Empty if nothing can be done.
         now: the time that relative dates refer to.
         asks: names of the parameters that the user must be asked for.
         why: for a refused request, what is missing.

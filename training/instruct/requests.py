@@ -70,16 +70,16 @@ def read_request(values: Sequence[JsonValue]) -> list[JsonValue]:
 
 
 def check_request(value: JsonValue, kind: Kind, offer: Offer, asked: Nearness) -> dict[str, JsonValue]:
-    """A request as ``{"query", "calls"}``, the calls in the form that :mod:`evals.data` reads.
+    """Check a request. Returns ``{"query", "calls"}``, with calls in the format that :mod:`evals.data` reads.
 
     Args:
         value: what a model wrote.
-        kind: what it was asked for.
-        offer: the tools that it was shown.
+        kind: the requested kind.
+        offer: the tools that the model was shown.
         asked: all requests so far; this one is added.
 
     Raises:
-        Refusal: it is none, it is not solved by its calls, or is not new.
+        Refusal: it is not a valid request, its calls do not solve it, or it is not new.
     """
     if not isinstance(value, dict):
         raise Refusal("form")

@@ -22,7 +22,7 @@ _WEIGHTS = ("*.safetensors", "*.bin")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An adapter to go on from, instead of one that says nothing yet.
+    """An adapter to continue from, instead of a new one.
 
     Attributes:
         path: the folder that ``nestor train llm`` wrote.
