@@ -1,8 +1,8 @@
 """Combines several requests about one list of APIs into a conversation, with the properties of TPTU-v2's data (3.3).
 
-A prompt's APIs are most of its tokens. Sharing one list divides that cost among several requests, and the later requests
-follow demonstrations, as in the planner. In most conversations the requests are `apart`: each is trained as if it were
-the first, so that no request reveals which APIs the others leave. Each property can be switched off:
+A prompt's APIs are most of its tokens. Sharing one list divides that cost among several requests, and the later
+requests follow demonstrations, as in the planner. In most conversations the requests are `apart`: each is trained as if
+it were the first, so that no request reveals which APIs the others leave. Each property can be switched off:
 
 - *prompt diversity*: the APIs' order is shuffled, and APIs that no request needs are added, similar ones first;
 - *instruction diversity*: no, one or many demonstrations come before a request. A share of the requests has polite

@@ -40,9 +40,9 @@ class Encoded:
 
     Attributes:
         ids: the tokens.
-        labels: likewise, :data:`IGNORED` where nothing is learnt.
-        branches: for each token 0 where all that comes later sees it, else the number of the request that it belongs
-            to, which other requests do not see; its positions go on from the last of those with 0.
+        labels: the tokens to predict, :data:`IGNORED` where there is no loss.
+        branches: for each token 0 if all later tokens see it, else the number of its request. Other requests do not
+            see it then. The positions of a branch continue from the last token with 0.
     """
 
     ids: list[int]
@@ -52,17 +52,17 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a run came to.
+    """The results of a run.
 
     Attributes:
-        model: with what it learnt; with adapters where the method makes such.
-        conversations: that fit.
+        model: the trained model, with adapters if the method uses them.
+        conversations: number of conversations that fit.
         tokens: of these.
-        learnt: tokens of answers among them.
+        learnt: how many of them are tokens of answers.
         too_long: conversations left out.
         steps: done.
         epochs: passes over the data.
-        minutes: of training, over all sittings.
+        minutes: of training, over all resumed runs.
         losses: ``{"step", "loss"}``, each the mean since the one before.
     """
 
@@ -115,7 +115,7 @@ def _add(to: Encoded, tokenizer: Any, text: str, branch: int, *, learnt: bool) -
 
 
 def batches(encoded: Sequence[Encoded], tokens: int, pad: int) -> Dataset:
-    """A data set of batches of at most so many tokens, padding included. Within a window, lengths in a batch are similar."""
+    """A data set of batches of at most so many tokens, padding included. Similar lengths share a batch."""
     rows = []
     for batch in _batched(encoded, tokens):
         width = max(len(one.ids) for one in batch)

@@ -31,9 +31,9 @@ class Turn:
         id: of the request in its data.
         source: the folder it comes from.
         query: the request.
-        calls: NESTful's list: ``name`` (the API's id), ``label``, ``arguments``; empty where nothing fits.
-        offered: ids of APIs that the data offers beside the needed ones: its own hard negatives.
-        now: the clock that relative dates refer to, where the data knows it.
+        calls: NESTful's list: ``name`` (the API's id), ``label``, ``arguments``; empty if no API fits.
+        offered: ids of APIs that the data offers besides the needed ones: its own hard negatives.
+        now: the time that relative dates refer to, if the data states it.
     """
 
     id: str
@@ -107,7 +107,7 @@ class _Fields:
         return format_path(path) if path is not None else written
 
     def supplier(self, parameter: str, earlier: Sequence[str]) -> str | None:
-        """A reference to the latest call with a field of the parameter's name: the recorded value is one of its values."""
+        """A reference to the latest call with a field of the parameter's name, which returns the recorded value."""
         for number in range(len(earlier), 0, -1):
             self.path(earlier[number - 1], "")
             found = [path for names, path in self._paths[earlier[number - 1]].items() if names[-1:] == (parameter,)]

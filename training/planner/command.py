@@ -75,7 +75,7 @@ class Lessons:
 
 
 def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: Path | None, device: str) -> int:
-    """Train, export, measure, and print the report. Progress goes to standard error. A run that was killed is continued.
+    """Train, export, measure, print the report. Progress goes to standard error. A run that was killed is continued.
 
     Args:
         folders: of data. A folder without recorded calls provides only its catalogue, to generate requests for.

@@ -127,7 +127,7 @@ def _recorded(
         canonical = [call.args_canonical for call in instance.calls]
         example = aligner.align(instance, canonical=canonical, now=instance.now or CLOCKS.get(folder.name))
         if example is not None:
-            # If none of a request's own APIs fits, another API of the catalogue might. So only its own ones are offered.
+            # If none of a request's own APIs fits, another of the catalogue might, so only its own are offered.
             source = own if instance.tools and not instance.calls else offers
             offered = _offered(example, source.offer(instance))
             offered = offered or _given(example, needed.offer(instance))
@@ -155,7 +155,7 @@ def _offered(example: Example, offer: Offer) -> Example | None:
 
 
 def _given(example: Example, offer: Offer) -> Example:
-    """The example with the needed APIs and similar ones, if the retriever misses some, as in chains with implicit links."""
+    """The example with the needed APIs and similar ones, for chains with implicit links that the retriever misses."""
     return dataclasses.replace(example, candidates=tuple(one.api for one in offer.candidates))
 
 

@@ -29,8 +29,8 @@ class Fed:
 
     Attributes:
         producer: that call's index.
-        field: the field of its answer.
-        inside: set where nothing else asks for the producer: it is spoken of in the parameter's place.
+        field: the field of its response.
+        inside: set if nothing else asks for the producer: it is then described in place of the parameter.
     """
 
     producer: int
@@ -40,16 +40,16 @@ class Fed:
 
 @dataclass(slots=True)
 class Use:
-    """Calls of one API that are asked for in one breath, mostly a single one.
+    """Calls of one API that are asked for together; usually one call.
 
     Attributes:
         calls: their indices.
         entry: the API.
-        said: values by parameter, each with the calls that take it.
-        flags: truth values that are wished.
+        said: stated values by parameter, each with the calls that take it.
+        flags: requested boolean values.
         fed: parameters that come from other calls.
-        shared: values that an earlier part of the request has said already, which this part only points back to.
-        missing: required parameters that are left unsaid.
+        shared: values stated in an earlier part of the request, which this part only refers to.
+        missing: required parameters that are not stated.
     """
 
     calls: Calls
@@ -78,7 +78,7 @@ class Drafter:
         self._sampler = sampler
 
     def single(self, entry: Entry, call: int = 0, fed: dict[str, Fed] | None = None) -> Use | None:
-        """One call with everything it requires and some optional parameters; None if a required value cannot be drawn."""
+        """One call with all required and some optional parameters; None if a required value cannot be drawn."""
         use = Use((call,), entry, fed=dict(fed or {}))
         optional = [slot for slot in entry.slots if not slot.required and slot.name not in use.fed]
         required = [slot for slot in entry.slots if slot.required and slot.name not in use.fed]

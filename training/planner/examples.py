@@ -1,8 +1,7 @@
 """Aligned examples: a request, its candidates, and for each argument of each call the source of its value.
 
-The trained planner learns from them. Its heads choose APIs. For each parameter they choose to leave it out, or one of: a
-span of the request's characters, one of its options, its default, an output of another call. So each argument has a
-label:
+The trained planner learns from them. Its heads choose APIs. For each parameter they choose one of: left out, a span of
+the request's characters, one of its options, its default, an output of another call. So each argument has a label:
 
 - :class:`Span`: characters ``start`` to ``end`` of the query state it; ``value`` is what the call needs;
 - :class:`Option`: a listed value of the parameter or a boolean, with the characters that state it, if known;
