@@ -38,13 +38,12 @@ _FEWEST: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What one request offers its parameters.
+    """The rows of one request for a judge.
 
     Attributes:
         source: the data set.
         fold: of the request.
-        rows: (m, signs) of spans or links, of one parameter after the other, the network's first choice first; or of
-            candidates.
+        rows: (m, signs) of spans or links, parameter by parameter, the network's first choice first; or of candidates.
         right: (m,) whether each is its parameter's value, or is called.
         sizes: how many rows each parameter has.
     """

@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A request's characters, where each mark is, and where each call is asked for."""
+    """A request's characters, the place of each mark, and the place that asks for each call."""
 
     text: str
     places: dict[Mark, Place]

@@ -22,9 +22,9 @@ _CALLED: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Padded inputs and targets; ``reference`` and the others as in :class:`Targets`, with a first axis more.
+    """Padded inputs and targets. The targets are as in :class:`Targets`, with an additional first axis.
 
-    ``ids``: (B, T) what the lower half is to read; ``inputs.read`` is empty until it has.
+    ``ids``: (B, T) input of the lower half; ``inputs.read`` is empty until that has run.
     """
 
     ids: Tensor

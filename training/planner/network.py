@@ -293,7 +293,7 @@ class Layer(nn.Module):  # type: ignore[misc]
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """Multi-head attention. If ``signed``, each head has learnt weights for an item's own words and for similar ones."""
+    """Multi-head attention. If ``signed``, each head learns weights for an item's own words and for similar ones."""
 
     def __init__(self, sizes: Sizes, signed: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Finds where a request states a value: literally, in other spelling, as another form of number or date, or by words."""
+"""Finds where a request states a value: literally, in other spelling, in another form of number or date, or in words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Characters that may say a value."""
+    """Characters that may state a value."""
 
     start: int
     end: int

@@ -16,8 +16,8 @@ class Piece:
 
     Attributes:
         text: the characters.
-        marks: what they say; several where calls share a value.
-        clauses: the calls that they belong to the request for.
+        marks: what they state; several if calls share a value.
+        clauses: the calls that they ask for.
     """
 
     text: str

@@ -30,13 +30,13 @@ _FOLDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
-    """What came of it.
+    """The result of a recalibration.
 
     Attributes:
-        plans: so many it was fitted to.
-        right: share of them that is right as a whole, 0 to 1.
-        before: expected calibration error until now, 0 to 1.
-        after: likewise of fits that had not seen the plan.
+        plans: number of plans it was fitted to.
+        right: share of fully right plans, 0 to 1.
+        before: expected calibration error before, 0 to 1.
+        after: expected calibration error of cross-validated fits, 0 to 1.
     """
 
     plans: int
@@ -76,7 +76,7 @@ def recalibrate(model: Path, predictions: Sequence[Path]) -> Recalibration:
 
 
 def calibration_error(confidences: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """Expected calibration error: the gap between confidence and accuracy over ten equal-width bins, weighted by size."""
+    """Expected calibration error: the mean gap of confidence and accuracy over ten equal bins, weighted by size."""
     bins = np.minimum((confidences * _BINS).astype(int), _BINS - 1)
     gaps = [abs(float((confidences[bins == b] - right[bins == b]).sum())) for b in range(_BINS) if (bins == b).any()]
     return math.fsum(gaps) / len(confidences)

@@ -37,14 +37,14 @@ _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A value as it is said.
+    """A value in words.
 
     Attributes:
-        items: what is said and the value it means; a single one unless ``listed``.
+        items: pairs of text and value; one pair unless ``listed``.
         listed: whether they are the items of a list.
-        before: what stands right before ("$").
-        after: what stands right after ("%", " minutes").
-        option: whether the value is one of the parameter's listed ones, or a truth value.
+        before: text directly before it ("$").
+        after: text directly after it ("%", " minutes").
+        option: whether the value is one of the parameter's listed values, or a boolean.
     """
 
     items: tuple[tuple[str, JsonValue], ...]
@@ -261,7 +261,7 @@ def lexicon_of(apis: Iterable[Api]) -> Lexicon:
 
 
 def _fitting(shown: Sequence[str], meant: About) -> list[str]:
-    """The examples without names of kinds, such as "(e.g., city, state)", where a specific place or person is needed."""
+    """The examples without names of kinds ("(e.g., city, state)"), if a specific place or person is needed."""
     return [item for item in shown if meant.sense not in ("place", "person") or not item.islower()]
 
 

@@ -22,12 +22,12 @@ _SIZES = (2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8)
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is asked for.
+    """The calls that a request asks for.
 
     Attributes:
         kind: of request.
-        uses: all calls, in an order in which each comes after those that feed it.
-        ordered: whether each part goes on from the one before it.
+        uses: all calls, each after those that feed it.
+        ordered: whether each part continues from the one before it.
     """
 
     kind: Kind

@@ -73,14 +73,14 @@ MAX_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What to know of a parameter to speak of it.
+    """The properties of a parameter that its wording needs.
 
     Attributes:
-        sense: what kind of thing its values are.
-        noun: the thing it identifies or names ("customer" for ``customer_id``); empty where none.
+        sense: the kind of its values.
+        noun: the object it identifies or names ("customer" for ``customer_id``); empty if none.
         label: its name in words ("customer ID").
-        unit: what its numbers count, in words.
-        words: its name in small words.
+        unit: the unit of its numbers, in words.
+        words: its name in lower-case words.
     """
 
     sense: Sense

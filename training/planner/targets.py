@@ -29,19 +29,19 @@ UNKNOWN: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """For m items and t tokens.
+    """The targets for m items and t tokens.
 
     Attributes:
-        call: (m,) 1 where an API is called, 0 where not; UNKNOWN elsewhere.
-        count: (m,) index of how often a called API is called.
-        source: (m,) :class:`Origin`, where a called API's parameter has its value from.
-        form: (m,) :class:`Form` of a parameter whose value the request says; UNKNOWN elsewhere.
+        call: (m,) 1 if an API is called, 0 if not; UNKNOWN for other items.
+        count: (m,) class of how often a called API is called.
+        source: (m,) :class:`Origin`, the source of a parameter's value for a called API.
+        form: (m,) :class:`Form` of a parameter whose value the request states; UNKNOWN elsewhere.
         start: (m, t) 1 where a value starts.
-        end: (m, t) 1 where one ends.
-        option: (m,) 1 for the option that is meant, 0 for its parameter's others; UNKNOWN elsewhere.
-        reference: (m,) the place of the output that a parameter's value comes from.
-        answer: (m,) 1 where an output of a called API answers, 0 where not; UNKNOWN where nobody knows.
-        size: how many APIs are called, ``MOST`` at most.
+        end: (m, t) 1 where a value ends.
+        option: (m,) 1 for the chosen option, 0 for its parameter's others; UNKNOWN elsewhere.
+        reference: (m,) the index of the output that a parameter's value comes from.
+        answer: (m,) 1 if an output of a called API answers, 0 if not; UNKNOWN if that is not known.
+        size: how many APIs are called, at most ``MOST``.
     """
 
     call: Ints

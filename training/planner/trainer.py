@@ -25,7 +25,7 @@ Batches = Callable[[int], Iterator[Batch]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What became of one step: its number from 1, progress from 0 to 1, and the loss by head."""
+    """The result of one step: its number from 1, progress from 0 to 1, and the loss by head."""
 
     number: int
     progress: float
@@ -73,14 +73,14 @@ class Trainer(Resumable):
         super().__init__(Course(recipe.steps, recipe.minutes, recipe.warmup), checkpoint, recipe.seed, _EVERY)
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
-        """Do the steps that are left.
+        """Do the remaining steps.
 
         Args:
-            report: told of every step.
-            stop: asked before each step with the number of steps done; True leaves a checkpoint and stops.
+            report: called after every step.
+            stop: called before each step with the number of steps done; True saves a checkpoint and stops.
 
         Returns:
-            Whether the run is over.
+            Whether the run is complete.
         """
         return self._go_on(
             self._batches(self.done),

@@ -34,7 +34,7 @@ from training.shared.exports import save_tokenizer, trace_encoder
 from training.shared.quantisation import to_fp16, to_int8, to_int8_dynamic
 
 MODEL: Final = "model.onnx"
-"""Of an exported model, in its folder."""
+"""File name of an exported model in its folder."""
 
 REFERENCE_TEXTS = (
     "What are the public holidays in Portugal next year?",
@@ -53,14 +53,14 @@ REFERENCE_TEXTS = (
 
 
 class SentenceGraph(torch.nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
-    """What the graph computes: ids and mask in, token vectors and the normalised sentence vector out."""
+    """The exported computation: ids and mask in, token vectors and the normalised sentence vector out."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the model on (n, t) ids and mask; give (n, t, d) and (n, d)."""
+        """Run the model on (n, t) ids and mask; return (n, t, d) and (n, d)."""
         features = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -71,7 +71,7 @@ class SentenceGraph(torch.nn.Module):  # type: ignore[misc]  # torch is not inst
 
 
 def export_fp32(model: SentenceTransformer) -> onnx.ModelProto:
-    """Trace the model; batch and token axes stay free."""
+    """Trace the model. Batch and token axes stay dynamic."""
     return trace_encoder(SentenceGraph(model))
 
 
@@ -84,7 +84,7 @@ PRECISIONS: dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]] = {
 
 
 def save_reference(model: SentenceTransformer, path: Path) -> None:
-    """Write what the fp32 torch model says for a dozen texts, for the tests of the exported one."""
+    """Write the fp32 torch model's vectors for a dozen texts, to test the exported model."""
     vectors = model.encode(list(REFERENCE_TEXTS), normalize_embeddings=True)
     rows = [[round(float(value), 5) for value in vector] for vector in vectors]
     path.write_text(
