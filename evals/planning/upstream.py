@@ -111,7 +111,7 @@ class _Service:
 
     async def _problem(self, api: Api, request: web.Request) -> str:
         for one in api.parameters:
-            plain = one.json_schema.get("type") not in ("array", "object")  # a required array or object may be empty, and then the query omits it
+            plain = one.json_schema.get("type") not in ("array", "object")  # arrays and objects may be empty
             if one.location is Location.QUERY and one.required and plain and one.wire_name not in request.query:
                 return f"{one.wire_name} is missing"
         if not request.can_read_body:

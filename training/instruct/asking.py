@@ -185,7 +185,7 @@ def _tokens(completion: Completion | None, cost: int) -> int:
 
 
 def _sound(value: JsonValue) -> JsonValue:
-    """The value as a file can hold it. Raises Refusal if it is too deep, or has lone surrogates or too large numbers."""
+    """The value as a file can hold it. Raises Refusal if it is too deep, or has lone surrogates or huge numbers."""
     try:
         return read_json(json.dumps(read_json(value), ensure_ascii=False))
     except CodecError:

@@ -1,4 +1,4 @@
-"""Finds where a request states a value: literally, in other spelling, in another form of number or date, or in words."""
+"""Finds where a request states a value: literally, in another spelling, as another form of number or date, by words."""
 
 from __future__ import annotations
 

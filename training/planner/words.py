@@ -73,7 +73,7 @@ class FittedJudge:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """(n,) vendors, the planner's confidence, (n, signs); (n,) whether the answer is right, a plan, changes something."""
+    """(n,) vendors, the planner's confidence, (n, signs); (n,) whether the answer is right, a plan, a change."""
 
     vendors: NDArray[np.str_]
     sure: NDArray[np.float64]

@@ -44,7 +44,7 @@ def make_batches(
     """
     waiting = _runs(pairs, documents, run, rng)
     batches: list[Batch] = []
-    for _ in range(_PASSES):  # a colliding pair waits for a later batch; pairs that still collide at the end are left out
+    for _ in range(_PASSES):  # a pair that collides waits for a later batch; in the end it is left out
         filled, waiting = _fill(waiting, documents, size)
         batches += filled
         if not filled:

@@ -20,8 +20,8 @@ class Recipe(BaseModel):
         epochs: passes over the recorded requests. The synthetic ones are drawn anew in each.
         requests: maximum number of recorded requests per source.
         synthetic: maximum number of documents per source and epoch that requests are generated for.
-        minutes: end after this training time, with the learning rate at 0 by then; None: no limit. For a shared machine;
-            such a run is not repeatable.
+        minutes: end after this training time, with the learning rate at 0 by then; None: no limit. Such a run
+            is not repeatable; it is meant for a shared machine.
         batch: pairs per step.
         run: neighbouring tools kept together in a batch.
         negatives: share of the pairs that add a mined hard negative.

@@ -60,8 +60,8 @@ class Quality:
 
     Attributes:
         found: by kind of request, all-tools@5 and all-tools@10.
-        auroc: of the likelihood that any API is needed: fitting requests against those that nothing fits, by the kind of
-            the latter.
+        auroc: of the likelihood that any API is needed: fitting requests against those that nothing fits, by the
+            kind of the latter.
         refused: by kind, the share below the threshold.
         threshold: the likelihood.
     """

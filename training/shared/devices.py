@@ -40,8 +40,8 @@ def use_all_processors() -> None:
 def faster_in_bfloat16(device: str) -> bool:
     """Whether matrix products are faster in bfloat16 than in float32. Takes about 50 ms on a CPU.
 
-    CPUs with AMX tiles are several times faster with it. Some that only have its instructions are half as fast, which only
-    a measurement shows.
+    CPUs with AMX tiles are several times faster with it. Some that only have its instructions are half as fast. Only a
+    measurement shows which is the case.
     """
     if device != "cpu":
         return bool(torch.cuda.is_bf16_supported())

@@ -55,8 +55,8 @@ def restore_weights(
 ) -> None:
     """Load the weights of an exported module into this one, in place and with the precision of 8 bits.
 
-    An exporter names matrices by their place in the graph. To identify them, this module is traced with weights that are
-    all different.
+    An exporter names matrices by their place in the graph. To identify them, this module is traced with weights that
+    are all different.
 
     Args:
         module: of the same sizes.
