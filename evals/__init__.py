@@ -1,4 +1,4 @@
-"""Measures Nestor against public benchmarks: readers of their data, the metrics of the field, one module per question.
+"""Measures Nestor against public benchmarks: data readers, standard metrics, and one module per question.
 
-Nothing here ships data or is imported by a service. A figure in a document names the command that prints it.
+This package ships no data, and no service imports it. Each figure in a document names the command that prints it.
 """

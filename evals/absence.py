@@ -1,8 +1,9 @@
-"""``nestor eval absence``: does the retriever notice that nothing fits?
+"""``nestor eval absence``: does the retriever notice that no API fits?
 
-Requests that something fits are compared with requests that nothing fits. Where the data gives each request a list of
-tools, some of which hold nothing that it needs (BFCL's irrelevance rows), it is asked of its list. Otherwise each is
-asked twice: of the whole catalogue, and of the catalogue without the vendor of what it needs.
+Compares requests that some API fits with requests that none fits. If the data gives each request its own list of tools
+(as BFCL's irrelevance rows do, where some lists hold nothing useful), a request is asked against its list. Otherwise
+each request is asked twice: against the whole catalogue, and against the catalogue without the vendors of the APIs
+that it needs.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ _K = 10
 
 
 class AbsenceReport(BaseModel):
-    """What was measured; percentages are 0 to 100.
+    """What was measured. Percentages are 0 to 100.
 
     Attributes:
-        fitting: requests that something fits.
-        unfitting: requests that nothing fits.
-        catalogue: APIs searched, or that the lists are made of.
+        fitting: number of requests that some API fits.
+        unfitting: number of requests that no API fits.
+        catalogue: number of APIs searched, or that the lists are made of.
         encoder: its name and the hash of its content.
-        auroc: of the likelihood that any API is needed: how often it is higher where something fits, 0 to 1.
-        refused_fitting: percent of the former that get an empty list.
-        refused_unfitting: percent of the latter that do.
+        auroc: of the likelihood that any API is needed: how often it is higher for a fitting request, 0 to 1.
+        refused_fitting: percent of the fitting requests that get an empty list.
+        refused_unfitting: percent of the unfitting requests that get an empty list.
     """
 
     fitting: int
@@ -50,7 +51,7 @@ class AbsenceReport(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A request, the positions it may look at (None: all), and whether something fits it there."""
+    """A request, the positions it may search (None: all), and whether an API there fits."""
 
     query: str
     allowed: NDArray[np.int64] | None
@@ -60,17 +61,17 @@ class Trial:
 def measure_absence(
     snapshot: Snapshot, encoder: Encoder, instances: Sequence[Instance], options: RankingOptions, progress: Progress
 ) -> AbsenceReport:
-    """Ask every request both ways, or of its own list.
+    """Ask every request with and without its APIs, or against its own list.
 
     Args:
-        snapshot: where to search.
-        encoder: the one whose vectors the snapshot holds.
+        snapshot: the index to search.
+        encoder: the encoder that made the snapshot's vectors.
         instances: the requests.
-        options: the service's.
-        progress: where a bar is shown.
+        options: the service's ranking options.
+        progress: shows a bar.
 
     Raises:
-        DataError: there are not both kinds of requests.
+        DataError: the data does not hold both kinds of requests.
     """
     trials = list(trials_of(snapshot, instances))
     fits = np.array([one.fits for one in trials], bool)
@@ -91,7 +92,7 @@ def measure_absence(
 
 
 def trials_of(snapshot: Snapshot, instances: Sequence[Instance]) -> Iterator[Trial]:
-    """What is asked; see the head of this module."""
+    """The trials to run; see the module's docstring."""
     known = {key: place for place, key in enumerate(snapshot.entries.ids)}
     if any(one.tools for one in instances):
         for one in instances:
@@ -107,14 +108,14 @@ def trials_of(snapshot: Snapshot, instances: Sequence[Instance]) -> Iterator[Tri
 
 
 def without_vendors(snapshot: Snapshot, positions: Set[int]) -> NDArray[np.int64]:
-    """Positions of all APIs but those of these ones' vendors: ``adyen.com~Payments`` is of the vendor ``adyen.com``."""
+    """Positions of all APIs except those of the same vendors. The vendor of ``adyen.com~Payments`` is ``adyen.com``."""
     vendors = {snapshot.names[int(snapshot.facts.owners[position])].partition("~")[0] for position in positions}
     gone = [number for number, name in enumerate(snapshot.names) if name.partition("~")[0] in vendors]
     return np.flatnonzero(~np.isin(snapshot.facts.owners, gone))
 
 
 def _ask(snapshot: Snapshot, encoder: Encoder, trial: Trial, options: RankingOptions) -> tuple[float, bool]:
-    """How likely any API is needed, or the best score where nothing says; and whether the answer would be empty."""
+    """The likelihood that any API is needed (else the best score), and whether the answer is empty."""
     _, hits = rank(snapshot, encoder, trial.query, _K, trial.allowed, dataclasses.replace(options, threshold=0.0))
     relevance = [hit.relevance for hit in hits if hit.relevance is not None]
     likely = any_needed(np.array(relevance, np.float32)) if relevance else max((hit.score for hit in hits), default=0.0)

@@ -1,4 +1,4 @@
-"""What ``nestor eval`` does once its options are read: load, measure, print."""
+"""Implements ``nestor eval``: loads, measures and prints."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def measure_retrieval(
 ) -> int:
     """Measure retrieval and print the report: see :mod:`evals.retrieve`. Progress goes to standard error.
 
-    The retriever's settings, ``NESTOR_RETRIEVER_...``, count as they do for the service.
+    The retriever's settings, ``NESTOR_RETRIEVER_...``, apply as they do for the service.
 
     Returns:
-        The exit status: 0, or 1 where the data, a method or the encoder is not usable.
+        The exit status: 0, or 1 if the data, a method or the encoder cannot be used.
     """
     settings, err = RetrieverSettings(), Console(stderr=True)
     model = encoder or settings.encoder
@@ -45,7 +45,7 @@ def measure_retrieval(
         served, embedding = load_encoder(model, settings.encoder_threads), load_encoder(model, os.cpu_count() or 1)
         shipped = shipped_options(settings, served.name)
         for name in methods:
-            ranking_options(name, shipped)  # a typo is seen before minutes of embedding
+            ranking_options(name, shipped)  # report a typo before minutes of embedding
         dataset = read_dataset(data, split, limit)
         if name_provider:
             dataset = name_providers(dataset)
@@ -71,12 +71,12 @@ def measure_retrieval(
 def measure_refusals(
     data: Path, split: str | None, limit: int | None, encoder: str | None, cache: Path | None, *, as_json: bool
 ) -> int:
-    """Measure whether requests that nothing fits are noticed, and print the report: see :mod:`evals.absence`.
+    """Measure whether the retriever notices requests that no API fits, and print the report: see :mod:`evals.absence`.
 
-    Of data that gives requests their own lists of tools all splits are asked, unless one is chosen.
+    If the data gives requests their own lists of tools, all splits are asked unless one is chosen.
 
     Returns:
-        The exit status: 0, or 1 where the data or the encoder is not usable.
+        The exit status: 0, or 1 if the data or the encoder cannot be used.
     """
     settings, err = RetrieverSettings(), Console(stderr=True)
     model = encoder or settings.encoder

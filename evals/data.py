@@ -1,16 +1,16 @@
 """Reads a folder of benchmark data: the tools as APIs, and requests with the calls that solve them.
 
-The form is one object a line, gzipped where the name ends in ``.gz``:
+Each line holds one object. Files whose name ends in ``.gz`` are gzipped:
 
 - ``tools.jsonl``: ``{name, description, category, parameters: {name: {type, description, required, in?, ...}},
   outputs: {name: {type, description}}, http?: {method, path, host}}``;
-  or ``{name, api}`` with an API as Nestor keeps it;
+  or ``{name, api}`` with an API in Nestor's own format;
 - ``instances.jsonl``: ``{id, split, query, tools?: [name], calls: [{api, args, label}], answer?: [reference]}``.
 
-A folder may hold ``tools_dev.jsonl`` and ``workflows_dev.jsonl`` instead: the same form, where a tool's ``spec``, the
-path of the document it comes from, tells the vendor's name from the operation's. Or it holds the files that Seal-Tools
-or NESTFUL publish (:mod:`evals.originals`). Files are outside input: whatever is wrong with one is a ``DataError`` that
-says where.
+A folder may hold ``tools_dev.jsonl`` and ``workflows_dev.jsonl`` instead. Their format is the same, and a tool's
+``spec``, the path of its source document, separates the vendor's name from the operation's. A folder may also hold the
+files that Seal-Tools or NESTFUL publish (:mod:`evals.originals`). Files are untrusted input: any problem raises a
+``DataError`` that says where it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from services.contracts.api import Api, ApiResponse, Location, Parameter
 from services.contracts.base import JsonSchema, Query
 
 NO_PROVIDER = "-"
-"""The provider of a tool whose name has none: it adds no word to what the tool is found by."""
+"""The provider of a tool whose name has none. It adds no words to the tool's search text."""
 
 _TOOLS = ("tools", "tools_dev")
 _INSTANCES = ("instances", "workflows_dev")
@@ -43,15 +43,15 @@ _NOT_SCHEMA = frozenset({"description", "required", "in"})
 
 
 class DataError(ValueError):
-    """A folder cannot be read as benchmark data; the message names the file and the line."""
+    """A folder cannot be read as benchmark data. The message names the file and the line."""
 
 
 class Call(BaseModel):
-    """A call of the reference solution. ``api`` is the API's id; one that no tool has is left as it stands.
+    """A call of the reference solution. ``api`` is the API's id; a name that no tool has is kept unchanged.
 
-    ``description`` says what the step is for, where the data does; ``args_canonical`` are the arguments as an API
-    takes them, where ``args`` are as the user says them. ``args_from_responses`` names those whose value was copied
-    from the answer of an earlier call.
+    ``description`` is the purpose of the step, if the data states it. ``args`` are the arguments as the user states
+    them, ``args_canonical`` the same arguments in the form that the API takes. ``args_from_responses`` names the
+    arguments whose value was copied from the response of an earlier call.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,10 +65,10 @@ class Call(BaseModel):
 
 
 class Instance(BaseModel):
-    """A request and the calls that solve it; none where nothing should be called.
+    """A request and the calls that solve it; no calls if nothing should be called.
 
-    ``answer`` are the outputs asked for, as references (``$var_1.field$``), where the data says so. ``tools`` are the
-    ids of the APIs it is asked of, where the data gives each request its own. ``now`` is the clock that its relative
+    ``answer`` lists the requested outputs as references (``$var_1.field$``), if the data states them. ``tools`` are the
+    ids of the APIs to choose from, if the data gives each request its own list. ``now`` is the time that its relative
     dates refer to.
     """
 
@@ -84,13 +84,13 @@ class Instance(BaseModel):
 
     @property
     def apis(self) -> frozenset[str]:
-        """Ids of the APIs that are needed."""
+        """Ids of the required APIs."""
         return frozenset(call.api for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What a folder holds: all its tools, and the instances of one split (``None``: it has no splits)."""
+    """The content of a folder: all its tools, and the instances of one split (``None``: the data has no splits)."""
 
     apis: tuple[Api, ...]
     instances: tuple[Instance, ...]
@@ -121,12 +121,12 @@ def read_dataset(folder: Path, split: str | None = None, limit: int | None = Non
     """Read a folder.
 
     Args:
-        folder: where the two files are.
-        split: whose instances; by default ``dev`` where there is one, else the only one.
-        limit: a random sample of so many instances, the same one every time; all where there are fewer.
+        folder: holds the two files.
+        split: the split to read; by default ``dev`` if it exists, else the only one.
+        limit: size of a random sample, the same every time; all instances if there are fewer.
 
     Raises:
-        DataError: a file is missing or malformed, or the split is not there or not clear.
+        DataError: a file is missing or malformed, or the split does not exist or is ambiguous.
     """
     whole = read_all(folder)
     chosen = _choose_split(whole.instances, split, folder)
@@ -141,7 +141,7 @@ def read_all(folder: Path) -> Dataset:
         DataError: a file is missing or malformed.
     """
     if not any((folder / name).is_file() for name in _names(_TOOLS)):
-        from evals.originals import read_originals  # which are read into what this module defines
+        from evals.originals import read_originals  # imported here: it imports this module
 
         if (published := read_originals(folder)) is not None:
             return published
@@ -152,16 +152,16 @@ def read_all(folder: Path) -> Dataset:
 
 
 def sample(instances: Sequence[Instance], limit: int) -> list[Instance]:
-    """So many instances at random, the same ones every time; all where there are fewer."""
+    """A random sample of at most ``limit`` instances, the same every time."""
     if limit >= len(instances):
         return list(instances)
     return random.Random(_SEED).sample(instances, limit)  # noqa: S311 - a repeatable sample, not a secret
 
 
 def training_splits(splits: set[str]) -> set[str]:
-    """The splits to train on: ``dev`` and ``train`` where there are such, else all but those called ``test...``.
+    """The splits to train on: ``dev`` and ``train`` if any exists, else all whose name does not start with ``test``.
 
-    A folder of one split is trained on, whatever it is called.
+    A folder with one split is trained on, whatever the split is called.
     """
     if chosen := splits & {"dev", "train"}:
         return chosen
@@ -169,7 +169,7 @@ def training_splits(splits: set[str]) -> set[str]:
 
 
 def licence(folder: Path) -> str:
-    """What the folder's ``info.json`` says, where there is one."""
+    """The licence, repository and commit that the folder's ``info.json`` states, if it has one."""
     try:
         told = orjson.loads((folder / "info.json").read_bytes())
         return f"{told.get('licence', 'not stated')}; {told.get('repo', '')}@{told.get('commit', '')}"
@@ -201,7 +201,7 @@ def _choose_split(instances: Sequence[Instance], wanted: str | None, folder: Pat
 
 
 def _read_tools(file: Path) -> dict[str, Api]:
-    """The APIs by the names that instances call them by."""
+    """The APIs by the names that instances use for them."""
     apis: dict[str, Api] = {}
     ids: set[str] = set()
     for number, tool in read_lines(file, _Tool):
@@ -223,7 +223,7 @@ def _with_ids(instance: Instance, apis: Mapping[str, Api]) -> Instance:
 
 
 def _call_of(api: Api, call: Call) -> Call:
-    """The call by its API's id, without what is sent whether or not a plan says so: no planner is asked for that."""
+    """The call by its API's id, without constant arguments: they are always sent, so no planner is asked for them."""
     sent = {one.name: one.constant for one in api.parameters if one.constant is not None}
     args = {name: value for name, value in call.args.items() if name not in sent or value != sent[name]}
     return call.model_copy(update={"api": api.id, "args": args})
@@ -253,8 +253,8 @@ def _api(tool: _Tool) -> Api:
 def _owner(tool: _Tool) -> tuple[str, str]:
     """Provider and operation: ``adyen.com~Payments`` and ``capture`` of ``adyen.com~Payments.capture``.
 
-    Domains hold dots, and so may operations: only the document's path (``apis/openapi/VENDOR/...``) tells where a
-    vendor's name ends. Without one it ends at the first dot.
+    Domains contain dots, and operations may. Only the document's path (``apis/openapi/VENDOR/...``) tells where the
+    vendor's name ends. Without a path it ends at the first dot.
     """
     folders = (tool.spec or "").split("/")
     vendor = folders[2] if len(folders) > 2 else ""
@@ -278,16 +278,16 @@ def _parameter(name: str, declared: dict[str, JsonValue]) -> Parameter:
 
 
 def _schema(declared: dict[str, JsonValue]) -> JsonSchema:
-    """As declared, without the types that JSON Schema does not know (``any``, ``uuid``), values of the right type."""
+    """The declared schema with values of the right type, without types unknown to JSON Schema (``any``, ``uuid``)."""
     known = {key: value for key, value in declared.items() if key != "type" or str(value) in _TYPES}
     return known | typed_values(known)
 
 
 def read_lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
-    """The objects of a file with the numbers of their lines; blank lines are passed over.
+    """The objects of a file with their line numbers. Blank lines are skipped.
 
     Raises:
-        DataError: the file cannot be read, or a line is no such object.
+        DataError: the file cannot be read, or a line is not such an object.
     """
     number = 0
     try:
@@ -298,7 +298,7 @@ def read_lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
                     raise DataError(f"{file.name}, line {number}: longer than {_MAX_LINE} bytes")
                 if line.strip():
                     found = kind.model_validate_json(line)
-                    orjson.loads(line)  # which takes no number that is none, or too large: no plan can hold one
+                    orjson.loads(line)  # rejects NaN and numbers that are too large: no plan can hold them
                     yield number, found
     except ValidationError as error:
         raise DataError(f"{file.name}, line {number}: {explain(error)}") from None
@@ -309,7 +309,7 @@ def read_lines(file: Path, kind: type[Line]) -> Iterator[tuple[int, Line]]:
 
 
 def explain(error: ValidationError) -> str:
-    """Where the first thing is that is wrong, and what."""
+    """The place and message of the first error."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, first["loc"]))
     return f"{where}: {first['msg']}" if where else first["msg"]

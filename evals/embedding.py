@@ -1,4 +1,4 @@
-"""Vectors of a catalogue's texts, kept in a file between runs: tens of thousands of texts take minutes to embed."""
+"""Caches the vectors of a catalogue's texts in a file: embedding tens of thousands of texts takes minutes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _BATCH = 32
 def embed(
     texts: Mapping[str, str], encoder: Encoder, progress: Progress, cache: Path | None = None
 ) -> dict[str, Vectors]:
-    """The (d,) vectors of texts by hash, those in the cache read and the others made and added to it.
+    """The (d,) vectors of texts by hash. Vectors in the cache are read; the others are computed and added to it.
 
     Args:
         texts: by hash.
-        encoder: whose vectors; the cache may hold several encoders'.
-        progress: where a bar is shown.
-        cache: an ``.npz`` file, made where there is none. An interrupted run keeps what it has embedded.
+        encoder: makes the vectors. One cache may hold the vectors of several encoders.
+        progress: shows a bar.
+        cache: an ``.npz`` file, created if missing. An interrupted run keeps the vectors computed so far.
 
     Raises:
-        DataError: the cache is no such file.
+        DataError: the cache is not such a file.
     """
     arrays = _load(cache) if cache is not None else {}
     vectors = _known(arrays, encoder)
@@ -67,7 +67,7 @@ def _load(cache: Path) -> dict[str, np.ndarray]:
 
 
 def _save(cache: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Written beside the file and moved over it: a reader never sees half of it."""
+    """Write a temporary file and rename it, so that a reader never sees a partial file."""
     part = cache.with_name(f".{cache.name}.{os.getpid()}")
     with part.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Why plans were wrong: sorts the lines that ``nestor eval plan --predictions`` writes by what went wrong first.
+"""Why plans were wrong: sorts the lines that ``nestor eval plan --predictions`` writes by their most serious error.
 
 ``python -m evals.failures FILE [--show N]`` prints how many requests failed for which reason, and N of them.
 """
@@ -24,7 +24,7 @@ _REFERENCE = "$var"
 
 
 class Line(BaseModel):
-    """What is needed of a line of ``nestor eval plan --predictions``."""
+    """The fields used from a line of ``nestor eval plan --predictions``."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -40,14 +40,14 @@ class Line(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is wrong with a plan; the reasons are in the order in which they are looked for."""
+    """One error of a plan. The order of the reasons is the order of the checks."""
 
     reason: str
     detail: str
 
 
 def differences(line: Line) -> Iterator[Difference]:
-    """What is wrong with a plan, the gravest first; nothing where it is right."""
+    """The errors of a plan, the most serious first; none if the plan is right."""
     if line.full_match:
         return
     predicted = without_answer(line.predicted)
@@ -71,7 +71,7 @@ def differences(line: Line) -> Iterator[Difference]:
 
 
 def reason_of(line: Line) -> Difference:
-    """The gravest difference."""
+    """The most serious difference."""
     order = list(REASONS)
     found = sorted(differences(line), key=lambda one: order.index(one.reason))
     return found[0] if found else Difference("nothing found", "")
@@ -130,7 +130,7 @@ def _refers(value: JsonValue) -> bool:
 
 
 def _field(value: JsonValue) -> str:
-    """The field that a reference names, without the call: calls may be numbered otherwise."""
+    """The field that a reference names, without the call: the numbering of calls may differ."""
     return str(value).strip("$").partition(".")[2]
 
 

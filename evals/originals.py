@@ -1,13 +1,13 @@
-"""Reads the files that the papers' authors publish, so that their data can be measured on as it is.
+"""Reads the files that the papers' authors publish, so that their data can be measured unchanged.
 
-- Seal-Tools: ``tool.jsonl`` with the tools, and a file of requests for each split (``dev.jsonl``, ...): lines of
-  ``{id, query, calling: [{api, parameters, responses}]}``, or of the older form, a list of calls that ends with the
-  request. A parameter ``API_call_N`` takes what the response slot of that name holds.
+- Seal-Tools: ``tool.jsonl`` with the tools, and a file of requests for each split (``dev.jsonl``, ...). Its lines are
+  ``{id, query, calling: [{api, parameters, responses}]}``, or in the older format a list of calls that ends with the
+  request. A parameter ``API_call_N`` takes the value of the response slot with that name.
 - NESTFUL, first version: ``NAME-spec.json`` with the APIs and ``NAME-data.json`` with ``[{input, output: [{name,
-  arguments, label}]}]`` for each split NAME; the last call, ``var_result``, is the answer and no call.
+  arguments, label}]}]`` for each split NAME. The last call, ``var_result``, is the answer and not a call.
 
-The tools are read by the importers that the catalogue uses. NESTFUL's ``output_parser`` is left out: it says where in a
-live answer an output is found, and nobody asks the live services.
+The importers of the catalogue read the tools. NESTFUL's ``output_parser`` is left out: it locates an output in a live
+response, and the live services are not called.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _NESTFUL = TypeAdapter(list[_NestfulInstance])
 
 
 def read_originals(folder: Path) -> Dataset | None:
-    """The tools and the requests of all splits; None where the folder holds the files of neither.
+    """The tools and the requests of all splits; None if the folder holds the files of neither benchmark.
 
     Raises:
         DataError: a file is missing or malformed.
@@ -99,7 +99,7 @@ def _from_list(line: Sequence[_SealCall | str], name: str) -> _SealInstance | No
 
 
 def _seal_calls(calls: Sequence[_SealCall], apis: Mapping[str, Api]) -> list[Call]:
-    """The calls with slots as references. A slot that no call has is left as the text that it is."""
+    """The calls, with slots replaced by references. A slot that no call has stays a text."""
     slots: dict[str, str] = {}
     for number, call in enumerate(calls, start=1):
         api = apis.get(slug(call.api))
@@ -146,7 +146,7 @@ def _nestful_instances(file: Path, split: str, apis: Mapping[str, Api]) -> Itera
     try:
         text = _text(file)
         rows = _NESTFUL.validate_json(text)
-        orjson.loads(text)  # as for lines: numbers that are none
+        orjson.loads(text)  # rejects NaN, as for lines
     except ValidationError as error:
         raise DataError(f"{file.name}: {explain(error)}") from None
     except orjson.JSONDecodeError as error:
@@ -173,7 +173,7 @@ def _id(name: str, apis: Mapping[str, Api]) -> str:
 
 
 def _import(file: Path, text: str, provider: str | None) -> dict[str, Api]:
-    """The APIs of a list of tools by their names."""
+    """The APIs of a list of tools, by name."""
     try:
         found = import_document(text, provider)
     except ServiceError as error:

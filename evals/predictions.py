@@ -1,4 +1,4 @@
-"""The calls in the lines that ``nestor eval plan --predictions`` writes, as far as they are read again."""
+"""Reads the calls from the lines that ``nestor eval plan --predictions`` writes."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ class Planned(BaseModel):
 
 
 def without_answer(planned: Iterable[Planned]) -> list[Planned]:
-    """The calls, without the one that only names what answers."""
+    """The calls, without the last one that only names the answer."""
     return [one for one in planned if one.name != RESULT]

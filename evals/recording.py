@@ -1,4 +1,4 @@
-"""Writes a catalogue and solved requests of one's own in the form that :mod:`evals.data` reads, to train on."""
+"""Writes a catalogue and solved requests in the format that :mod:`evals.data` reads, to train on them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def write_folder(out: Path, tools: Iterable[Row], instances: Iterable[Row]) -> N
 
 
 def tool_row(api: Api) -> Row:
-    """An API, whole: its document's schemas, too."""
+    """A complete API, including its document's schemas."""
     return {"name": api.id, "api": api.model_dump(mode="json", exclude_defaults=True)}
 
 
 def instance_row(identifier: str, query: str, plan: Plan) -> Row:
-    """A request with the calls of the plan that solves it, and the outputs that answer."""
+    """A request with the calls of the plan that solves it, and the outputs that answer it."""
     numbers = {step.id: number for number, step in enumerate(plan.steps, 1)}
     calls = [
         {
@@ -43,12 +43,12 @@ def instance_row(identifier: str, query: str, plan: Plan) -> Row:
 
 
 def label(call: int) -> str:
-    """``var_1``: what references call a call by."""
+    """The label of a call in references: ``var_1``."""
     return f"var_{call}"
 
 
 def reference(call: int, path: JsonPath) -> str:
-    """``$var_1.items[0].code$``, calls counted from 1."""
+    """``$var_1.items[0].code$``; calls are counted from 1."""
     steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return f"${label(call)}{''.join(steps)}$"
 

@@ -41,21 +41,21 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("held-out/complexfuncbench", "dev", "own", "compact"),
     ("held-out/corpus", "test", "own", "compact"),
 )
-"""Folder, split, candidates and planner of everything the page may show, and the folder of demos, if any are shown."""
+"""Folder, split, candidates and planner of each possible row of the page, and the folder of demos if any are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of a folder's requests, for a language model: on a CPU it takes seconds for each.
+    """A sample of a folder's requests for a language model, which takes seconds per request on a CPU.
 
     Attributes:
         folder: of requests.
-        split: of these.
-        limit: requests drawn.
-        candidates: where they come from.
-        base: ask the model as it was before it was finetuned.
+        split: of the folder.
+        limit: number of requests.
+        candidates: source of the candidates.
+        base: use the model before finetuning.
         shots: demonstrations before each request.
-        free: nothing holds answers to their form.
+        free: do not constrain answers to their format.
     """
 
     folder: str
@@ -67,7 +67,7 @@ class Sample:
     free: bool = False
 
     def command(self, data: str) -> str:
-        """What measures it, for folders below ``data``; the variables it needs before it."""
+        """The command that measures it, for folders below ``data``, with the environment variables it needs."""
         notes = ("base" * self.base, f"{self.shots}-shots" * bool(self.shots), "free" * self.free)
         name = "-".join([self.folder.replace("/", "-"), self.split, self.candidates, "served", *filter(None, notes)])
         variables = [*_BASE * self.base, *_ROOM * bool(self.shots), *_FREE * self.free]
@@ -81,7 +81,7 @@ class Sample:
 
 _BASE = ("NESTOR_LLM_MODEL=var/llm/SmolLM2-135M-Instruct.Q4_1.gguf", "NESTOR_LLM_NAME=SmolLM2-135M-Instruct")
 _ROOM = ("NESTOR_PLANNER_SERVED_DEMOS=3", "NESTOR_PLANNER_SERVED_PROMPT_TOKENS=3000")
-"""Where demonstrations are to be shown; the model that ships is otherwise asked without."""
+"""Settings for demonstrations: by default the shipped model is asked without any."""
 _FREE = ("NESTOR_PLANNER_SERVED_CONSTRAINT=none",)
 _SEAL = partial(Sample, "seal_tools", "test_in_domain", 30)
 SAMPLES = (
@@ -98,7 +98,7 @@ SAMPLES = (
     _SEAL(base=True, free=True),
     _SEAL(free=True),
 )
-"""The language model that ships; then what finetuning, demonstrations, our own retrieval and the grammar are worth
+"""The shipped language model, then the effects of finetuning, demonstrations, our own retrieval and the grammar
 (TPTU-v2, tables 2 to 4; Seal-Tools, table 5)."""
 _ORDER = {name: place for place, name in enumerate(("own", "given", "gold"))}
 _NONE = "-"
@@ -135,7 +135,7 @@ _SECTIONS: dict[str, tuple[str, tuple[Row, ...], tuple[str, ...]]] = {
 
 
 def page(reports: Sequence[PlanReport]) -> str:
-    """The page; rows in order of folder, split and candidates, whatever the order of the reports."""
+    """The page. Rows are sorted by folder, split and candidates, independent of the order of the reports."""
     ordered = sorted(reports, key=_key)
     parts = [NOTE, "\n# Planning, measured\n", INTRO.strip()]
     for data in dict.fromkeys(one.data for one in ordered):
@@ -158,10 +158,10 @@ def commands(data: str) -> Iterator[str]:
 
 
 def read_reports(files: Sequence[Path]) -> list[PlanReport]:
-    """The outputs in these files.
+    """Read these outputs.
 
     Raises:
-        DataError: a file cannot be read, or is no output of the command.
+        DataError: a file cannot be read, or is not an output of the command.
     """
     found = []
     for file in files:

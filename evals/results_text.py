@@ -1,4 +1,4 @@
-"""What the page of results says in words, and the papers' rows beside ours."""
+"""The text of the page of results, and the papers' rows."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ MEANING = """
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a paper: percentages by the name of the column, as far as it tells them."""
+    """A row of a paper: its percentages by column name."""
 
     name: str
     figures: dict[str, float]

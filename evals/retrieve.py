@@ -1,9 +1,9 @@
 """``nestor eval retrieve``: does the retriever find every API that a request needs?
 
-Each method is the retriever's own ranking with other options, so what is measured is the code that serves. ``shipped``
-is what the service does, without suppliers; each budget ``k`` is a search of its own, as the service would make it.
-``offered`` is what a planner gets: with as many suppliers as ``/solve`` asks for. ``fused`` is ``shipped`` without the
-relevance model, ``per-clause`` with the ten best of every clause besides.
+Each method is the retriever's own ranking with other options, so the measured code is the code in service. ``shipped``
+is what the service does, without suppliers. Each budget ``k`` is a separate search, as in the service. ``offered`` is
+what a planner gets: with as many suppliers as ``/solve`` asks for. ``fused`` is ``shipped`` without the relevance
+model. ``per-clause`` adds the ten best APIs of every clause.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ METHODS: dict[str, dict[str, float | str]] = {
     OFFERED: {},
     SHIPPED: {},
 }
-"""By name, what differs from the shipped options."""
+"""By name, the options that differ from the shipped ones."""
 _SUPPLIERS: int = RetrieveRequest.model_fields["suppliers"].default
 
 
 class Report(BaseModel):
-    """What was measured; percentages are 0 to 100, averages over the requests.
+    """What was measured. Percentages are 0 to 100, averages over the requests.
 
     Attributes:
-        n: requests measured.
-        left_out: requests that were not: they need no API, or one that the catalogue lacks.
-        catalogue: APIs searched.
+        n: number of measured requests.
+        left_out: requests that were not measured: they need no API, or one that the catalogue lacks.
+        catalogue: number of APIs searched.
         encoder: its name and the hash of its content.
         methods: by name, ``recall@k``, ``all@k`` and ``ndcg@k`` for every k.
         shipped: the name of the method that the service uses.
-        latency_ms: of a search by that method at the largest k, the encoding of the request included.
+        latency_ms: time of a search by that method at the largest k, including the encoding of the request.
     """
 
     n: int
@@ -82,10 +82,10 @@ def ranking_options(method: str, shipped: RankingOptions) -> RankingOptions:
 
     Args:
         method: a name of ``METHODS``, and fields of ``RankingOptions`` to change.
-        shipped: the service's options, which names and fields change.
+        shipped: the service's options, the defaults for everything else.
 
     Raises:
-        DataError: there is no such method or option, or the value is none of that option.
+        DataError: there is no such method or option, or the value is invalid for the option.
     """
     name, _, rest = method.partition(":")
     if name not in METHODS:
@@ -102,7 +102,7 @@ def ranking_options(method: str, shipped: RankingOptions) -> RankingOptions:
 
 
 def build_snapshot(apis: Iterable[Api], encoder: Encoder, progress: Progress, cache: Path | None = None) -> Snapshot:
-    """The catalogue as the service would hold it; see :func:`embed` for the other arguments."""
+    """The catalogue as the service holds it; see :func:`embed` for the other arguments."""
     records = [record(api) for api in progress.track(list(apis), description="reading")]
     vectors = embed({new.text_hash: new.embedded for new in records}, encoder, progress, cache)
     entries = [
@@ -118,7 +118,7 @@ def build_snapshot(apis: Iterable[Api], encoder: Encoder, progress: Progress, ca
 
 
 def name_providers(dataset: Dataset) -> Dataset:
-    """The same requests with the provider named as a user would: "... Use adyen." for ``adyen.com~Payments``."""
+    """The same requests, each naming the provider as a user would: "... Use adyen." for ``adyen.com~Payments``."""
     providers = {api.id: api.provider for api in dataset.apis}
 
     def named(one: Instance) -> Instance:
@@ -138,16 +138,16 @@ def evaluate(
     shipped: RankingOptions,
     progress: Progress,
 ) -> Report:
-    """Measure each method, and the shipped one in any case.
+    """Measure each method, and always the shipped one.
 
     Args:
-        snapshot: where to search.
-        encoder: the one whose vectors the snapshot holds, as the service runs it: it is timed.
+        snapshot: the index to search.
+        encoder: the encoder that made the snapshot's vectors, run as in the service because it is timed.
         instances: the requests.
         methods: as :func:`ranking_options` reads them.
         ks: budgets of candidates.
         shipped: the service's options.
-        progress: where a bar is shown.
+        progress: shows a bar.
 
     Raises:
         DataError: no request can be measured, or a method is not known.
@@ -162,7 +162,7 @@ def evaluate(
     for name, chosen in options.items():
         reader = encoder if name == SHIPPED else remembering
         scores[name] = {}
-        for k in sorted(set(ks)):  # the largest last: its times are the ones reported
+        for k in sorted(set(ks)):  # the largest k comes last: its times are reported
             values, seconds = _measure(snapshot, reader, asked, k, chosen, progress, name)
             scores[name] |= values
     times = np.percentile(seconds, [50, 95, 99]) * 1e3
@@ -178,7 +178,7 @@ def evaluate(
 
 
 def table(report: Report) -> Table:
-    """The scores of every method, a row each."""
+    """The scores of every method, one per row."""
     columns = list(report.methods[report.shipped])
     drawn = Table(Column("method", overflow="fold"), *columns, box=None)
     for name, scores in report.methods.items():
@@ -210,7 +210,7 @@ def _measure(
 
 
 class _Remembering:
-    """An encoder that reads each request once: the methods all ask the same."""
+    """An encoder that encodes each request once, because all methods search for the same requests."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder

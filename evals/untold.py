@@ -1,9 +1,9 @@
-"""How often a planner says that no API tells what is asked for: wrongly of solutions, rightly where nothing fits.
+"""How often a planner says that no API tells what is asked for: wrongly for solutions, rightly if nothing fits.
 
-``python -m evals.untold FOLDER [--split NAME] [--predictions FILE]`` prints the counts. A solution's candidates are all
-APIs of the vendors that it calls, as far as a planner is offered so many; of a request that nothing fits they are the
-tools that it names. ``FILE`` is what ``nestor eval plan --predictions`` wrote: the plans that only
-read, of requests that nothing fits, are taken from it.
+``python -m evals.untold FOLDER [--split NAME] [--predictions FILE]`` prints the counts. The candidates of a solution
+are all APIs of the vendors that it calls, up to the number that a planner is offered. The candidates of a request that
+nothing fits are the tools that it names. ``FILE`` is the output of ``nestor eval plan --predictions``. For requests
+that nothing fits, the read-only plans are taken from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from planner_svc.proving.untold import untold
 from services.contracts.api import Api
 
 _OFFERED = 24
-"""Candidates that a planner reads."""
+"""How many candidates a planner reads."""
 
 
 class _Line(BaseModel):
@@ -36,11 +36,11 @@ class _Line(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Plans that only read, and of which of them something was said to be missing.
+    """Read-only plans, and the sentences about missing information among them.
 
     Attributes:
-        reads: plans.
-        sentences: what was said, with the request.
+        reads: number of plans.
+        sentences: pairs of a request and the sentence about it.
     """
 
     reads: int
@@ -48,11 +48,11 @@ class Said:
 
 
 def of_solutions(instances: Sequence[Instance], apis: Mapping[str, Api], *, alone: bool) -> Said:
-    """What is said of the reference solutions: all of it wrongly.
+    """The sentences about the reference solutions; all of them are wrong.
 
     Args:
         instances: requests with their solutions.
-        apis: all of the folder by id.
+        apis: all APIs of the folder by id.
         alone: whether the called APIs are the only candidates.
     """
     vendors: dict[str, list[Api]] = {}
@@ -66,11 +66,11 @@ def of_solutions(instances: Sequence[Instance], apis: Mapping[str, Api], *, alon
 
 
 def of_drafts(instances: Sequence[Instance], apis: Mapping[str, Api], lines: Mapping[str, _Line]) -> Said:
-    """What is said of the plans that were drafted for requests that nothing fits.
+    """The sentences about plans that were drafted for requests that nothing fits.
 
     Args:
-        instances: requests; those that something fits are passed over.
-        apis: all of the folder by id.
+        instances: requests; those that something fits are skipped.
+        apis: all APIs of the folder by id.
         lines: predictions by request.
     """
     drafts = (

@@ -1,5 +1,5 @@
-"""How Nestor's models are made. Needs the ``train`` requirements; no service loads any of it, no image holds it.
+"""Trains Nestor's models. Needs the ``train`` requirements. No service imports it and no image contains it.
 
-``retriever`` makes the encoder and the second stage of retrieval, ``planner`` the compact planner; ``shared`` is what
-they have in common. ``nestor train`` runs them.
+``retriever`` trains the encoder and the second stage of retrieval, ``planner`` the compact planner, ``llm`` the
+language model. ``shared`` holds common code. ``nestor train`` runs them.
 """

@@ -1,1 +1,1 @@
-"""``nestor eval bodies``: can the body of a writing operation be built from a request that says all it needs?"""
+"""``nestor eval bodies``: can Nestor build the body of a write operation from a request that gives all its values?"""

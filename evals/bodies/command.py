@@ -1,4 +1,4 @@
-"""What ``nestor eval bodies`` does once its options are read: measure and print."""
+"""Implements ``nestor eval bodies``: measures and prints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from services.encoder import EncoderError
 
 
 def print_bodies(folder: Path, sample: int, seed: int, planner: str | None, *, verbose: bool, as_json: bool) -> int:
-    """Measure and print; progress goes to standard error. ``verbose``: each request whose body is not right, too.
+    """Measure and print. Progress goes to standard error. ``verbose`` also prints each request with a wrong body.
 
     Returns:
-        The exit status: 0, or 1 where the documents, the planner or the encoder are not usable.
+        The exit status: 0, or 1 if the documents, the planner or the encoder cannot be used.
     """
     err = Console(stderr=True)
     try:

@@ -1,4 +1,4 @@
-"""Draws writing operations, asks for each in plain words, and looks for every value in the proved plan's body."""
+"""Samples write operations, asks for each in plain words, and checks every value in the body of the proved plan."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from services.encoder import Encoder, load_encoder
 from services.errors import InvalidDocument
 
 SIBLINGS = 11
-"""Other operations of the document that are offered, those with the nearest paths."""
+"""How many other operations of the document are offered: those with the nearest paths."""
 _SERVER = "https://api.example.com"
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """An operation to ask for: the request, what it says of its arguments, and what is offered beside it."""
+    """An operation to ask for: the request, the argument values it states, and the operations offered with it."""
 
     api: Api
     siblings: tuple[Api, ...]
@@ -43,7 +43,7 @@ class Drawn:
 
 
 class Tried(BaseModel):
-    """What became of a request; ``reason`` is the class of its failure, empty where the body is right."""
+    """The outcome of a request. ``reason`` is the class of failure; empty if the body is right."""
 
     api: str
     query: str
@@ -55,10 +55,10 @@ class BodyReport(BaseModel):
     """How many bodies are built.
 
     Attributes:
-        asked: operations that were asked for.
-        built: those whose body holds every value where it belongs.
-        reasons: classes of failures, with how many there are.
-        unsayable: drawn operations that no sentence can say the body of, by class; they are not asked for.
+        asked: number of operations asked for.
+        built: operations whose body holds every value in the right place.
+        reasons: number of failures by class.
+        unsayable: sampled operations whose body no sentence can state, by class. They are not asked for.
         tried: each request.
     """
 
@@ -70,10 +70,10 @@ class BodyReport(BaseModel):
 
 
 def read_folder(folder: Path) -> dict[str, tuple[Api, ...]]:
-    """The operations of every document in a folder, by file name; what is no document is passed over.
+    """The operations of every document in a folder, by file name. Files that are not OpenAPI documents are skipped.
 
     Raises:
-        DataError: there is none.
+        DataError: the folder holds no document.
     """
     found: dict[str, tuple[Api, ...]] = {}
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -88,10 +88,10 @@ def read_folder(folder: Path) -> dict[str, tuple[Api, ...]]:
 
 
 def drawn(documents: Mapping[str, Sequence[Api]], sample: int, seed: int) -> tuple[list[Drawn], Counter[str]]:
-    """So many operations that change something and have a body, always the same for a seed.
+    """Sample up to ``sample`` operations that change something and have a body. A seed always gives the same sample.
 
     Returns:
-        The operations, and how many were drawn besides whose body cannot be said, by class.
+        The operations, and the number of skipped operations whose body cannot be stated, by class.
     """
     chance = random.Random(seed)  # noqa: S311 - a repeatable sample, not a secret
     every = [(name, api) for name, apis in documents.items() for api in apis if _writes(api)]
@@ -115,7 +115,7 @@ def _writes(api: Api) -> bool:
 
 
 def _siblings(api: Api, apis: Sequence[Api]) -> tuple[Api, ...]:
-    """The nearest by path: most of the parts in common from the left."""
+    """The operations with the nearest paths: those that share the most leading path segments."""
     own = api.path.split("/")
 
     def apart(other: Api) -> tuple[int, str]:
@@ -156,7 +156,7 @@ def _offer(one: Drawn, encoder: Encoder, options: RankingOptions) -> Offer:
 
 
 def judged(one: Drawn, answer: Answer) -> tuple[str, str]:
-    """The class of what is wrong with a plan and what it is; nothing where its body is right."""
+    """The class of failure of a plan and its details; two empty strings if its body is right."""
     if answer.compiled is None:
         return answer.status.replace("_", " "), answer.reason
     steps = [step for step in answer.compiled.plan.steps if step.api == one.api.id]
@@ -175,7 +175,7 @@ def judged(one: Drawn, answer: Answer) -> tuple[str, str]:
 
 
 def _held(step: Step, path: JsonPath) -> JsonValue:
-    """What stands at a place of a step's arguments; None where there is nothing, or a reference."""
+    """The value at a path of a step's arguments; None if there is none, or if it is a reference."""
     value = _plain(step.arguments.get(str(path[0])))
     for part in path[1:]:
         if isinstance(value, dict):
@@ -194,7 +194,7 @@ def _plain(value: Value | None) -> JsonValue:
 
 
 def measure_bodies(folder: Path, sample: int, seed: int, planner: str | None, progress: Progress) -> BodyReport:
-    """Draw, ask, judge.
+    """Sample operations, ask for them, and check the plans.
 
     Raises:
         DataError: the folder holds no documents, or there is no such planner.

@@ -1,4 +1,4 @@
-"""Requests that say plainly what a body must hold: ``title "Spring sale", price 12.5, address city "Oslo"``."""
+"""Requests that state plainly what a body must hold: ``title "Spring sale", price 12.5, address city "Oslo"``."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from services.media_types import is_json
 from twin.values import example_of
 
 MAX_SAID: Final = 20
-"""A person says no more in one sentence; operations that need more are counted apart."""
+"""The most values that a request states. Operations that need more are counted separately."""
 _MAX_DEPTH: Final = 6
 _FEW: Final = 3
-"""Of a body that needs nothing, so many fields are said."""
+"""How many fields to state for a body without required fields."""
 _TEXTS: Final = ("Spring sale", "Blue door", "Harbour 12", "north-4711", "Anna Berg", "weekly report", "plan B")
 _DATES: Final = {"date": "2024-05-17", "date-time": "2024-05-17T10:30:00Z"}
 _NUMBERS: Final = (12.5, 7, 40, 3, 250, 1, 2, 10, 60, 100, 0, 1_000, 10_000, 100_000)
 
 
 class Unsayable(Exception):
-    """The operation's body cannot be said in a sentence. The message names the class of reason."""
+    """A sentence cannot state the operation's body. The message names the class of reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A value that a request says, and where it belongs: the parameter, then the way into it."""
+    """A value that a request states, and its place: the parameter, then the path inside it."""
 
     path: JsonPath
     value: JsonValue
@@ -43,7 +43,7 @@ class Told:
     def text(self) -> str:
         """Its name and its value."""
         parts = [part for part in self.path if isinstance(part, str)]
-        named = parts[1:] if parts[0] == "body" and len(parts) > 1 else parts  # nobody says "body"
+        named = parts[1:] if parts[0] == "body" and len(parts) > 1 else parts  # users do not say "body"
         name = " ".join(word for part in named for word in split_name(part))
         return f"{name} {_written(self.value)}"
 
@@ -57,13 +57,13 @@ def _written(value: JsonValue) -> str:
 
 
 def told_of(api: Api, chance: random.Random) -> tuple[Told, ...]:
-    """Every required value of the operation, those of its body last; some of a body that needs none.
+    """Every required value of the operation, those of its body last. If the body requires none, a few optional ones.
 
-    Of an object that is required, its own required members are said; of a list of objects one item; of alternatives
-    the first.
+    A required object contributes its own required members, a list of objects one item, and alternatives the first
+    one.
 
     Raises:
-        Unsayable: the body cannot be said in a sentence.
+        Unsayable: a sentence cannot state the body.
     """
     maker = _Maker(api, chance)
     elsewhere = [one for one in api.parameters if one.location is not Location.BODY and one.required]
@@ -75,7 +75,7 @@ def told_of(api: Api, chance: random.Random) -> tuple[Told, ...]:
 
 
 def arguments_of(told: Sequence[Told]) -> dict[str, JsonValue]:
-    """The arguments that hold these values and nothing else."""
+    """The arguments that hold exactly these values."""
     tree: dict[str, JsonValue] = {}
     for one in told:
         place: Any = tree
@@ -95,7 +95,7 @@ def arguments_of(told: Sequence[Told]) -> dict[str, JsonValue]:
 
 
 def request_of(api: Api, told: Sequence[Told]) -> str:
-    """The operation in its own words, and then what it is told."""
+    """The operation's summary or name, followed by the values."""
     does = (api.summary or " ".join(split_name(api.name))).strip().rstrip(".")[:150]
     return f"{does}: {', '.join(one.text for one in told)}."
 
@@ -104,14 +104,14 @@ class _Maker:
     def __init__(self, api: Api, chance: random.Random) -> None:
         self._api, self._chance, self._schemas = api, chance, Schemas()
         self._texts = chance.sample(_TEXTS, len(_TEXTS))
-        self._whole = api.body is not None and api.body.whole  # a body of which some fields are said anyway
+        self._whole = api.body is not None and api.body.whole  # such a body states some fields even if none is required
 
     def told(self, parameter: Parameter) -> list[Told]:
         node = Node(parameter.json_schema, self._api.definitions)
         return list(self._required((parameter.name,), node))
 
     def check(self, found: Sequence[Told]) -> None:
-        """Raises Unsayable where these values are not what the schemas take as a whole."""
+        """Raise Unsayable if the schemas reject these values as a whole."""
         made = arguments_of(found)
         for parameter in self._api.parameters:
             node = Node(parameter.json_schema, self._api.definitions)
@@ -137,7 +137,7 @@ class _Maker:
         return found
 
     def _required(self, path: JsonPath, node: Node) -> Iterator[Told]:
-        """The values that are needed here; the value itself where it is no object and no list of objects."""
+        """The required values at this place; the value itself if it is neither an object nor a list of objects."""
         holder = self._holder(path, node)
         if holder is None:
             yield Told(path, self._value(path, node))
@@ -154,13 +154,13 @@ class _Maker:
             yield from list(self._some(path, node))[:1]
 
     def _needed(self, node: Node) -> frozenset[str]:
-        """What the first alternative of an object needs."""
+        """The names that the first alternative of an object requires."""
         branches = self._schemas.branches(node)
         listed = (schema.get("required") for schema in (branches[0] if branches else ()))
         return frozenset(name for names in listed if isinstance(names, list) for name in names if isinstance(name, str))
 
     def _some(self, path: JsonPath, node: Node) -> Iterator[Told]:
-        """Values that could be said here, the plain ones at most two objects deep."""
+        """Values that could be stated here; scalars at most two objects deep."""
         holder = self._holder(path, node)
         if holder is None:
             try:
@@ -174,7 +174,7 @@ class _Maker:
                 yield from self._some((*inside, name), child)
 
     def _holder(self, path: JsonPath, node: Node) -> tuple[JsonPath, Node] | None:
-        """The object that is here, or the first of a list of them; None for anything else."""
+        """The object at this place, or the first item of a list of objects; None for anything else."""
         kinds = self._schemas.kinds(node) - {"null"}
         if kinds == {"array"}:
             item = self._schemas.child(node, 0, strict=False)
@@ -188,7 +188,7 @@ class _Maker:
         return path, node
 
     def _value(self, path: JsonPath, node: Node) -> JsonValue:
-        """A value that the schema takes, of a kind that can be said."""
+        """A value that the schema accepts and that a sentence can state."""
         schemas, kinds = self._schemas, self._schemas.kinds(node) - {"null"}
         if schemas.is_anything(node):
             raise Unsayable("has a field of which nothing is declared")

@@ -1,8 +1,8 @@
-"""Asks the planner: planner_svc's service with the backends that ship, nothing in their place.
+"""Asks the planner: planner_svc's service with the shipped backends.
 
-What counts as its plan is the plan it returns. Where it needs input it returns questions and no plan; then the draft
-that it asks about counts, without the arguments it lacks: the metrics ask which calls it would make. To see that draft
-the backend is listened to, not asked a second time.
+The plan that it returns is the one that is scored. If it needs input, it returns questions and no plan. Then the draft
+behind the questions is scored, without the arguments it lacks: the metrics ask which calls it would make. To get that
+draft, the backend is wrapped; it is not asked a second time.
 """
 
 from __future__ import annotations
@@ -44,35 +44,35 @@ from services.encoder import model_directory
 from services.errors import ServiceError
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
-"""What "today" means: the same in every measurement."""
+"""The current time, the same in every measurement."""
 
 LookUp = Callable[[str, Offer, Sequence[str]], Awaitable[tuple[Offer, tuple[str, ...]]]]
-"""Finds, for a request and its offer, operations that are missing: the larger offer, and what is new in it."""
+"""Finds missing operations for a request and its offer. Returns the larger offer and the ids that are new in it."""
 
 PATIENCE_S = 600.0
-"""How long a draft may take here. The service gives up earlier, but what is right must not depend on a busy machine."""
+"""Time limit for a draft. Longer than the service's limit, so that a busy machine does not change the results."""
 
 SERVED = "served"
-"""The backend that asks a language model's server; only there where one is configured."""
+"""The backend that asks a language model's server. It exists only if a server is configured."""
 
 Status = Literal["planned", "needs_input", "no_plan", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the planner made of a request.
+    """The planner's answer to a request.
 
     Attributes:
-        status: its own, or ``failed`` where it gave no answer.
-        plan: what counts as its plan, if anything.
-        compiled: the proved plan, where there is one.
-        confidence: 0 to 1; of the trained backend what its judge says, where there is one.
-        sure: 0 to 1, the backend's own.
-        reason: why there is no plan, or what is asked.
-        diagnostics: what the compiler found.
-        traces: what a language model was shown and wrote, each time it was asked.
-        looked_up: APIs that were offered besides, since it missed them.
-        signs: what the judge goes by; none where a backend has none.
+        status: the planner's status, or ``failed`` if it gave no answer.
+        plan: the plan to score, if any.
+        compiled: the proved plan, if any.
+        confidence: 0 to 1; for the trained backend the probability from its judge, if it has one.
+        sure: 0 to 1, the backend's own confidence.
+        reason: why there is no plan, or the questions.
+        diagnostics: the compiler's diagnostics.
+        traces: what a language model was shown and wrote, for each time it was asked.
+        looked_up: APIs offered in addition, because the planner missed them.
+        signs: the judge's input features; empty if the backend has none.
     """
 
     status: Status
@@ -88,17 +88,17 @@ class Answer:
 
     @property
     def attempts(self) -> tuple[ModelAttempt, ...]:
-        """What a language model wrote, turn after turn."""
+        """What a language model wrote, in order of its turns."""
         return tuple(attempt for trace in self.traces for attempt in trace.attempts)
 
     @property
     def well_formed(self) -> bool:
-        """Whether it is in the form that is asked for: of a language model, whether its first text could be read."""
+        """Whether the answer has the requested form. For a language model: whether its first text could be parsed."""
         return self.attempts[0].readable if self.attempts else self.status != "failed"
 
 
 class Listening:
-    """A backend that another one's drafts are heard of through: ``draft`` is the last one of a request."""
+    """A backend that records the drafts of another one. ``draft`` is the last draft of a request."""
 
     def __init__(self, backend: PlannerBackend) -> None:
         self._backend = backend
@@ -106,15 +106,15 @@ class Listening:
 
     @property
     def name(self) -> str:
-        """The backend's own name."""
+        """The wrapped backend's name."""
         return self._backend.name
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """As the backend does."""
+        """Delegate to the wrapped backend."""
         return await self._backend.read(apis)
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
-        """The backend's draft."""
+        """Return the wrapped backend's draft and record it."""
         self.draft = None
         return self._heard(await self._backend.plan(request))
 
@@ -130,35 +130,35 @@ class Listening:
 
 
 class Afresh:
-    """A backend that is made anew for each request: what one learns of its server in one is not known in the next.
+    """A backend that is created anew for each request, so that it keeps no state about its server between requests.
 
-    Answers of files have no server. That one is an error does not say that the next is to be done without.
+    Answers from files have no server: an error in one answer must not make the backend skip the next.
 
     Args:
         name: of the backend.
-        make: makes one.
+        make: creates a backend.
     """
 
     def __init__(self, name: str, make: Callable[[], PlannerBackend]) -> None:
         self.name, self._make = name, make
 
     async def read(self, apis: Sequence[Api]) -> int:
-        """None: nothing is kept."""
+        """Return 0: nothing is kept."""
         return 0
 
     async def plan(self, request: PlanRequest) -> PlanDraft:
-        """A new one's draft."""
+        """Return the draft of a new backend."""
         return await self._make().plan(request)
 
 
 class Hearing:
-    """A judge that what it goes by is heard of through.
+    """A judge that records its input features.
 
     Args:
-        judge: None: there is none yet, each word is as likely right as its backend says.
+        judge: the wrapped judge; None: use the backend's own confidence.
 
     Attributes:
-        signs: of the word that was judged last.
+        signs: the features of the draft that was judged last.
     """
 
     def __init__(self, judge: WordJudge | None) -> None:
@@ -166,7 +166,7 @@ class Hearing:
         self.signs: tuple[float, ...] = ()
 
     def weigh(self, request: PlanRequest, word: Word) -> float:
-        """What the judge says."""
+        """Return the judge's probability."""
         self.signs = signs_of(request, word)
         return word.response.confidence if self._judge is None else self._judge.weigh(request, word)
 
@@ -175,9 +175,9 @@ class Planner:
     """Asks one backend, one request after the other.
 
     Args:
-        service: that is asked.
+        service: the planner's service.
         listening: the backend.
-        hearing: the judge of its words.
+        hearing: the judge of its drafts.
     """
 
     def __init__(self, service: PlannerService, listening: Listening, hearing: Hearing) -> None:
@@ -185,7 +185,7 @@ class Planner:
         self._service, self._listening, self._hearing = service, listening, hearing
 
     async def read(self, apis: Sequence[Api]) -> None:
-        """Have APIs read, as an import does."""
+        """Let the planner read APIs, as an import does."""
         await self._service.read(apis)
 
     async def ask(
@@ -196,14 +196,14 @@ class Planner:
         look_up: LookUp | None = None,
         now: datetime | None = None,
     ) -> Answer:
-        """Plan a request as the gateway would have it planned.
+        """Plan a request in the way the gateway does.
 
         Args:
             query: the request.
             offer: its candidates.
             demos: its demonstrations.
-            look_up: finds operations that the planner misses; it then plans once more.
-            now: the request's clock; by default one for all.
+            look_up: finds operations that the planner misses; the planner then plans once more.
+            now: the request's clock; by default the same for all.
         """
         context = Context(now=now or NOW)
         traces: tuple[PlannerTrace, ...] = ()
@@ -268,9 +268,9 @@ class Planner:
 
 
 def asked_about(draft: PlanDraft, questions: tuple[Question, ...]) -> Plan | None:
-    """The draft that the questions are about: the first that has their steps, without the arguments they ask for.
+    """The draft behind the questions: the first that has their steps and lacks the arguments they ask for.
 
-    Where none has (the compiler may have mended it), it is the best one.
+    If none does (the compiler may have repaired it), the best draft.
     """
     plans = [plan for plan in (draft.plan, *draft.alternatives) if plan is not None]
     return next((plan for plan in plans if all(_lacks(plan, question) for question in questions)), draft.plan)
@@ -282,13 +282,13 @@ async def open_planner(
     backends: Mapping[str, PlannerBackend] | None = None,
     chat: ChatModel | None = None,
 ) -> AsyncIterator[Planner]:
-    """The planner's service with the backend of that name; by default the one that the settings name.
+    """The planner's service with the named backend; by default the one in the settings.
 
-    It waits longer than the settings say; what takes longer than they say is counted (``late``).
+    It waits longer than the settings say. Answers that exceed the limit in the settings are counted as ``late``.
 
     Args:
         name: of the backend.
-        backends: by name; otherwise those that ship, and ``served`` where its server is configured.
+        backends: by name; otherwise the shipped ones, and ``served`` if its server is configured.
         chat: a language model in place of that server's.
 
     Raises:

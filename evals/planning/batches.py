@@ -1,13 +1,13 @@
-"""Measures a language model that is out of reach: its prompts leave as a file, its answers come back as one.
+"""Measures a language model that cannot be called directly: prompts are written to a file, answers are read from files.
 
-The files are those of OpenAI's Batch API, which other servers take as well: one request a line, one answer a line, in
-any order. A request is known by what it asks (``custom_id`` is a hash of the conversation), so that an answer is used
-for exactly the prompt that it was given to, whatever it is called and whenever it comes.
+The files have the format of OpenAI's Batch API, which other servers accept as well: one request per line, one answer
+per line, in any order. A request is identified by its content (``custom_id`` is a hash of the conversation). So an
+answer is used for exactly the prompt that it was given to.
 
-Two language models in place of the one behind a server: :class:`Recording` keeps what it is asked, :class:`Replaying`
-answers from files and hands on what these have no answer to. A conversation that goes on after the first answer (one
-turn to repair a plan, or operations that were missing) stops where there is no answer yet, and the next file holds its
-next turn: answers of one round in, requests of the next round out.
+Two language models replace the one behind a server. :class:`Recording` records its prompts. :class:`Replaying` answers
+from files and passes on the prompts that these do not answer. A conversation may go on after the first answer: one turn
+to repair a plan, or missing operations. It stops where there is no answer yet, and the next file of prompts holds its
+next turn. So each round reads the answers of the round before and writes the prompts of the next one.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _MOST_TOLD = 5
 
 
 class NotAnswered(Exception):
-    """The conversation cannot go on before its next prompt is answered; it is recorded."""
+    """The conversation cannot continue until its next prompt is answered. The prompt is recorded."""
 
 
 class Recording:
-    """A language model that keeps what it is asked, and answers nothing.
+    """A language model that records its prompts and answers none.
 
     Args:
         model: its name.
-        temperature: that is asked for.
+        temperature: the requested temperature.
     """
 
     def __init__(self, model: str, temperature: float = 0.0) -> None:
@@ -54,7 +54,7 @@ class Recording:
 
     @property
     def prompts(self) -> int:
-        """How many different ones it was asked."""
+        """How many different prompts were recorded."""
         return len(self._rows)
 
     async def complete(
@@ -65,7 +65,7 @@ class Recording:
         deadline_s: float,
         extra: Mapping[str, JsonValue] | None = None,
     ) -> Completion:
-        """Record the prompt. Raises NotAnswered, always."""
+        """Record the prompt. Always raises NotAnswered."""
         key = prompt_id(messages)
         body = {
             "model": self._model,
@@ -78,13 +78,13 @@ class Recording:
         raise NotAnswered(key)
 
     async def probe(self, deadline_s: float) -> None:
-        """There is no server that could be dead."""
+        """Do nothing: there is no server to probe."""
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def write(self, file: Path) -> None:
-        """Write what was asked, a line each, in the order of asking.
+        """Write the recorded prompts, one per line, in the order of asking.
 
         Raises:
             DataError: the file cannot be written.
@@ -100,9 +100,9 @@ class Replaying:
     """A language model that answers from files.
 
     Args:
-        answers: what was read of them.
-        model: its name, where the answers do not say.
-        otherwise: is asked what they have no answer to; None: there is none, as of a server that is down.
+        answers: the content of the files.
+        model: its name, if the answers do not state it.
+        otherwise: answers prompts that the files do not; None: such a prompt fails, as if the server were down.
     """
 
     def __init__(self, answers: Answers, model: str, otherwise: ChatModel | None = None) -> None:
@@ -110,7 +110,7 @@ class Replaying:
 
     @property
     def model(self) -> str:
-        """Its name, as the answers tell it."""
+        """Its name, as stated in the answers."""
         return ", ".join(sorted(self._answers.models)) or self._model
 
     async def complete(
@@ -121,11 +121,11 @@ class Replaying:
         deadline_s: float,
         extra: Mapping[str, JsonValue] | None = None,
     ) -> Completion:
-        """The answer to this prompt.
+        """Return the answer to this prompt.
 
         Raises:
-            ChatError: it has none, or an error, and nobody else is asked.
-            NotAnswered: likewise, and it was recorded.
+            ChatError: there is no answer or an error, and no other model to ask.
+            NotAnswered: there is no answer or an error, and the prompt was recorded.
         """
         key = prompt_id(messages)
         found = self._answers.found.get(key)
@@ -137,22 +137,22 @@ class Replaying:
         raise ChatError("down", found or f"the files have no answer to {key}")
 
     async def probe(self, deadline_s: float) -> None:
-        """There is no server that could be dead."""
+        """Do nothing: there is no server to probe."""
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """What files of answers hold.
+    """The content of files of answers.
 
     Attributes:
-        found: by ``custom_id``, the completion, or what went wrong with it. The first completion counts; one wins over
-            an error, so that a second try may simply be added.
+        found: by ``custom_id``, the completion or the error. The first completion counts, and a completion replaces an
+            error. So the answers of a second attempt can simply be added.
         models: names of the models that answered.
-        again: lines that answer what was answered before.
-        unreadable: lines that are no answer, as ``FILE, line N: why``.
+        again: number of lines for prompts that already have an answer.
+        unreadable: lines that are not answers, as ``FILE, line N: why``.
         used: ids that were asked for.
     """
 
@@ -163,7 +163,7 @@ class Answers:
     used: set[str] = field(default_factory=set)
 
     def told(self) -> Iterator[str]:
-        """What is to be known of them, in sentences; once all was asked."""
+        """Sentences that summarise the answers. Call it when all requests have been asked."""
         completions = {key for key, one in self.found.items() if isinstance(one, Completion)}
         yield f"{len(completions & self.used)} of {len(self.used)} prompts are answered."
         counts = (
@@ -185,9 +185,9 @@ class Batch:
     """The files of one measurement.
 
     Attributes:
-        chat: the language model that stands for them.
-        answers: what they hold; None: there are none yet.
-        recording: what is asked beyond that, and the file it goes to; None: nothing more is asked.
+        chat: the language model that stands for the files.
+        answers: their content; None: there are no answers yet.
+        recording: records unanswered prompts, with the file to write; None: unanswered prompts are not recorded.
     """
 
     chat: ChatModel
@@ -195,10 +195,10 @@ class Batch:
     recording: tuple[Recording, Path] | None = None
 
     def close(self) -> list[str]:
-        """Write what was asked; what is to be said of it all.
+        """Write the recorded prompts and return notes about the measurement.
 
         Raises:
-            DataError: it cannot be written.
+            DataError: the file cannot be written.
         """
         notes = list(self.answers.told()) if self.answers is not None else []
         if self.recording is not None:
@@ -209,24 +209,24 @@ class Batch:
 
 
 async def open_batch(requests_out: Path | None, responses_in: Sequence[Path], settings: ServedSettings) -> Batch:
-    """The files of a measurement: answers that there are, and where prompts go that have none.
+    """Open the files of a measurement: existing answers, and the file for unanswered prompts.
 
     Raises:
-        DataError: a file of answers is none, or the file for prompts cannot be written.
+        DataError: a file of answers is not valid, or the file for prompts cannot be written.
     """
     if requests_out is not None:
-        Recording(settings.model).write(requests_out)  # what cannot be written is seen before anybody waits for it
+        Recording(settings.model).write(requests_out)  # fail early if the file cannot be written
     recording = Recording(settings.model, settings.temperature) if requests_out is not None else None
     record = (recording, requests_out) if recording is not None and requests_out is not None else None
     if not responses_in:
-        assert recording is not None  # or nothing is done by files
+        assert recording is not None  # at least one of the two options is set
         return Batch(recording, recording=record)
     answers = await read_answers(responses_in)
     return Batch(Replaying(answers, settings.model, recording), answers, record)
 
 
 def prompt_id(messages: Sequence[Message]) -> str:
-    """What a conversation is known by."""
+    """The id of a conversation."""
     said = orjson.dumps([[message["role"], message["content"]] for message in messages])
     return f"nestor-{hashlib.sha256(said).hexdigest()[:32]}"
 
@@ -234,11 +234,11 @@ def prompt_id(messages: Sequence[Message]) -> str:
 async def read_answers(files: Sequence[Path]) -> Answers:
     """Read files of answers.
 
-    A line that is no answer costs that answer and no other. What is needed of a line is kept: hostile ones cost no
+    A malformed line loses only its own answer. Only the needed parts of a line are kept, so that hostile lines cost no
     memory.
 
     Raises:
-        DataError: a file cannot be read, or there is not one line of an answer in all of them.
+        DataError: a file cannot be read, or no file holds a valid answer.
     """
     answers = Answers()
     for file in files:
@@ -254,7 +254,7 @@ async def read_answers(files: Sequence[Path]) -> Answers:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
-    """The lines that are not blank, with their numbers; None for one that is too long."""
+    """The non-blank lines with their numbers; None for a line that is too long."""
     with file.open("rb") as lines:
         number = 0
         while line := lines.readline(MAX_BYTES + 1):
@@ -285,10 +285,10 @@ async def _take(answers: Answers, where: str, line: bytes | None) -> None:
 
 
 async def _read(line: bytes | None) -> tuple[str, Completion | str, str]:
-    """A line's id, its completion or its error, and the model's name.
+    """A line's id, its completion or error, and the model's name.
 
     Raises:
-        Malformed: it is no line of a batch's answers.
+        Malformed: the line is not an answer of a batch.
     """
     if line is None:
         raise Malformed(f"longer than {MAX_BYTES} bytes")
@@ -319,7 +319,7 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
 
 
 def _error(said: JsonValue, status: JsonValue) -> str:
-    """What a line tells of an error, in a sentence."""
+    """The error of a line as a sentence."""
     inner = said.get("error", said) if isinstance(said, dict) else said
     message = inner.get("message") if isinstance(inner, dict) else inner
     text = message if isinstance(message, str) else "no answer"

@@ -1,8 +1,8 @@
-"""Solutions in one form: the data's calls and a planner's plan, both as a graph whose labels have no meaning.
+"""Solutions in one form: the data's calls and a planner's plan, both as a graph in which labels have no meaning.
 
-References are ``$label.field$`` in the data. A label is the call's own, or ``var_N`` or ``varN`` with N counting calls
-from 1; what names no call is a text like any other. A reference inside a longer text (``"5 * $var1.rate$"``) is text,
-too: the notation has no such thing (NESTFUL, section 3), and neither has a plan.
+References are ``$label.field$`` in the data. A label is the call's own label, or ``var_N`` or ``varN`` with N counting
+calls from 1. A name that matches no call is plain text. A reference inside a longer text (``"5 * $var1.rate$"``) is
+plain text too: neither the notation (NESTFUL, section 3) nor a plan supports it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from services.contracts.plan import (
 _MENTION = re.compile(r"\$(\w+)(?:[.\[][^$]*)?\$")
 _NOWHERE = "nowhere"
 EACH = "*"
-"""In a path: every item of the list that a loop runs over."""
+"""In a path: every item of the list that a loop iterates over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A reference: which call's output, by its place in the graph from 0, and where in it. No place: to no call."""
+    """A reference: the referenced call, by its place in the graph from 0, and the path in its output. None: no call."""
 
     place: int | None
     path: JsonPath
@@ -45,9 +45,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One call: the API's id and its arguments. Inside them a reference's step is the place of the call, as text.
+    """One call: the API's id and its arguments. In a reference, ``step`` is the place of the call as text.
 
-    ``needs`` are the places of the calls that must be over before it can start.
+    ``needs`` are the places of the calls that must finish before this one can start.
     """
 
     api: str
@@ -57,13 +57,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """Calls in the order in which they are written down."""
+    """Calls in the order in which they are written."""
 
     nodes: tuple[Node, ...] = ()
 
 
 def graph_of_calls(calls: Sequence[Call]) -> CallGraph:
-    """The data's solution of a request."""
+    """Convert the data's solution of a request."""
     labels = _labels(calls)
     nodes = []
     for call in calls:
@@ -74,14 +74,14 @@ def graph_of_calls(calls: Sequence[Call]) -> CallGraph:
 
 
 def is_nested(calls: Sequence[Call]) -> bool:
-    """Whether a call of the data's takes what another one answers, be it in the middle of a text."""
+    """Whether a call of the data takes the output of another one, even in the middle of a text."""
     labels = _labels(calls)
     texts = (text for call in calls for value in call.args.values() for text in _texts(value))
     return any(match[1] in labels for text in texts for match in _MENTION.finditer(text))
 
 
 def graph_of_plan(plan: Plan | None) -> CallGraph:
-    """A planner's plan; no calls where there is none. The item of a loop is every item of its list."""
+    """Convert a planner's plan; None gives no calls. A loop's item stands for every item of its list."""
     if plan is None:
         return CallGraph()
     steps = canonical(plan).steps
@@ -96,35 +96,35 @@ def graph_of_plan(plan: Plan | None) -> CallGraph:
 
 
 def links_of_answer(answer: Sequence[str], calls: Sequence[Call]) -> list[Link]:
-    """The outputs that the data's answer to a request names; what names no call's output is left out."""
+    """The outputs that the data's answer names. Names that match no call's output are left out."""
     labels = _labels(calls)
     read = (_read(text, labels) for text in answer)
     return [link_of(value) for value in read if isinstance(value, Reference)]
 
 
 def links_of_outputs(plan: Plan) -> list[Link]:
-    """The outputs that a plan answers with."""
+    """The outputs in a plan's answer."""
     places = {step.id: place for place, step in enumerate(plan.steps)}
     return [link_of(one) for output in plan.answer for one in references(_placed(output.value, places, None))]
 
 
 def bare_label(label: str) -> str:
-    """``$var_1$``, as NESTFUL's second version writes labels, without its signs."""
+    """The label without the ``$`` signs that NESTFUL's second version adds (``$var_1$``)."""
     return label.removeprefix("$").removesuffix("$")
 
 
 def step_id(place: int) -> str:
-    """What references of a graph call the call at this place."""
+    """The name that references in a graph use for the call at this place."""
     return f"c{place}"
 
 
 def link_of(reference: Reference) -> Link:
-    """What a reference of a graph points at."""
+    """The target of a reference in a graph."""
     return Link(None if reference.step == _NOWHERE else int(reference.step[1:]), reference.path)
 
 
 def links_of(node: Node) -> Iterator[tuple[JsonPath, Link]]:
-    """Every reference of a call with where it stands: the argument's name, then the way into its value."""
+    """Every reference of a call with its position: the argument's name, then the path inside its value."""
     for name, value in node.arguments.items():
         yield from _links(value, (name,))
 
@@ -141,7 +141,7 @@ def _links(value: Value, place: JsonPath) -> Iterator[tuple[JsonPath, Link]]:
 
 
 def _labels(calls: Sequence[Call]) -> dict[str, int]:
-    """The places of the calls by every label that may name them; an own label wins over a position."""
+    """The places of the calls by every possible label. A call's own label takes precedence over a position."""
     labels = {f"var_{number}": number - 1 for number in range(1, len(calls) + 1)}
     labels |= {f"var{number}": number - 1 for number in range(1, len(calls) + 1)}
     return labels | {bare_label(call.label): place for place, call in enumerate(calls) if call.label}
@@ -156,7 +156,7 @@ def _texts(value: JsonValue) -> Iterator[str]:
 
 
 def _read(value: JsonValue, labels: Mapping[str, int]) -> Value:
-    """An argument of the data, its references by place; the whole as a literal where it cannot be read otherwise."""
+    """An argument of the data with references by place; a literal of the whole value if it cannot be decoded."""
     try:
         return _known(decode_argument(value), labels)
     except CodecError:

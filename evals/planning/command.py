@@ -1,4 +1,4 @@
-"""What ``nestor eval plan`` does once its options are read: load, ask, judge, print."""
+"""Implements ``nestor eval plan``: loads, asks, judges and prints."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class Measurement:
 
     Attributes:
         data: folder of tools and requests.
-        split: whose requests; None: ``dev``, or the only one.
-        limit: a sample of so many, always the same.
-        candidates: where the planner's candidates come from.
-        k: budget of the retriever, where they are its own; None: that of ``/solve``.
-        distractors: wrong APIs beside the needed ones, where those are given.
+        split: the split to measure; None: ``dev``, or the only one.
+        limit: size of a random sample, the same every time.
+        candidates: source of the planner's candidates.
+        k: budget of the retriever, if it finds the candidates; None: the default of ``/solve``.
+        distractors: number of wrong APIs added to the needed ones, if those are given.
         planner: name of the backend; None: the service's default.
-        demos: folder or file of solved requests to show; None: none are, or the folder's own for ``shots``.
-        shots: how many are shown to a request at most; None: as many as the gateway asks for, of ``demos``.
-        encoder: another one for the retriever.
-        cache: file that keeps the catalogue's vectors.
+        demos: folder or file of solved requests to show; None: none, or the folder's own if ``shots`` is set.
+        shots: the most demos shown per request; None: as many of ``demos`` as the gateway asks for.
+        encoder: another encoder for the retriever.
+        cache: file that caches the catalogue's vectors.
         predictions: file to write a line about each request to.
-        requests_out: file to write the prompts to that have no answer yet, in place of measuring.
-        responses_in: files of answers to such prompts, in place of the server that is configured.
+        requests_out: file to write the unanswered prompts to, instead of measuring.
+        responses_in: files of answers to such prompts, instead of the configured server.
     """
 
     data: Path
@@ -77,17 +77,17 @@ class Measurement:
 
     @property
     def offline(self) -> bool:
-        """Whether a language model is asked by files."""
+        """Whether a language model is asked through files."""
         return self.requests_out is not None or bool(self.responses_in)
 
 
 def measure_planning(wanted: Measurement, *, as_json: bool) -> int:
-    """Measure planning and print the report, unless prompts were to be written. Progress goes to standard error.
+    """Measure planning and print the report, or write prompts if that is requested. Progress goes to standard error.
 
-    The services' settings, ``NESTOR_RETRIEVER_...`` and so on, count as they do for the services.
+    The services' settings, ``NESTOR_RETRIEVER_...`` and so on, apply as they do for the services.
 
     Returns:
-        The exit status: 0, or 1 where the data, the planner or an encoder is not usable.
+        The exit status: 0, or 1 if the data, the planner or an encoder cannot be used.
     """
     err = Console(stderr=True)
     try:
@@ -111,10 +111,10 @@ def measure(wanted: Measurement, progress: Progress) -> tuple[PlanReport | None,
     """Measure; see :func:`measure_planning`.
 
     Returns:
-        The report, None where prompts were written in its place; and what else is to be said.
+        The report (None if prompts were written instead), and notes to print.
 
     Raises:
-        DataError: the data, the planner's name or a file is not usable.
+        DataError: the data, the planner's name or a file cannot be used.
         EncoderError: an encoder cannot be loaded.
         RelevanceError: the retriever's relevance model cannot be used.
     """
@@ -148,7 +148,7 @@ async def _measure(
         chat = batch.chat if batch is not None else None
         name = SERVED if wanted.offline else wanted.planner
         planner = await stack.enter_async_context(open_planner(name, chat=chat))
-        offers = _offers(wanted, dataset, progress)  # after a planner's name that is none is seen: it takes minutes
+        offers = _offers(wanted, dataset, progress)  # takes minutes, so it comes after the check of the planner's name
         book = None
         if solved is not None:
             encoder = load_encoder(demo_settings.encoder, demo_settings.encoder_threads)
@@ -209,7 +209,7 @@ def _opened(file: Path | None) -> TextIO | nullcontext[None]:
 
 @contextmanager
 def errors_only() -> Iterator[None]:
-    """Keep the services' everyday logs from standard output, which is the report's."""
+    """Keep the services' routine logs off standard output, which the report uses."""
     before = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),

@@ -1,12 +1,12 @@
-"""Solved requests for the planner to look at, chosen by the Demo Selector itself (TPTU-v2, section 3.4).
+"""Solved requests to show to the planner, chosen by the Demo Selector itself (TPTU-v2, section 3.4).
 
-They come from a folder in the form of the data, or from a file as ``nestor demos import`` takes it; or, as the papers'
-shots, from the training splits of the folder that is measured, less what is asked. Of a folder, a request solved by
-several calls is shown as a whole (task level), and each call that takes nothing from another shows its API in use (API
-level).
+They come from a folder in the data's format, or from a file in the format of ``nestor demos import``. As in the papers'
+few-shot setting, they can also come from the training splits of the measured folder, without the requests that are
+asked. From a folder, a request solved by several calls is shown as a whole (task level). Each call that takes no value
+from another also shows the use of its API (API level).
 
-No request is shown its own solution: a demo of the same request, or from data with the same id, is passed over. To that
-end the selector is asked for as many demos more as could be passed over, and the first of the rest are taken.
+No request is shown its own solution: a demo of the same request, or from data with the same id, is skipped. For that,
+the selector is asked for as many additional demos as could be skipped, and the first of the remaining ones are used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A demo, and the id of the request that it was made from; none where it comes from a file of demos."""
+    """A demo, and the id of the request that it was made from; None if it comes from a file of demos."""
 
     demo: Demo
     instance: str | None = None
@@ -49,7 +49,7 @@ def read_demos(source: Path) -> list[Solved]:
     """The demos of a folder (of all its splits) or of a file.
 
     Raises:
-        DataError: it cannot be read, a line is no demo, or there are none.
+        DataError: the source cannot be read, a line is not a demo, or there are none.
     """
     found = list(_of_folder(source) if source.is_dir() else map(Solved, _of_file(source)))
     if not found:
@@ -58,10 +58,10 @@ def read_demos(source: Path) -> list[Solved]:
 
 
 def read_shots(folder: Path, asked: Sequence[Instance]) -> list[Solved]:
-    """The demos of a folder's training splits (``train`` and ``dev``, or those not called ``test...``), less the asked.
+    """The demos of a folder's training splits (see :func:`training_splits`), without the requests that are asked.
 
     Raises:
-        DataError: it cannot be read, or holds nothing else that could be shown.
+        DataError: the folder cannot be read, or has no other solved request.
     """
     whole = read_all(folder).instances
     splits = training_splits({one.split or "" for one in whole})
@@ -74,9 +74,9 @@ def read_shots(folder: Path, asked: Sequence[Instance]) -> list[Solved]:
 
 
 def plan_of(instance: Instance) -> Plan | None:
-    """The reference solution as a plan; None where it calls nothing, or is no plan (an odd name, too many steps).
+    """The reference solution as a plan; None if it calls nothing or is not a valid plan (an odd name, too many steps).
 
-    Its answer is what the calls give that no other call takes anything from: the data says no more.
+    Its answer is the outputs of the calls that no other call uses: the data states no more.
     """
     graph = graph_of_calls(instance.calls)
     if not 0 < len(graph.nodes) <= MAX_STEPS:
@@ -92,12 +92,12 @@ def plan_of(instance: Instance) -> Plan | None:
 
 
 class DemoBook:
-    """The knowledge base of one measurement.
+    """The demos of one measurement.
 
     Args:
-        service: holds the demos and selects among them.
-        solved: what it holds.
-        shots: how many are shown at most; None: as many as the gateway asks for.
+        service: stores the demos and selects among them.
+        solved: the stored demos.
+        shots: the most demos shown per request; None: as many as the gateway asks for.
     """
 
     def __init__(self, service: DemoService, solved: Sequence[Solved], shots: int | None = None) -> None:
@@ -112,7 +112,7 @@ class DemoBook:
                 self._of_instance[one.instance].add(key)
 
     async def select(self, instance: Instance, candidates: Sequence[Candidate]) -> tuple[SelectedDemo, ...]:
-        """The demos for a request with these candidates, as the gateway asks for them, save its own."""
+        """The demos for a request with these candidates, selected as the gateway does, without the request's own."""
         k = self._shots
         own = self._of_query.get(_plain(instance.query), set()) | self._of_instance.get(instance.id, set())
         if not candidates:
@@ -126,7 +126,7 @@ class DemoBook:
 async def open_book(
     solved: Sequence[Solved], encoder: Encoder, folder: Path, shots: int | None = None
 ) -> AsyncIterator[DemoBook]:
-    """A knowledge base of these demos, its database in a folder; it shows so many of them to a request.
+    """Open a store of these demos, with its database in a folder. It shows at most ``shots`` demos per request.
 
     Raises:
         DataError: a demo is refused.

@@ -1,4 +1,4 @@
-"""Goes through the requests of a folder, one after the other: candidates, demos, plan, run, score."""
+"""Goes through the requests of a folder one by one: candidates, demos, plan, run, score."""
 
 from __future__ import annotations
 
@@ -48,36 +48,37 @@ from services.contracts.plan import Plan
 
 
 class PlanReport(Metrics):
-    """What was measured, of all requests. Percentages are 0 to 100.
+    """What was measured over all requests. Percentages are 0 to 100.
 
     Attributes:
-        subsets: ``single``: solved by one call; ``multi``: by more, nested ones among them; ``nested``: where a call
-            takes what another one answers.
+        subsets: ``single``: solved by one call; ``multi``: by several, including nested ones; ``nested``: a call takes
+            the output of another one.
         calibration_error: of the confidence in proposed plans, against their full match.
-        confident_half: percent of full matches among the half of the proposed plans that the planner is surest of.
-        wrong_and_sure: percent of all requests with a wrong plan that is not said to be unsure (``unsure_below``);
-            None in kept reports that did not measure it.
-        telling: whether answers of right plans tell what was asked; None where the data does not say what answers.
-        latency_ms: of candidates (found, where they are its own), demos and plan together, one request at a time.
+        confident_half: percent of full matches in the half of the proposed plans with the highest confidence.
+        wrong_and_sure: percent of all requests with a wrong plan that is not marked as unsure (``unsure_below``);
+            None in older reports that did not measure it.
+        telling: whether the answers of right plans hold the requested outputs; None if the data does not name them.
+        latency_ms: time for candidates (if the retriever finds them), demos and plan together, one request at a time.
         answers: percent planned, needing input, without a plan, and failed.
-        late: percent that took longer than the planner's service waits for its backend (``backend_timeout_s``): there
-            they would have failed. Beyond what a busy machine explains, there should be none.
+        late: percent that took longer than the planner's service waits for its backend (``backend_timeout_s``). In the
+            service they would have failed. On an idle machine there should be none.
         intervals: 95 %, by bootstrap over the requests.
-        as_published: the same counts as Seal-Tools' own script makes them.
+        as_published: the same counts as computed by Seal-Tools' own script.
         data: name of the folder.
-        limit: how many requests were drawn; None: all.
-        candidates: where they come from.
-        k: budget of the retriever; None: that of ``/solve``, or the candidates are not its own.
-        distractors: wrong APIs beside the gold ones.
+        limit: size of the sample; None: all requests.
+        candidates: source of the candidates.
+        k: budget of the retriever; None: the default of ``/solve``, or the retriever does not find the candidates.
+        distractors: number of wrong APIs added to the gold ones.
         planner: name of the backend.
-        model: name of the language model that it asked, if any.
-        constraint: what held that model's answers to their form; None also in kept reports that do not say it.
+        model: name of the language model, if one was asked.
+        constraint: how that model's answers were constrained to their format; None also in older reports.
         encoder: of the retriever.
-        catalogue: APIs in the folder.
-        demos: solved requests to choose from; None: none were shown.
-        shots: how many were shown to a request at most; None: as many as the gateway asks for, or none.
-        demos_shown: how many were, to all requests together.
-        unknown_gold: requests whose solution names an API that the folder does not describe; they count as any other.
+        catalogue: number of APIs in the folder.
+        demos: number of solved requests to choose from; None: no demos were shown.
+        shots: the most demos shown per request; None: as many as the gateway asks for, or none.
+        demos_shown: number of demos shown to all requests together.
+        unknown_gold: requests whose solution names an API that the folder does not describe. They are scored like all
+            others.
     """
 
     subsets: dict[str, Scores]
@@ -120,11 +121,11 @@ class Asked:
     seconds: float
     run_problem: str
     told: Told | None = None
-    """Whether the answer of a right plan tells what was asked, where that is known."""
+    """Whether the answer of a right plan holds the requested outputs, if that is known."""
 
     @property
     def subsets(self) -> Iterator[str]:
-        """The names of those it belongs to."""
+        """The names of the subsets it belongs to."""
         if len(self.gold.nodes) == 1:
             yield "single"
         if len(self.gold.nodes) > 1:
@@ -137,9 +138,9 @@ class Examiner:
     """Asks and judges one request at a time.
 
     Args:
-        dataset: the catalogue that slots are counted by.
+        dataset: the catalogue whose response fields number the slots.
         offers: makes the candidates.
-        planner: is asked.
+        planner: plans the requests.
         world: runs the plans.
         book: chooses demos, if any are shown.
     """
@@ -149,7 +150,7 @@ class Examiner:
         self._offers, self._planner, self._world, self._book = offers, planner, world, book
 
     async def ask(self, instance: Instance) -> Asked:
-        """Ask and judge; only the asking is timed."""
+        """Ask and judge. Only the asking is timed."""
         start = time.perf_counter()
         offer = self._offers.offer(instance)
         demos = await self._book.select(instance, offer.candidates) if self._book is not None else ()
@@ -172,7 +173,7 @@ class Examiner:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What was measured under which conditions; :class:`PlanReport` says what each is. Of ``data`` the name is told."""
+    """The conditions of a measurement; see :class:`PlanReport`. The report shows only the name of ``data``."""
 
     data: Path
     candidates: str
@@ -186,11 +187,11 @@ class Conditions:
 
 
 def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanReport:
-    """Sum up.
+    """Aggregate the results.
 
     Args:
         asked: all requests.
-        dataset: they and the catalogue.
+        dataset: the requests and the catalogue.
         under: the conditions.
     """
     judged = [one.judged for one in asked]
@@ -237,12 +238,12 @@ def report(asked: Sequence[Asked], dataset: Dataset, under: Conditions) -> PlanR
 
 
 def write_line(file: TextIO, asked: Asked) -> None:
-    """A line about one request: what was asked for, what was planned, and where they differ."""
+    """Write a line about one request: the reference, the plan, and where they differ."""
     file.write(json.dumps(line_of(asked), ensure_ascii=False) + "\n")
 
 
 def line_of(asked: Asked) -> dict[str, Any]:
-    """One request for error analysis; calls in NESTFUL's notation."""
+    """One request for error analysis, with calls in NESTFUL's notation."""
     score = asked.judged.score
     return {
         "id": asked.instance.id,
@@ -280,14 +281,14 @@ def line_of(asked: Asked) -> dict[str, Any]:
 
 
 def _vendor(asked: Asked) -> str:
-    """The vendor that the request is to: of the first call of the solution, else of the likeliest candidate."""
+    """The vendor that the request addresses: that of the solution's first call, else of the best candidate."""
     apis = [call.api for call in asked.instance.calls] or [one.api.id for one in asked.offer.candidates]
     known = {one.api.id: one.api.provider for one in asked.offer.candidates}
     return next((known.get(name, name.partition(".")[0]) for name in apis), "")
 
 
 def _outputs(answer: Answer) -> list[dict[str, str]]:
-    """What a language model wrote, turn after turn, and why that was no plan."""
+    """What a language model wrote in each turn, and why that was no valid plan."""
     return [{"output": one.output, "problem": one.problem} for one in answer.attempts]
 
 
@@ -296,5 +297,5 @@ def _told(plan: Plan | None) -> Any:
         return []
     try:
         return encode(plan)
-    except CodecError:  # what the notation cannot say
+    except CodecError:  # the notation cannot express this plan
         return plan.model_dump(mode="json")["steps"]

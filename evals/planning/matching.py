@@ -1,12 +1,12 @@
-"""Which predicted call stands for which call of the reference solution, and when two values are the same.
+"""Matches predicted calls with calls of the reference solution, and defines when two values are equal.
 
-Calls are matched one to one, and only calls of the same API. Where an API is called several times, the pairs with the
-most equal arguments are matched first; of equal ones those with the fewest unequal arguments, then the first ones. A
-reference counts as equal where it takes the same field of the call that stands for the same call: since that depends on
-the match, it is made with "of the same API" first and made again until it stays.
+Calls are matched one to one, and only with calls of the same API. If an API is called several times, pairs with the
+most equal arguments are matched first. Ties go to the pair with the fewest unequal arguments, then to the first one. A
+reference is equal if it takes the same field of matched calls. Since that depends on the match, the first round only
+requires the same API, and matching is repeated until it is stable.
 
-Values are compared as Seal-Tools' published evaluation does: as Python's ``str`` writes them, exactly. So ``5`` equals
-``"5"``, and neither ``5.0`` nor ``"5 "``; members of objects may come in any order.
+Values are compared as in Seal-Tools' published evaluation: exactly, as Python's ``str`` writes them. So ``5`` equals
+``"5"``, but neither ``5.0`` nor ``"5 "``. The members of objects may come in any order.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TRIES = 5_000
 SameCall = Callable[[int, int], bool]
 """Whether the gold call at the first place and the predicted one at the second are the same call."""
 Matches = Mapping[int, int]
-"""Places of predicted calls, and of the gold calls that they stand for."""
+"""Places of predicted calls, mapped to the places of the matching gold calls."""
 
 
 def match_calls(gold: CallGraph, predicted: CallGraph) -> dict[int, int]:
-    """Match the calls of a plan with those of the reference solution; calls left over are in no pair."""
+    """Match the calls of a plan with those of the reference solution. Unmatched calls are in no pair."""
 
     def same_api(place: int, other: int) -> bool:
         return gold.nodes[place].api == predicted.nodes[other].api
@@ -43,9 +43,9 @@ def match_calls(gold: CallGraph, predicted: CallGraph) -> dict[int, int]:
 
 
 def made_in_order(gold: CallGraph, predicted: CallGraph) -> bool:
-    """Whether every gold call can be given a predicted one of its API for itself, so that each waits for its producers.
+    """Whether each gold call can get its own predicted call of the same API, such that each waits for its producers.
 
-    Of the ways in which that could be, no more than some thousands are tried.
+    Only some thousands of assignments are tried.
     """
     awaited = [_awaited(predicted, place) for place in range(len(predicted.nodes))]
     producers = [node.needs - {place} for place, node in enumerate(gold.nodes)]
@@ -75,12 +75,12 @@ def made_in_order(gold: CallGraph, predicted: CallGraph) -> bool:
 
 
 def by_match(matches: Matches) -> SameCall:
-    """The same call is the one that it is matched with."""
+    """Calls are the same if they are matched."""
     return lambda place, other: matches.get(other) == place
 
 
 def equal_arguments(gold: Node, predicted: Node, same_call: SameCall) -> int:
-    """How many arguments both have with the same name and value."""
+    """The number of arguments that have the same name and value in both."""
     return sum(
         name in gold.arguments and same_value(gold.arguments[name], value, same_call)
         for name, value in predicted.arguments.items()
@@ -97,7 +97,7 @@ def same_node(gold: Node, predicted: Node, same_call: SameCall) -> bool:
 
 
 def same_value(gold: Value, predicted: Value, same_call: SameCall) -> bool:
-    """Whether two arguments are the same; see the head of this module."""
+    """Whether two arguments are equal; see the module's docstring."""
     if isinstance(gold, LiteralValue) and isinstance(predicted, LiteralValue):
         return text_of(gold.value) == text_of(predicted.value)
     if isinstance(gold, Reference) and isinstance(predicted, Reference):
@@ -120,12 +120,12 @@ def same_link(gold: Link, predicted: Link, same_call: SameCall) -> bool:
 
 
 def text_of(value: JsonValue) -> str:
-    """A literal as it is compared."""
+    """The text by which literals are compared."""
     return str(_sorted(value))
 
 
 def _awaited(graph: CallGraph, place: int) -> set[int]:
-    """The places of all calls that are over when the one at this place starts."""
+    """The places of all calls that have finished when the call at this place starts."""
     found: set[int] = set()
     waiting = [place]
     while waiting:

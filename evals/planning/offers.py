@@ -1,16 +1,17 @@
-"""The candidates that a planner is given, as the retriever service would hand them on.
+"""The candidates for a planner, in the form in which the retriever service returns them.
 
-- ``own``: what the shipped retriever finds in the whole catalogue, suppliers included, for the budget of ``/solve``;
-- ``given``: the request's own list of tools, in the data's form ``tools``;
+- ``own``: the APIs that the shipped retriever finds in the whole catalogue, including suppliers, with the budget of
+  ``/solve``;
+- ``given``: the request's own list of tools, the field ``tools`` in the data;
 - ``gold``: the APIs of the reference solution, each once.
 
-For the last two the retriever ranks and scores these APIs alone, by the same code and with the statistics of the whole
-catalogue; it is not allowed to refuse, and one that it leaves out comes last with score 0. Names that the catalogue
-does not know are passed over.
+For the last two, the retriever ranks and scores only these APIs, with the same code and the statistics of the whole
+catalogue. It may not refuse, and an API that it leaves out comes last with score 0. Names that are not in the catalogue
+are skipped.
 
-Distractors make ``gold`` harder: so many APIs that are not needed, the nearest that the retriever finds without the
-needed ones. They are ranked and scored together with those, and all are then shuffled, always in the same way: a
-planner that takes what comes first gains nothing. That lies between ``gold`` and ``own``.
+Distractors make ``gold`` harder. They are APIs that are not needed: the nearest ones that the retriever finds without
+the needed ones. They are ranked and scored together with the needed ones, and all are then shuffled, always in the same
+way. So a planner gains nothing by taking the first candidates. The difficulty lies between ``gold`` and ``own``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from services.encoder import Encoder
 
 _SEED = 7
 _MOST = 200
-"""A planner takes no more candidates."""
+"""A planner accepts no more candidates."""
 
 
 class Source(StrEnum):
@@ -64,11 +65,11 @@ class Offers:
     Attributes:
         snapshot: the catalogue's index.
         apis: its APIs by id.
-        encoder: whose vectors the snapshot holds.
-        options: how the service ranks.
-        source: where the candidates come from.
-        k: budget of the retriever, where they are its own; None: that of ``/solve``.
-        distractors: wrong APIs beside those needed, where those are given.
+        encoder: the encoder that made the snapshot's vectors.
+        options: the service's ranking options.
+        source: source of the candidates.
+        k: budget of the retriever, if it finds the candidates; None: the default of ``/solve``.
+        distractors: number of wrong APIs added to the needed ones, if those are given.
     """
 
     snapshot: Snapshot
@@ -80,7 +81,7 @@ class Offers:
     distractors: int = 0
 
     def offer(self, instance: Instance) -> Offer:
-        """The candidates of a request. Blocks while it is encoded and searched."""
+        """The candidates of a request. Blocks while it encodes and searches."""
         if self.source is Source.OWN:
             clauses, hits = self._find(self._asked(instance.query))
         else:
@@ -91,9 +92,9 @@ class Offers:
         return self._offer(clauses, hits)
 
     async def look_up(self, query: str, offer: Offer, needs: Sequence[str]) -> tuple[Offer, tuple[str, ...]]:
-        """The offer with what a planner missed, as the gateway looks it up, and the ids that are new.
+        """Add operations that a planner missed, as the gateway does. Returns the offer and the ids that are new.
 
-        Only where candidates are the retriever's own: what is given is all there is.
+        Only if the retriever finds the candidates: a given list is never extended.
         """
         if self.source is not Source.OWN:
             return offer, ()
@@ -102,7 +103,7 @@ class Offers:
         return Offer(found.clauses, found.candidates), told.added
 
     async def retrieve(self, request: RetrieveRequest, timeout_s: float = 0.0) -> RetrieveResponse:
-        """What the retriever service would answer. Blocks while the request is encoded and searched."""
+        """The answer of the retriever service. Blocks while it encodes and searches."""
         found = self._offer(*self._find(request))
         return RetrieveResponse(catalogue_version=0, clauses=found.clauses, candidates=found.candidates)
 
@@ -124,7 +125,7 @@ class Offers:
         return clauses, hits
 
     def _places(self, names: Iterable[str]) -> Ids:
-        """Where these APIs stand in the index, in its order."""
+        """The positions of these APIs in the index, in its order."""
         ids = self.snapshot.entries.ids
         return np.array(sorted({bisect_left(ids, name) for name in names if name in self.apis}), np.int64)
 
@@ -141,7 +142,7 @@ class Offers:
 
 
 def check_lists(instances: Sequence[Instance]) -> None:
-    """Whether every request has its own list of tools.
+    """Check that every request has its own list of tools.
 
     Raises:
         DataError: one has none.

@@ -1,4 +1,4 @@
-"""The report of a measurement for people."""
+"""Prints the report of a measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evals.planning.summary import Metrics, Ratio
 
 
 def print_report(report: PlanReport, console: Console) -> None:
-    """A table of the main figures, whole and by subset, and some lines below it."""
+    """Print a table of the main figures, in total and by subset, and some lines below it."""
     console.print(_table(report))
     told = report.answers
     split = f" of {report.split}" if report.split else ""

@@ -1,7 +1,7 @@
-"""Runs plans: executor_svc itself, against the service of :mod:`evals.planning.upstream`, over sockets.
+"""Runs plans with executor_svc itself, against the service of :mod:`evals.planning.upstream`, over sockets.
 
-A plan is proved again with the APIs at that service's address; no call waits for an approval. It ran where
-every step succeeds and every value of the answer is there; whether these were the calls that were wanted is not asked.
+A plan is proved again with the APIs at that service's address. No call waits for an approval. A plan ran if every step
+succeeds and every value of the answer exists. Whether these were the wanted calls is not checked here.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from services.contracts.planning import CompiledPlan, Decision, Policy
 from services.errors import ServiceError
 
 ANYTHING = Policy(mutating=Decision.ALLOW)
-"""No call waits for an approval: nothing is changed anywhere."""
+"""No call waits for an approval: the calls change nothing."""
 _DEADLINE_MS = 20_000
 
 
 class World:
-    """Where plans are run.
+    """Runs plans.
 
     Args:
-        executor: runs them.
-        apis: all that may be called, in the order in which the service numbers them.
+        executor: executes them.
+        apis: all APIs that may be called, in the order in which the service numbers them.
         url: the service's address.
     """
 
@@ -45,7 +45,7 @@ class World:
         self._runs = 0
 
     async def run(self, compiled: CompiledPlan) -> str:
-        """Run a plan; why it did not run through, or nothing."""
+        """Run a plan. Returns why it did not finish, or an empty string."""
         moved = [stand_in(api, self._numbers[api.id], self._url) for api in compiled.apis.values()]
         try:
             proof = compile_plan(compiled.plan, moved, ANYTHING)
@@ -67,7 +67,7 @@ class World:
 
 @asynccontextmanager
 async def open_world(apis: Sequence[Api], folder: Path) -> AsyncIterator[World]:
-    """The service and an executor that may call it, its ledger in a folder."""
+    """Start the service and an executor that may call it, with the executor's ledger in a folder."""
     async with serving(apis) as url:
         settings = ExecutorSettings().model_copy(
             update={

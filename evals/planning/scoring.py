@@ -1,22 +1,22 @@
-"""What is counted of one request: the papers' metrics before they are summed up.
+"""What is counted for one request: the papers' metrics before they are aggregated.
 
-- *Tool* and *parameter* (Seal-Tools, appendix C): calls that stand for a gold call of the same API, and arguments of
-  those with the same name and value; micro, so they are counted here and divided over all requests. A reference is an
-  argument like any other.
-- *As published*: the same as Seal-Tools' own script counts. There every predicted call is compared with the first gold
-  call of its API, however often that was used before, and references are the texts ``API_call_N``, N counting the
-  response slots of the calls as they are written down. It differs where an API is called twice, and where a call before
-  the reference is missing or too many.
-- *Reference*: a gold reference is found where the call that stands for the same call has one at the same place of the
-  same argument, to the same field of the call that stands for the same producer.
-- *Sequence match* (NESTFUL, section 5.3, aligned as its published script does): lists of the same length are compared
-  place by place; others are aligned by the names of the APIs, gold first where they differ. Partial match is the share
-  of equal calls among the aligned places, full match that all are equal. A call is equal with all its arguments.
-- *In any order*: all calls have an equal partner, wherever it stands. Plans are graphs; their order has no meaning.
-- *Made* (of NESTFUL's execution pass rate, section 5.3, what does not depend on a run): every gold call is made, and
-  where one takes a value of another, the call that stands for it waits for the one that stands for the other, directly
-  or by way of further calls. What the arguments are does not matter, nor does a call too many; so any calls of the
-  right APIs will do, not only those that are matched by their arguments.
+- *Tool* and *parameter* (Seal-Tools, appendix C): calls that match a gold call of the same API, and their arguments
+  with the same name and value. These are micro averages: they are counted here and divided over all requests. A
+  reference is an argument like any other.
+- *As published*: the same as counted by Seal-Tools' own script. It compares every predicted call with the first gold
+  call of its API, however often that was used before. References are the texts ``API_call_N``, where N counts the
+  response slots of the calls in written order. It differs if an API is called twice, or if a call before the
+  reference is missing or superfluous.
+- *Reference*: a gold reference is found if the matching call has a reference at the same place of the same argument,
+  to the same field of the call that matches the producer.
+- *Sequence match* (NESTFUL, section 5.3, aligned as in its published script): lists of the same length are compared
+  place by place. Others are aligned by the names of the APIs, gold first where they differ. Partial match is the share
+  of equal calls among the aligned places. Full match means that all are equal. Equal calls have equal arguments.
+- *In any order*: all calls have an equal partner in any position. Plans are graphs, so their order has no meaning.
+- *Made* (the part of NESTFUL's execution pass rate, section 5.3, that does not depend on a run): every gold call is
+  made. If one takes a value of another, its partner waits for the other's partner, directly or through further calls.
+  Arguments and superfluous calls do not matter. So any calls of the right APIs qualify, not only those that are matched
+  by their arguments.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from services.contracts.plan import ItemReference, Reference, Value
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one request or of many: what was right, predicted and asked for."""
+    """The numbers of right, predicted and gold items, for one request or many."""
 
     right: int = 0
     predicted: int = 0
@@ -54,7 +54,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What is counted of one request; the module says what each is. ``partial`` is a share, 0 to 1."""
+    """The counts of one request, as defined in the module's docstring. ``partial`` is a share, 0 to 1."""
 
     tool: Counts
     param: Counts
@@ -72,8 +72,8 @@ def score(gold: CallGraph, predicted: CallGraph, outputs: Outputs) -> Score:
 
     Args:
         gold: the reference solution.
-        predicted: the plan; no calls where there is none.
-        outputs: the response fields of each API by id, in their order: what slots count.
+        predicted: the plan; no calls if there is none.
+        outputs: the response fields of each API by id, in the order in which slots are numbered.
     """
     matches = match_calls(gold, predicted)
     same_call = by_match(matches)
@@ -110,7 +110,7 @@ def _references(gold: CallGraph, predicted: CallGraph, matches: Mapping[int, int
 
 
 def _in_sequence(gold: CallGraph, predicted: CallGraph) -> tuple[float, bool]:
-    """Partial and full match of the two as sequences. Nothing planned where nothing is needed is a match."""
+    """Partial and full match of the two as sequences. Two empty graphs match."""
     if not gold.nodes and not predicted.nodes:
         return 1.0, True
     aligned = _aligned([node.api for node in gold.nodes], [node.api for node in predicted.nodes])
@@ -121,7 +121,7 @@ def _in_sequence(gold: CallGraph, predicted: CallGraph) -> tuple[float, bool]:
 
 
 def _aligned(gold: Sequence[str], predicted: Sequence[str]) -> list[tuple[int | None, int | None]]:
-    """Places that are compared with each other; None where one list has nothing to compare."""
+    """Pairs of places to compare; None if one list has no counterpart."""
     if len(gold) == len(predicted):
         return [(place, place) for place in range(len(gold))]
     pairs: list[tuple[int | None, int | None]] = []
@@ -141,7 +141,7 @@ def _aligned(gold: Sequence[str], predicted: Sequence[str]) -> list[tuple[int | 
 
 
 def _published(gold: CallGraph, predicted: CallGraph, outputs: Outputs) -> tuple[int, int]:
-    """Right calls and right arguments as Seal-Tools' script counts them."""
+    """The numbers of right calls and right arguments as Seal-Tools' script counts them."""
     gold_slots, slots = _slots(gold, outputs), _slots(predicted, outputs)
     calls = arguments = 0
     for node in predicted.nodes:
@@ -156,7 +156,7 @@ def _published(gold: CallGraph, predicted: CallGraph, outputs: Outputs) -> tuple
 
 
 def _slots(graph: CallGraph, outputs: Outputs) -> dict[tuple[int, JsonPath], str]:
-    """The names of the response slots: every field of every call has one, a call without known fields has one."""
+    """The names of the response slots: one per field of every call, one for a call without known fields."""
     slots: dict[tuple[int, JsonPath], str] = {}
     for place, node in enumerate(graph.nodes):
         paths: list[JsonPath] = [(field,) for field in outputs.get(node.api, ())] or [()]
@@ -167,7 +167,7 @@ def _slots(graph: CallGraph, outputs: Outputs) -> dict[tuple[int, JsonPath], str
 
 def _text(value: Value, slots: Mapping[tuple[int, JsonPath], str]) -> str:
     def named(reference: Reference | ItemReference) -> str:
-        assert isinstance(reference, Reference)  # a graph holds no other
+        assert isinstance(reference, Reference)  # a graph holds no item references
         link = link_of(reference)
         none = f"no slot: {link.place} {link.path}"
         return none if link.place is None else slots.get((link.place, link.path), none)

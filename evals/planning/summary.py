@@ -1,7 +1,7 @@
-"""From counts to percentages, with intervals and calibration. Every percentage is 0 to 100.
+"""Converts counts to percentages, with intervals and calibration. Every percentage is 0 to 100.
 
-A ratio of nothing to nothing (the reference precision of plans without references) is 0: ``gold`` and ``predicted``
-stand beside it and tell it from a failure.
+A ratio of nothing to nothing (such as the reference precision of plans without references) is 0. The ``gold`` and
+``predicted`` counts beside it distinguish it from a failure.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Metrics(BaseModel):
     """The metrics over some requests; :mod:`evals.planning.scoring` defines them.
 
     Attributes:
-        n: requests.
-        format_acc: percent answered in the form that is asked for: a plan, a draft with what is missing, or that there
-            is none. Not: an error, or nothing in time.
-        pass_rate: percent of those that need a call whose plan made the calls of the solution, each after those it
-            takes values of, and ran without a failed step; None in kept reports that did not measure it.
-        ran: percent of those that need a call whose plan, whatever it calls, ran without a failed step.
+        n: number of requests.
+        format_acc: percent answered in the requested form: a plan, a draft with its questions, or the statement that
+            there is no plan. Errors and timeouts do not count.
+        pass_rate: percent of the requests that need a call whose plan made the calls of the solution, each after the
+            calls it takes values from, and ran without a failed step; None in older reports that did not measure it.
+        ran: percent of the requests that need a call whose plan, whatever it calls, ran without a failed step.
     """
 
     n: int
@@ -58,13 +58,13 @@ class Metrics(BaseModel):
 
 
 class Scores(Metrics):
-    """The metrics over a subset; ``runnable`` requests of it need a call."""
+    """The metrics over a subset. ``runnable`` of its requests need a call."""
 
     runnable: int
 
 
 class Published(BaseModel):
-    """Tool and parameter as Seal-Tools' own script counts them; a recall may exceed 100 there."""
+    """Tool and parameter as Seal-Tools' own script counts them. A recall may exceed 100 there."""
 
     tool: Ratio
     param: Ratio
@@ -78,8 +78,8 @@ class Judged:
         score: against the reference solution.
         well_formed: whether there was an answer at all.
         needs_call: whether the reference solution calls anything.
-        ran: whether the plan ran through.
-        confidence: the planner's, 0 to 1; None where it proposed no plan.
+        ran: whether the plan ran to its end.
+        confidence: the planner's, 0 to 1; None if it proposed no plan.
     """
 
     score: Score
@@ -90,12 +90,12 @@ class Judged:
 
     @property
     def passed(self) -> bool:
-        """Whether the plan ran through and made the calls that were wanted, in an order that is right."""
+        """Whether the plan ran to its end and made the wanted calls in a valid order."""
         return self.ran and self.score.made
 
 
 def summed(judged: Sequence[Judged]) -> Scores:
-    """The metrics over these requests; all 0 where there are none."""
+    """The metrics over these requests; all 0 if there are none."""
     runnable = [one for one in judged if one.needs_call]
     return Scores(
         n=len(judged),
@@ -113,7 +113,7 @@ def summed(judged: Sequence[Judged]) -> Scores:
 
 
 def published(judged: Sequence[Judged]) -> Published:
-    """The counts of Seal-Tools' script."""
+    """The metrics as Seal-Tools' script counts them."""
     return Published(
         tool=_ratio([one.score.published_tool for one in judged]),
         param=_ratio([one.score.published_param for one in judged]),
@@ -121,7 +121,7 @@ def published(judged: Sequence[Judged]) -> Published:
 
 
 def intervals(judged: Sequence[Judged]) -> dict[str, tuple[float, float]]:
-    """95 % intervals of the main figures: percentiles of what resampled requests give (bootstrap), seeded."""
+    """95 % intervals of the main figures: percentiles over resampled requests (bootstrap), seeded."""
     if not judged:
         return {}
     rng = np.random.default_rng(_SEED)
@@ -144,7 +144,7 @@ def calibration_error(judged: Sequence[Judged]) -> float:
     """Expected calibration error of the confidence against the full match, in percent, over the proposed plans.
 
     Ten bins of equal width (Guo et al. 2017, section 3): the mean distance between a bin's confidence and its share of
-    full matches, weighted by the bin's size. 0 where there is no plan.
+    full matches, weighted by the bin's size. 0 if there is no plan.
     """
     confidence, right = _confidences(judged)
     if not len(confidence):
@@ -159,18 +159,18 @@ def calibration_error(judged: Sequence[Judged]) -> float:
 
 
 def confident_half(judged: Sequence[Judged]) -> float:
-    """Percent of full matches among the half (rounded up) of the proposed plans that the planner is surest of."""
+    """Percent of full matches in the half (rounded up) of the proposed plans with the highest confidence."""
     confidence, right = _confidences(judged)
     surest = np.argsort(-confidence, kind="stable")[: math.ceil(len(confidence) / 2)]
     return _mean(right[surest].tolist())
 
 
 def wrong_and_sure(judged: Sequence[Judged], sure: float) -> float:
-    """Percent of all requests that get a plan which is not said to be unsure, and is wrong in any order of its calls.
+    """Percent of all requests whose plan is not marked as unsure and is wrong in any order of its calls.
 
     Args:
         judged: all requests.
-        sure: the confidence from which on a plan is not said to be unsure.
+        sure: the confidence from which a plan is not marked as unsure.
     """
     return _mean([one.confidence is not None and one.confidence >= sure and not one.score.any_order for one in judged])
 

@@ -1,8 +1,8 @@
-"""Whether the answer of a right plan tells what was asked: all of it, and little else.
+"""Whether the answer of a right plan holds the requested outputs, and little else.
 
-The plan's calls are the wanted ones, so each output that is asked for is there; which of them are shown is what the
-planner chose. An output is told where it is shown itself, or where something that holds it is: the list that it is in,
-the whole answer of its call.
+The plan makes the right calls, so every requested output exists. The planner chooses which outputs it shows. An output
+counts as told if it is shown itself, or as part of something larger: the list that contains it, or the whole answer of
+its call.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from evals.planning.matching import Matches, match_calls
 
 
 class Telling(BaseModel):
-    """Of the plans whose calls are right, where the data says which outputs answer.
+    """Measured on plans with the right calls, if the data names the outputs that answer.
 
     Attributes:
-        n: such plans.
-        all: percent that tell all that is asked.
-        only: percent that tell all that is asked and nothing beside it, be it as a part of something that holds it.
-        just: percent that tell just the outputs that are asked for.
+        n: number of such plans.
+        all: percent that show all requested outputs.
+        only: percent that show all requested outputs and no others, possibly as part of something larger.
+        just: percent that show exactly the requested outputs.
     """
 
     n: int
@@ -32,7 +32,7 @@ class Telling(BaseModel):
 
 
 class Told(BaseModel):
-    """Of one plan; :class:`Telling` says what each is."""
+    """The same for one plan; see :class:`Telling`."""
 
     all: bool
     only: bool
@@ -40,13 +40,13 @@ class Told(BaseModel):
 
 
 def told(gold: CallGraph, asked: Sequence[Link], predicted: CallGraph, shown: Sequence[Link]) -> Told | None:
-    """Compare what a right plan answers with what was asked for; None where that is not known.
+    """Compare the outputs of a right plan with the requested ones; None if these are not known.
 
     Args:
         gold: the data's solution.
-        asked: its outputs that answer.
+        asked: its outputs that answer the request.
         predicted: a plan that makes the same calls.
-        shown: its outputs.
+        shown: the plan's outputs.
     """
     if not asked:
         return None
@@ -59,7 +59,7 @@ def told(gold: CallGraph, asked: Sequence[Link], predicted: CallGraph, shown: Se
 
 
 def telling(judged: Sequence[Told | None]) -> Telling | None:
-    """Sum up; None where it is known of no plan."""
+    """Aggregate; None if nothing is known about any plan."""
     known = [one for one in judged if one is not None]
     if not known:
         return None

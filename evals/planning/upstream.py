@@ -1,10 +1,10 @@
-"""A service made from nothing but the APIs' descriptions, so that plans can run where the real service is out of reach.
+"""A stand-in service made from the APIs' descriptions only, so that plans can run when the real service is unavailable.
 
-Every API gets an address of its own below the service. A call must bring the required arguments, and arguments of a
-JSON body must be of the JSON type that is declared; otherwise it is refused with 422. The answer is made from the
-response schema: the same every time, every declared field there and of its declared type, an example from the
-description (``e.g., Lisbon``) where there is one. A field of no declared type is a text. Nothing is looked up and
-nothing is remembered: that a plan runs here says that its calls fit together, not that the answers would be right.
+Every API has its own path below the service's address. A call must pass the required arguments, and arguments of a
+JSON body must have the declared JSON type; otherwise it is refused with 422. The answer is generated from the response
+schema and always the same. It has every declared field with its declared type, and uses an example from the description
+(``e.g., Lisbon``) if there is one. A field without a declared type is a text. The service looks nothing up and keeps no
+state. So a plan that runs here makes calls that fit together; whether the answers would be right is not tested.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 def stand_in(api: Api, number: int, server: str) -> Api:
-    """The same API at the service's address, without credentials; it takes and gives what the original does.
+    """The same API at the service's address, without credentials. Its input and output are those of the original.
 
-    Where the data gives it no address of its own it is a POST of a JSON body to its name.
+    If the data gives the API no path, it becomes a POST of a JSON body to its name.
 
     Args:
         api: the original.
-        number: what tells it from the service's other APIs.
+        number: distinguishes it from the service's other APIs.
         server: base URL of the service.
     """
     is_bare = not api.server and api.path == "/" and api.body is None
@@ -58,7 +58,7 @@ def stand_in(api: Api, number: int, server: str) -> Api:
 
 @asynccontextmanager
 async def serving(apis: Iterable[Api]) -> AsyncIterator[str]:
-    """Serve these APIs on a free port of this machine; yields the base URL. An API's number is its place from 0."""
+    """Serve these APIs on a free local port; yields the base URL. An API's number is its index from 0."""
     service = _Service(tuple(apis))
     app = web.Application(client_max_size=16 * 1024 * 1024)
     app.router.add_route("*", "/{number:[0-9]+}{rest:.*}", service.answer)
@@ -74,7 +74,7 @@ async def serving(apis: Iterable[Api]) -> AsyncIterator[str]:
 
 
 def misfit(api: Api, body: JsonValue) -> str:
-    """Why a body is refused; empty where it is not."""
+    """Why a body is refused; empty if it is accepted."""
     wanted = [one for one in api.parameters if one.location is Location.BODY]
     if not wanted or api.body is None or api.body.whole:
         return ""
@@ -111,7 +111,7 @@ class _Service:
 
     async def _problem(self, api: Api, request: web.Request) -> str:
         for one in api.parameters:
-            plain = one.json_schema.get("type") not in ("array", "object")  # of these, none may be sent
+            plain = one.json_schema.get("type") not in ("array", "object")  # arrays and objects may be empty
             if one.location is Location.QUERY and one.required and plain and one.wire_name not in request.query:
                 return f"{one.wire_name} is missing"
         if not request.can_read_body:
@@ -129,7 +129,7 @@ def _named(api: Api) -> str:
 
 
 def _placed(parameter: Parameter, path: str, *, has_body: bool) -> Parameter:
-    """The parameter where the request can carry it: the data often leaves out where that is."""
+    """The parameter at a location that the request supports: the data often states none."""
     if parameter.location is not Location.BODY:
         return parameter
     if f"{{{parameter.wire_name}}}" in path:
@@ -138,6 +138,6 @@ def _placed(parameter: Parameter, path: str, *, has_body: bool) -> Parameter:
 
 
 def _fits(value: JsonValue, kind: JsonValue) -> bool:
-    """Whether a value is of a declared JSON type; whatever is not declared fits."""
+    """Whether a value has a declared JSON type. Any value fits an undeclared type."""
     kinds = kind if isinstance(kind, list) else [kind]
     return value is None or fits(value, frozenset(str(one) for one in kinds))

@@ -1,4 +1,4 @@
-"""Whether people agree on what is right: a sample was solved again by writers who saw the request and the APIs only."""
+"""Agreement on the right solution: a sample was solved again by writers who saw only the request and the APIs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Requests solved twice; for how many the calls are of the same APIs; for how many all is the same."""
+    """Number of requests solved twice, of those with calls of the same APIs, and of those with equal solutions."""
 
     solved: int
     calls: int
@@ -29,16 +29,16 @@ class Agreement:
 
 
 def compare(requests: Iterable[Request], file: Path) -> Agreement:
-    """Hold second solutions against the corpus' plans.
+    """Compare second solutions with the corpus' plans.
 
-    The order of calls and of arguments does not count, nor capitals, nor which item of a list a reference names.
+    The order of calls and of arguments, capitals, and the index of a referenced list item do not matter.
 
     Args:
         requests: of the corpus.
-        file: ``{"id", "plan"}`` a line.
+        file: one ``{"id", "plan"}`` per line.
 
     Raises:
-        DataError: a line is no solution.
+        DataError: a line is not a solution.
     """
     known = {request.id: request for request in requests}
     solved = calls = whole = 0

@@ -1,7 +1,7 @@
-"""The APIs that the corpus asks of: vendors' own documents, and those of invented company systems.
+"""The APIs that the corpus uses: vendors' own documents, and those of invented company systems.
 
-Vendors' documents are data that is read by path and never kept here; ``vendors.json`` names them. The invented systems
-are OpenAPI documents in ``systems/``.
+Vendors' documents are read from a path and not stored here; ``vendors.json`` names them. The invented systems are
+OpenAPI documents in ``systems/``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from services.errors import ServiceError
 
 Part = Literal["train", "dev", "test"]
 _SERVER: Final = "https://api.example.com"
-"""Completes documents that name no server: nothing of the corpus is ever sent."""
+"""Server of documents that name none. No request of the corpus is ever sent."""
 
 
 class Vendor(BaseModel):
-    """Whose APIs are asked of.
+    """A vendor or an invented system.
 
     Attributes:
         name: first part of the APIs' ids.
-        documents: names of files; of an invented system none.
+        documents: names of files; empty for an invented system.
         part: what its requests are for. A vendor is in one part only.
     """
 
@@ -43,7 +43,7 @@ class Vendor(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The folder of the corpus, and where the vendors' documents are."""
+    """The folder of the corpus, and the folder of the vendors' documents."""
 
     folder: Path
     documents: Path | None
@@ -54,7 +54,7 @@ class Corpus:
         return _vendors(self.folder / "vendors.json")
 
     def file(self, vendor: Vendor) -> Path:
-        """Where a vendor's requests are."""
+        """The file of a vendor's requests."""
         return self.folder / "requests" / f"{vendor.name}.jsonl"
 
     def apis(self, vendor: Vendor) -> tuple[Api, ...]:
@@ -83,12 +83,12 @@ class Corpus:
 
 
 def shipped() -> Path:
-    """The folder of the corpus that ships."""
+    """The folder of the shipped corpus."""
     return Path(str(files("training.corpus")))
 
 
 def told(apis: tuple[Api, ...]) -> str:
-    """The APIs as a planner is shown them, one a line."""
+    """The APIs as a planner sees them, one per line."""
     names, wanted = call_names(apis), wanted_names(apis)
     return "\n".join(signature(api, names[api.id], FULL, frozenset(), wanted) for api in apis)
 

@@ -1,4 +1,4 @@
-"""What ``nestor train corpus`` does once its options are read."""
+"""Implements ``nestor train corpus``."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class _Part:
 
 
 def check_corpus(documents: Path, vendors: Sequence[str], against: Sequence[Path], folder: Path | None = None) -> int:
-    """Check that every plan compiles and that no request is near another, nor near one of an evaluation set.
+    """Check that every plan compiles and that no request is close to another one or to an evaluation set.
 
     Args:
         documents: folder of the vendors' documents.
-        vendors: whose requests; all where none is named.
+        vendors: whose requests to check; all if empty.
         against: folders of data whose requests, of all splits, must not be in the corpus.
-        folder: of the corpus; the one that ships.
+        folder: of the corpus; by default the shipped one.
 
     Returns:
-        The exit status: 1 where something is wrong, which is printed, else 0. The statistics are printed always.
+        The exit status: 1 if there are problems, which are printed, else 0. The statistics are always printed.
     """
     corpus = Corpus(folder or shipped(), documents)
     err, parts, wrong = Console(stderr=True), {name: _Part() for name in _PARTS}, 0
@@ -81,7 +81,7 @@ def check_corpus(documents: Path, vendors: Sequence[str], against: Sequence[Path
 
 
 def list_apis(documents: Path, vendor: str, folder: Path | None = None) -> int:
-    """Print a vendor's APIs as a writer of requests reads them; the exit status."""
+    """Print a vendor's APIs as a writer of requests reads them; return the exit status."""
     corpus = Corpus(folder or shipped(), documents)
     try:
         for one in _chosen(corpus, [vendor]):
@@ -93,7 +93,7 @@ def list_apis(documents: Path, vendor: str, folder: Path | None = None) -> int:
 
 
 def export_corpus(documents: Path, part: str, out: Path, folder: Path | None = None) -> int:
-    """Write a part as a folder that `nestor train data` and `nestor eval plan` read; the exit status."""
+    """Write a part as a folder that `nestor train data` and `nestor eval plan` read; return the exit status."""
     try:
         count = export(Corpus(folder or shipped(), documents), part, out)
     except DataError as error:
@@ -104,7 +104,7 @@ def export_corpus(documents: Path, part: str, out: Path, folder: Path | None = N
 
 
 def _chosen(corpus: Corpus, names: Sequence[str]) -> list[Vendor]:
-    """The vendors of these names; of all, those that have requests."""
+    """The vendors with these names; if none are given, all that have requests."""
     known = {vendor.name: vendor for vendor in corpus.vendors}
     if unknown := [name for name in names if name not in known]:
         raise DataError(f"there is no vendor called {unknown[0]!r} in vendors.json")

@@ -1,6 +1,6 @@
-"""A part of the corpus as a folder that `nestor train data` and `nestor eval plan` read.
+"""Writes a part of the corpus as a folder that `nestor train data` and `nestor eval plan` read.
 
-Plans that call an API for each item are left out: that form of data has no word for them.
+Plans that call an API for each item are left out, because that format cannot express them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _INFO: Final = {"licence": "Apache-2.0", "repo": "Nestor's own corpus", "commit"
 
 
 def export(corpus: Corpus, part: str, out: Path) -> int:
-    """Write ``tools.jsonl`` with the APIs of all the part's vendors, and ``instances.jsonl``; the number of requests.
+    """Write ``tools.jsonl`` with the APIs of all the part's vendors, and ``instances.jsonl``.
 
-    A refused request names the APIs that are likest to it as its own.
+    For a refused request, the most similar APIs are listed as its tools. Returns the number of requests.
 
     Raises:
         DataError: a document or a file of requests cannot be read.
@@ -63,5 +63,5 @@ def _rows(requests: tuple[Request, ...], apis: tuple[Api, ...], part: str) -> It
 
 
 def _without_keys(call: dict[str, Any], keys: set[str]) -> dict[str, Any]:
-    """A call without the credentials that its writer, who saw the document, gave it: the executor presents them."""
+    """The call without credentials: its writer saw them in the document, but the executor adds them."""
     return call | {"args": {name: value for name, value in call["args"].items() if name not in keys}}

@@ -1,4 +1,4 @@
-"""The corpus' requests: one a line in ``requests/VENDOR.jsonl``, and what is checked of each."""
+"""The corpus' requests, one per line in ``requests/VENDOR.jsonl``, and the checks on each."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ _ALLOWED: Final = Policy(mutating=Decision.ALLOW)
 
 
 class Request(BaseModel):
-    """A request as somebody would say it, and the plan that serves it.
+    """A request as a person would phrase it, and the plan that solves it.
 
     Attributes:
         id: ``VENDOR-NNN``.
         query: the request.
-        kind: one call; several that do not need each other; a chain; calls for each item of a list; one that cannot
-            be served with these APIs; one that lacks something that only the user can say.
-        plan: NESTful's list of calls, by the names that the APIs have in the catalogue's listing; ``var_result`` names
-            the fields that answer. Empty where nothing can be done.
-        now: the clock that relative dates refer to.
+        kind: ``single``: one call; ``parallel``: several independent calls; ``chain``: dependent calls; ``each``: calls
+            for each item of a list; ``refused``: these APIs cannot serve it; ``asks``: it lacks something that only
+            the user can tell.
+        plan: NESTful's list of calls, with the APIs' names in the catalogue's listing. ``var_result`` names the fields
+            that answer. Empty if nothing can be done.
+        now: the time that relative dates refer to.
         asks: names of the parameters that the user must be asked for.
-        why: for the refused, what is missing.
+        why: for a refused request, what is missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,13 +55,13 @@ class Request(BaseModel):
 
     @property
     def calls(self) -> tuple[dict[str, JsonValue], ...]:
-        """The plan without what it answers."""
+        """The plan without its answer."""
         return tuple(call for call in self.plan if call.get("name") != RESULT)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a request."""
+    """A problem of a request."""
 
     request: str
     text: str
@@ -89,11 +90,11 @@ def decode_plan(request: Request, names: Mapping[str, str]) -> Plan:
     """The plan with the APIs' ids.
 
     Args:
-        request: one of a vendor.
+        request: a request of a vendor.
         names: ids of the vendor's APIs by their names in the listing.
 
     Raises:
-        CodecError: it is no plan, or calls what is not there.
+        CodecError: it is not a valid plan, or calls an unknown API.
     """
     plan = nestful.decode(list(request.plan))
     steps: list[Step] = []
@@ -105,7 +106,7 @@ def decode_plan(request: Request, names: Mapping[str, str]) -> Plan:
 
 
 def check_requests(requests: Iterable[Request], apis: tuple[Api, ...], vendor: str) -> Iterator[Problem]:
-    """What is wrong with a vendor's requests: their form, their plans, requests that are nearly equal."""
+    """Problems of a vendor's requests: invalid ids, invalid plans, near duplicates."""
     names = {name: api for api, name in call_names(apis).items()}
     seen, ids = Nearness(), Counter[str]()
     for request in requests:
@@ -148,7 +149,7 @@ def _problems(request: Request, apis: tuple[Api, ...], names: Mapping[str, str])
 
 
 def _misfit(request: Request, plan: Plan) -> str | None:
-    """Whether the plan is of another kind than it says."""
+    """Describe a mismatch between the plan and the request's kind; None if they agree."""
     linked = any(dependencies(step) for step in plan.steps)
     each = any(step.foreach is not None for step in plan.steps)
     real: Kind = "each" if each else "chain" if linked else "single" if len(plan.steps) == 1 else "parallel"

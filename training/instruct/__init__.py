@@ -1,1 +1,1 @@
-"""Self-instruct (Seal-Tools, section 3): a language model makes up fields, tools and requests with their calls."""
+"""Self-instruct (Seal-Tools, section 3): a language model generates fields, tools and requests with their calls."""

@@ -1,4 +1,4 @@
-"""Asks a model for one thing after the other, many at a time, until there is enough of each, and keeps the answers."""
+"""Asks a model for tasks concurrently until each has enough results, and records the answers."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from training.instruct.journal import Answer, Journal
 from training.instruct.refusals import MEANINGS, Reason, Refusal
 
 MAX_FRUITLESS: Final = 3
-"""Answers in a row of which nothing was taken; then a task is given up."""
+"""After this many answers in a row without an accepted result, a task is given up."""
 PAUSES_S: Final = (1.0, 5.0, 20.0)
-"""Before a server that failed is asked again, in seconds."""
+"""Pauses before retries after a server error, in seconds."""
 
 
 class Task(Protocol):
-    """Something to ask for."""
+    """Something to ask the model for."""
 
     @property
     def key(self) -> str:
-        """Its name in the journal; the first part is the stage."""
+        """Its name in the journal. The first part is the stage."""
         ...
 
     @property
     def want(self) -> int:
-        """So many are wanted."""
+        """The number of wanted results."""
         ...
 
     def prompt(self, found: Sequence[JsonValue], why: str) -> list[Message]:
-        """The question, given what was taken so far and what was wrong with the last answer."""
+        """The question, given the results so far and the problem of the last answer."""
         ...
 
     def read(self, values: Sequence[JsonValue]) -> list[JsonValue]:
-        """What an answer offers, given the JSON in it. Raises Refusal where that is nothing."""
+        """The candidates in an answer, given the JSON in it. Raises Refusal if there are none."""
         ...
 
     def check(self, value: JsonValue) -> JsonValue:
-        """What is taken of an offer. Raises Refusal."""
+        """The accepted form of a candidate. Raises Refusal."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a model is asked.
+    """How to ask the model.
 
     Attributes:
-        concurrency: questions at a time.
+        concurrency: number of concurrent questions.
         max_tokens: of one answer.
         timeout_s: for one answer, in seconds.
-        budget: tokens of all questions and answers together, of all sittings; None: no bound.
-        pauses_s: before a server that failed is asked again.
+        budget: total tokens of all questions and answers, including earlier runs; None: no limit.
+        pauses_s: pauses before retries after a server error.
     """
 
     concurrency: int = 4
@@ -74,8 +74,8 @@ class Asker:
 
     Args:
         chat: the model.
-        journal: keeps the answers.
-        terms: how it is asked.
+        journal: records the answers.
+        terms: how to ask the model.
     """
 
     def __init__(self, chat: ChatModel, journal: Journal, terms: Terms) -> None:
@@ -83,17 +83,17 @@ class Asker:
         self._reserved = 0
         self._answered = False
         self.spent = False
-        """Whether it has stopped because another answer could go beyond the budget."""
+        """Whether it has stopped because another answer could exceed the budget."""
 
     async def work(self, tasks: Iterable[Task], progress: Callable[[int], None]) -> None:
-        """Work through tasks until each has what it wants, or was given up, or the budget is spent.
+        """Work through tasks until each has enough results or was given up, or until the budget is spent.
 
         Args:
-            tasks: in the order in which they are begun.
-            progress: told how many were taken.
+            tasks: in the order in which to start them.
+            progress: called with the number of new results.
 
         Raises:
-            ChatError: the server does not work, or refuses all that it is asked.
+            ChatError: the server does not work, or refuses every request.
         """
         waiting = deque(tasks)
 
@@ -124,7 +124,7 @@ class Asker:
             progress(len(answer.found))
 
     async def _answer(self, task: Task, messages: Sequence[Message], cost: int) -> Answer | None:
-        """The next answer, read and checked; None where the budget has no room for one."""
+        """The next answer, parsed and checked; None if the budget does not allow one."""
         most = cost + self._terms.max_tokens
         budget = self._terms.budget
         if budget is not None and self._journal.tokens + self._reserved + most > budget:
@@ -172,11 +172,11 @@ class Asker:
                 if pause is None or error.trouble in ("denied_access", "late", "refused"):
                     raise
                 await asyncio.sleep(max(pause, error.retry_after_s or 0.0))
-        raise AssertionError  # the last try returns or raises
+        raise AssertionError  # the last attempt returns or raises
 
 
 def _tokens(completion: Completion | None, cost: int) -> int:
-    """As the server counts them; else as many as they can be."""
+    """The server's token counts; else upper estimates."""
     if completion is None:
         return cost
     written = estimate_tokens(completion.text + completion.reasoning)
@@ -185,7 +185,7 @@ def _tokens(completion: Completion | None, cost: int) -> int:
 
 
 def _sound(value: JsonValue) -> JsonValue:
-    """The value as a file can hold it. Raises Refusal for one too deep, half a character, a number too large."""
+    """The value as a file can hold it. Raises Refusal if it is too deep, or has lone surrogates or huge numbers."""
     try:
         return read_json(json.dumps(read_json(value), ensure_ascii=False))
     except CodecError:

@@ -1,4 +1,4 @@
-"""What ``nestor train instruct`` does once its options are read."""
+"""Implements ``nestor train instruct``."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from training.shared.runs import progress_on
 
 
 def instruct(chat: ChatClient, out: Path, wanted: Wanted, terms: Terms, catalogue: Path | None) -> int:
-    """Make tools and requests, write them, print the counts. Progress goes to standard error.
+    """Generate tools and requests, write them, and print the counts. Progress goes to standard error.
 
     Args:
-        chat: the model; it is closed.
-        out: folder to write to, and to go on in.
-        wanted: how much is wanted.
-        terms: how the model is asked.
-        catalogue: folder of the APIs to make requests for; None: tools are made, too.
+        chat: the model; it is closed at the end.
+        out: folder to write to; an existing run is continued.
+        wanted: how much to generate.
+        terms: how to ask the model.
+        catalogue: folder of the APIs to generate requests for; None: tools are generated, too.
 
     Returns:
-        The exit status: 0; 1 where a folder cannot be used, or the model's server does not work. Then what there is by
-        then is written.
+        The exit status: 0, or 1 if a folder cannot be used or the model's server does not work. In the latter case the
+        results so far are written.
     """
     err = Console(stderr=True)
     status = 0

@@ -1,4 +1,4 @@
-"""What was made as a folder that `nestor eval plan` and `nestor train data` read, and the counts."""
+"""Writes the results as a folder that `nestor eval plan` and `nestor train data` read, and counts them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _PARTS: Final[tuple[Part, ...]] = ("train", "dev", "test")
 
 
 class Stage(BaseModel):
-    """What became of a stage.
+    """The counts of a stage.
 
     Attributes:
-        wanted: fields, subfields, tools or requests.
-        asked: answers that came.
-        accepted: what was taken of them.
-        dropped: what was not, by reason.
+        wanted: number of fields, subfields, tools or requests.
+        asked: number of answers.
+        accepted: number of accepted results.
+        dropped: number of dropped results, by reason.
     """
 
     wanted: int
@@ -45,8 +45,8 @@ class Stats(BaseModel):
     """The content of ``stats.json``.
 
     Attributes:
-        model: that was asked.
-        wanted: how much was to be made.
+        model: the model that was asked.
+        wanted: how much was to be generated.
         tokens: of all questions and answers.
         apis: in ``tools.jsonl``.
         stages: by name.
@@ -66,19 +66,19 @@ def write(
 ) -> Stats:
     """Write ``tools.jsonl``, ``instances.jsonl``, ``info.json`` and ``stats.json``.
 
-    A request is of the part of its tools; where they are of several, it is for testing rather than for developing, and
-    for either rather than for training.
+    A request belongs to the split of its tools. If they are of several splits, ``test`` takes precedence over ``dev``,
+    and ``dev`` over ``train``.
 
     Args:
         out: folder to write to.
-        model: that was asked.
+        model: the model that was asked.
         journal: of the run.
-        wanted: how much was to be made.
+        wanted: how much was to be generated.
         apis: the catalogue.
-        catalogue: the folder that it comes from; None: it was made.
+        catalogue: the folder that it comes from; None: it was generated.
 
     Raises:
-        DataError: the journal holds a request that is none.
+        DataError: the journal holds an invalid request.
     """
     rows = list(_rows(journal))
     write_folder(out, map(tool_row, apis), (row for _, row in rows))
@@ -101,7 +101,7 @@ def write(
 
 
 def told(stats: Stats, out: Path) -> str:
-    """The counts in Markdown, and where everything is."""
+    """The counts in Markdown, and the output folder."""
     stages = table(
         ("stage", "wanted", "asked", "accepted", "dropped"),
         [

@@ -1,7 +1,7 @@
-"""What a model has answered, kept as it comes, so that a run that was killed asks nothing twice.
+"""Records a model's answers as they come, so that a run that was killed asks nothing twice.
 
-``journal.jsonl`` begins with a line that says what the run is of; every further line is an answer: whose question it
-was, what was taken of it, and why the rest was dropped.
+The first line of ``journal.jsonl`` identifies the run. Every further line is an answer: the task that it belongs to,
+its accepted results, and why the others were dropped.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ JOURNAL: Final = "journal.jsonl"
 
 
 class Head(BaseModel):
-    """What a run is of; one that goes on must be of the same.
+    """Identifies a run. A run can only be continued with the same values.
 
     Attributes:
-        model: that is asked.
-        catalogue: hash of the APIs that requests are made for; None: tools are made, too.
-        seed: of what is drawn.
+        model: the model that is asked.
+        catalogue: hash of the APIs that requests are generated for; None: tools are generated, too.
+        seed: of all random draws.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,9 +42,9 @@ class Answer(BaseModel):
 
     Attributes:
         task: what was asked for: ``fields``, ``subfields/FIELD``, ``tools/FIELD/SUBFIELD``, ``single/3``.
-        tokens: that question and answer took.
-        found: what was taken of it.
-        dropped: how much was not, by reason.
+        tokens: of question and answer.
+        found: accepted results.
+        dropped: number of dropped results, by reason.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,15 +59,15 @@ _Line = RootModel[Head | Answer]
 
 
 class Journal:
-    """The answers so far, in their order.
+    """The answers so far, in order.
 
     Args:
-        folder: where it is, or will be.
-        head: what the run is of.
+        folder: holds the journal; created if missing.
+        head: identifies the run.
 
     Raises:
-        DataError: the folder holds something else, or the journal of another run, or one that cannot be read, or
-            another process writes it.
+        DataError: the folder holds something else, the journal of another run or one that cannot be read, or another
+            process is writing it.
     """
 
     def __init__(self, folder: Path, head: Head) -> None:
@@ -96,26 +96,26 @@ class Journal:
         self._file.close()
 
     def add(self, answer: Answer) -> None:
-        """Keep an answer, on the disk too."""
+        """Add an answer and write it to disk."""
         self._write(answer)
         self._count(answer)
 
     def found(self, task: str) -> list[JsonValue]:
-        """What was taken for a task so far."""
+        """The accepted results of a task so far."""
         return [one for answer in self._answers.get(task, ()) for one in answer.found]
 
     def fruitless(self, task: str) -> Sequence[Answer]:
-        """The task's last answers of which nothing was taken."""
+        """The task's latest answers without an accepted result."""
         answers = self._answers.get(task, [])
         last = max((number for number, answer in enumerate(answers, 1) if answer.found), default=0)
         return answers[last:]
 
     def tasks(self, stage: str) -> dict[str, list[JsonValue]]:
-        """What was taken in a stage, by task."""
+        """The accepted results of a stage, by task."""
         return {task: self.found(task) for task in self._answers if task.partition("/")[0] == stage}
 
     def counts(self, stage: str) -> tuple[int, int, Counter[Reason]]:
-        """Answers of a stage, what was taken of them, and what was dropped by reason."""
+        """The numbers of answers and accepted results of a stage, and of dropped results by reason."""
         answers = [one for task, listed in self._answers.items() if task.partition("/")[0] == stage for one in listed]
         dropped = Counter[Reason]()
         for answer in answers:
@@ -128,7 +128,7 @@ class Journal:
         except OSError:
             raise DataError(f"{file} is being written by another process") from None
         self._file.seek(0)
-        torn = self._file.read().rpartition(b"\n")[2]  # of a process that was killed while it wrote
+        torn = self._file.read().rpartition(b"\n")[2]  # left by a process that was killed while writing
         self._file.truncate(self._file.tell() - len(torn))
         lines = [line.root for _, line in read_lines(file, _Line)]
         if not lines:

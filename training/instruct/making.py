@@ -1,4 +1,4 @@
-"""The stages of self-instruct: fields, subfields and tools, then requests for these tools or for a catalogue's."""
+"""The stages of self-instruct: fields, subfields and tools, then requests for these tools or for a catalogue."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ STAGES: Final = ("fields", "subfields", "tools", *KINDS)
 
 
 class Wanted(BaseModel):
-    """How much is wanted.
+    """How much to generate.
 
     Attributes:
-        fields: in all.
-        subfields: of each field.
-        tools: of each subfield.
+        fields: in total.
+        subfields: per field.
+        tools: per subfield.
         single: requests that one call solves.
-        multiple: requests that take several.
-        nested: requests whose calls need each other.
-        seed: of what is drawn.
+        multiple: requests that need several calls.
+        nested: requests whose calls depend on each other.
+        seed: of all random draws.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,7 +47,7 @@ class Wanted(BaseModel):
     seed: int = 7
 
     def of(self, stage: str, journal: Journal) -> int:
-        """How many a stage is to bring, given what those before it brought."""
+        """How many results a stage needs, given the results of the stages before."""
         if stage == "subfields":
             return self.subfields * len(journal.found("fields"))
         if stage == "tools":
@@ -57,14 +57,14 @@ class Wanted(BaseModel):
 
 
 class Maker:
-    """Makes tools and requests, stage after stage; what the journal holds is not made again.
+    """Generates tools and requests, stage by stage. Results in the journal are not generated again.
 
     Args:
         asker: asks the model.
         journal: of the run.
-        wanted: how much.
-        catalogue: APIs to make requests for; None: tools are made.
-        progress: where progress is shown.
+        wanted: how much to generate.
+        catalogue: APIs to generate requests for; None: tools are generated.
+        progress: shows bars.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Maker:
         self._catalogue, self._progress = catalogue, progress
 
     async def make(self) -> None:
-        """Make all that is wanted, as far as the budget and the model's answers go.
+        """Generate everything that is wanted, as far as the budget and the model's answers allow.
 
         Raises:
             ChatError: the model's server does not work.
-            DataError: the journal holds a tool that is none.
+            DataError: the journal holds an invalid tool.
         """
         if self._catalogue is None:
             await self._stage("fields", self._fields())
@@ -123,7 +123,7 @@ class Maker:
             yield task
 
     def _queries(self, kind: Kind) -> dict[str, str]:
-        """The requests there are, by task."""
+        """The existing requests, by task."""
         return {
             task: str(one["query"])
             for task, found in self._journal.tasks(kind).items()
@@ -133,10 +133,10 @@ class Maker:
 
 
 def made_apis(journal: Journal) -> tuple[Api, ...]:
-    """The tools that were made, as APIs.
+    """The generated tools, as APIs.
 
     Raises:
-        DataError: the journal holds one that is none.
+        DataError: the journal holds an invalid tool.
     """
     return tuple(api_of(tool, task.split("/")[1]) for task, found in journal.tasks("tools").items() for tool in found)
 

@@ -1,4 +1,4 @@
-"""All that is said to the model that makes up fields, tools and requests."""
+"""The prompts for the model that generates fields, tools and requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS: Final = (
     "Law",
     "Astronomy",
 )
-"""Fields that are shown as examples, two at a time; they are no answers by themselves."""
+"""Fields that are shown as examples, two at a time. They do not count as answers."""
 TONES: Final = (
     "a short command",
     "a question",
@@ -30,7 +30,7 @@ TONES: Final = (
     "a polite and complete sentence",
     "the note of somebody in a hurry",
 )
-"""How requests are to sound, in turn."""
+"""The tones of requests, used in turn."""
 
 _SYSTEM: Final = "You make data for teaching a planner to call APIs. Answer with JSON and nothing else."
 
@@ -118,11 +118,11 @@ def request_prompt(
 
     Args:
         kind: ``single``, ``multiple`` or ``nested``.
-        tools: their lines, as a planner is shown them.
-        links: where the request is nested, which references can be which parameters, in words.
+        tools: their lines, as a planner sees them.
+        links: for a nested request, which references can be which parameters, in words.
         tone: one of :data:`TONES`.
-        known: requests that there are for the same tools.
-        why: what was wrong with the last answer, if it was asked before.
+        known: existing requests for the same tools.
+        why: the problem of the last answer, if this is a retry.
     """
     references = _NO_REFERENCES if kind == "single" else _MAY_REFER
     if links:

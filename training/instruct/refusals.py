@@ -1,4 +1,4 @@
-"""Why something that a model wrote is dropped."""
+"""Reasons for dropping something that a model wrote."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ MEANINGS: Final[dict[Reason, str]] = {
     "value not said": "the request did not say a value that a call gives",
     "reference": "a reference did not lead to a fitting field of an earlier call",
 }
-"""Each in words: for the model that is asked again, and for the reader of the counts."""
+"""Each reason in words, for retry prompts and for readers of the counts."""
 
 
 class Refusal(ValueError):
     """Something that a model wrote is dropped.
 
     Attributes:
-        reason: why.
+        reason: why it is dropped.
     """
 
     def __init__(self, reason: Reason) -> None:

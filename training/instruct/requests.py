@@ -1,4 +1,4 @@
-"""Requests with their calls as a model writes them: read and checked."""
+"""Reads and checks requests with their calls that a model wrote."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NUMBERS: Final = tuple(
     for pattern in (DIGITS, rf"{DIGITS}\s?(?:k|m|dozen|hundred|thousand|million|billion)\b", rf"\b{NUMBER_WORD}\b")
 )
 _CLOCKS: Final = (datetime(2001, 3, 5, 12, tzinfo=UTC), datetime(2033, 9, 20, 12, tzinfo=UTC))
-"""A date is said in full where it is the same whenever it is read."""
+"""A date is complete if it is the same for both clocks."""
 _INNARDS: Final = re.compile(r"API_call_|\$[A-Za-z_]\w*[.$\[]")
 _REASONS: Final[dict[DiagnosticCode, Reason]] = {
     DiagnosticCode.UNKNOWN_API: "unknown tool",
@@ -70,16 +70,16 @@ def read_request(values: Sequence[JsonValue]) -> list[JsonValue]:
 
 
 def check_request(value: JsonValue, kind: Kind, offer: Offer, asked: Nearness) -> dict[str, JsonValue]:
-    """A request as ``{"query", "calls"}``, the calls in the form that :mod:`evals.data` reads.
+    """Check a request. Returns ``{"query", "calls"}``, with calls in the format that :mod:`evals.data` reads.
 
     Args:
         value: what a model wrote.
-        kind: what it was asked for.
-        offer: the tools that it was shown.
+        kind: the requested kind.
+        offer: the tools that the model was shown.
         asked: all requests so far; this one is added.
 
     Raises:
-        Refusal: it is none, it is not solved by its calls, or is not new.
+        Refusal: it is not a valid request, its calls do not solve it, or it is not new.
     """
     if not isinstance(value, dict):
         raise Refusal("form")
@@ -104,7 +104,7 @@ def _query(told: JsonValue, offer: Offer) -> str:
     least, most = _WORDS
     if not least <= len(query.split()) <= most or len(query) > _CHARS or not query.isprintable():
         raise Refusal("request")
-    # A name that is a plain word ("translate") may be what a person says.
+    # A person may use a name that is a plain word ("translate").
     names = [name for name in offer.names.values() if not re.fullmatch(r"[A-Z]?[a-z]+", name)]
     if _INNARDS.search(query) or any(name in query for name in names):
         raise Refusal("request")
@@ -121,7 +121,7 @@ def _plan(calls: JsonValue, offer: Offer) -> Plan:
     except ReplyError:
         raise Refusal("form") from None
     if plan is None or any(step.foreach or step.when or step.after for step in plan.steps):
-        raise Refusal("form")  # the data has no words for these
+        raise Refusal("form")  # the data cannot express these
     return plan
 
 
@@ -140,7 +140,7 @@ def _check_kind(kind: Kind, plan: Plan, offer: Offer) -> None:
 
 
 def _check_calls(plan: Plan, offer: Offer) -> None:
-    """The compiler proves parameters, types and references; what it would have to fill in is missing."""
+    """Let the compiler prove parameters, types and references. An argument that it would have to fill in is missing."""
     outputs = tuple(AnswerOutput(name=step.id, value=Reference(step=step.id)) for step in plan.steps)
     called = {step.api for step in plan.steps}
     apis = [api for api in offer.apis if api.id in called]
@@ -151,7 +151,7 @@ def _check_calls(plan: Plan, offer: Offer) -> None:
 
 
 class Said:
-    """What a request says.
+    """Finds the values that a request states.
 
     Args:
         query: the request.
@@ -161,9 +161,9 @@ class Said:
         self._query, self._folded = query, _folded(query)
 
     def says(self, value: JsonValue) -> bool:
-        """Whether it says a value: the text itself, a number also in words, a full date also with its month's name.
+        """Whether the request states a value: as text, a number also in words, a full date also with its month's name.
 
-        Truth values and null are taken for said: people say them in other words.
+        Booleans and null count as stated, because people express them in other words.
         """
         if isinstance(value, bool) or value is None:
             return True
@@ -172,7 +172,7 @@ class Said:
         text = str(value)
         if not (folded := _folded(text)):
             return bool(text.strip()) and text in self._query
-        # By itself: "art" is not said by "party".
+        # As a whole word: "party" does not state "art".
         if re.search(rf"(?<![a-z0-9]){re.escape(folded)}(?![a-z0-9])", self._folded):
             return True
         return text[:1].isdigit() and text in self._moments
@@ -181,11 +181,11 @@ class Said:
     def _numbers(self) -> set[int | float]:
         texts = [text for pattern in _NUMBERS for text in pattern.findall(self._query)]
         found = {value for text in texts if (value := number(text)) is not None}
-        return found | {abs(value) for value in found}  # "3-5 days" names no -5
+        return found | {abs(value) for value in found}  # "3-5 days" does not contain -5
 
     @cached_property
     def _moments(self) -> set[str]:
-        """Dates and times in ISO 8601 that the request names whenever it is read."""
+        """Dates and times in ISO 8601 that the request names independent of the current time."""
         readings = [
             {
                 text

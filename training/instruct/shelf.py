@@ -1,4 +1,4 @@
-"""The tools that requests are made for: which part each is of, what goes together, what could feed what."""
+"""The tools that requests are generated for: their splits, their groups, and which outputs fit which parameters."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Part = Literal["train", "dev", "test"]
 _SHOWN: Final = Detail(optional=20, fields=20, values=20, text=300, request=False, parameter_text=120)
 _FIELDS: Final = 60
 _FEEDERS: Final = 20
-"""APIs looked at for one parameter: those that come first."""
+"""How many APIs are considered for one parameter: the first ones."""
 _POOL: Final = 8
-"""APIs to choose several from; half of them of one provider."""
+"""How many APIs are offered for a choice of several; at most half of them share a provider."""
 _PARTS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A field of an API's answer that can be a parameter of another."""
+    """A field of an API's answer that can be a parameter of another API."""
 
     giver: Api
     path: JsonPath
@@ -40,13 +40,13 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a model is shown to make a request of.
+    """What a model is shown when it writes a request.
 
     Attributes:
         apis: in the order in which they are shown.
-        names: what each is called, by its id.
-        lines: each as a planner is shown it.
-        links: which references can be which parameters, in words; empty where nothing need feed anything.
+        names: the names shown for them, by id.
+        lines: each API as a planner sees it.
+        links: which references can be which parameters, in words; empty if no link is required.
     """
 
     apis: tuple[Api, ...]
@@ -56,17 +56,17 @@ class Offer:
 
 
 def part_of(identifier: str) -> Part:
-    """The part of an API, or of a request that is to be made: a tenth are for testing, a tenth for developing."""
+    """The split of an API, or of a request to generate: a tenth is for ``test``, a tenth for ``dev``."""
     number = int(hashlib.sha256(identifier.encode()).hexdigest(), 16) % _PARTS
     return "test" if number == 0 else "dev" if number == 1 else "train"
 
 
 class Shelf:
-    """Tools, from which each request gets its own. The same seed and tools give the same request the same ones.
+    """Draws the tools for each request. The same seed and tools give the same draws.
 
     Args:
-        apis: all tools; deprecated ones are set aside.
-        seed: of what is drawn.
+        apis: all tools; deprecated ones are ignored.
+        seed: of all random draws.
     """
 
     def __init__(self, apis: Iterable[Api], seed: int) -> None:
@@ -79,11 +79,11 @@ class Shelf:
         self._links = {part: _by_taker(_links(apis)) for part, apis in self._parts.items()}
 
     def single(self, number: int) -> Offer | None:
-        """One tool: each in its turn. None: there is none."""
+        """One tool, taking turns. None if there is none."""
         return _offer([self._turns[number % len(self._turns)]]) if self._turns else None
 
     def multiple(self, number: int) -> Offer | None:
-        """Tools of one part to choose from, some of them of one provider. None: there are no two."""
+        """Tools of one split to choose from, some with the same provider. None if there are fewer than two."""
         rng = self._drawn(f"multiple/{number}")
         part = part_of(f"multiple/{number}")
         apis = self._parts.get(part, [])
@@ -99,7 +99,7 @@ class Shelf:
         return _offer(chosen)
 
     def nested(self, number: int) -> Offer | None:
-        """Two or three tools of one part, each of which answers with what the next one takes. None: no tool does."""
+        """Two or three tools of one split, each with an output that the next one takes. None if no tools are linked."""
         rng = self._drawn(f"nested/{number}")
         links = self._links.get(part_of(f"nested/{number}")) or self._links.get("train") or []
         if not links:
@@ -126,10 +126,10 @@ def _offer(apis: Sequence[Api], links: Sequence[Link] = ()) -> Offer:
 
 
 def _links(apis: Sequence[Api]) -> Iterator[Link]:
-    """What could feed what: a field's name is the parameter's, or its end, where the API's name says the rest of it.
+    """Links from fields to parameters. The names must be equal, or the field's name ends the parameter's.
 
-    ``customerId`` is fed by a field ``customerId``, and by the field ``id`` of ``findCustomer``; not by what the API
-    was given itself.
+    In the latter case the API's name or the path must contain the rest: a field ``customerId`` and the field ``id`` of
+    ``findCustomer`` both fit ``customerId``. Fields that repeat an input of the same API are left out.
     """
     schemas = Schemas()
     fields: dict[tuple[str, ...], list[tuple[Api, JsonPath]]] = defaultdict(list)
@@ -150,7 +150,7 @@ def _links(apis: Sequence[Api]) -> Iterator[Link]:
 
 
 def _by_taker(links: Iterable[Link]) -> list[list[Link]]:
-    """The links to each API: to what it requires, where there are such."""
+    """The links to each API: those to required parameters, if there are any."""
     found: dict[str, list[Link]] = defaultdict(list)
     for link in links:
         found[link.taker.id].append(link)
@@ -179,5 +179,5 @@ def _node(schemas: Schemas, api: Api, path: JsonPath) -> Node | None:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """The words of a name in order, in lower case: ``customerId`` and ``customer_id`` are two."""
+    """The words of a name in order and in lower case. ``customerId`` and ``customer_id`` have two."""
     return tuple(re.findall(r"[^\W_]+", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).lower()))

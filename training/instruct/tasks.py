@@ -1,4 +1,4 @@
-"""What a model is asked for in each stage: the question, and what is taken of an answer."""
+"""The tasks of each stage: the question to the model, and what to accept of an answer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from training.instruct.tools import Names, check_field, check_tool, read_names, 
 from training.shared.leaks import Nearness
 
 _KNOWN: Final = 100
-"""Names that are told as being there already: the last ones."""
+"""How many existing names the prompt lists: the last ones."""
 _LIKE: Final = 5
-"""Requests for the same tools that are told."""
+"""How many requests for the same tools the prompt lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Fields: one question after the other, each with two other examples."""
+    """Asks for fields, each time with two other examples."""
 
     want: int
     names: Names
@@ -32,7 +32,7 @@ class Fields:
     key: str = "fields"
 
     def prompt(self, found: Sequence[JsonValue], why: str) -> list[Message]:
-        """Ask for those that are missing, 20 at a time."""
+        """Ask for the missing ones, 20 at a time."""
         count = min(self.want - len(found), 20)
         return prompts.fields_prompt(count, self.rng.sample(prompts.SEEDS, 2), _last(found), why)
 
@@ -47,7 +47,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Subfields:
-    """Subfields of a field."""
+    """Asks for subfields of a field."""
 
     want: int
     field: str
@@ -55,11 +55,11 @@ class Subfields:
 
     @property
     def key(self) -> str:
-        """Of the field."""
+        """The key of the field."""
         return f"subfields/{self.field}"
 
     def prompt(self, found: Sequence[JsonValue], why: str) -> list[Message]:
-        """Ask for those that are missing, 20 at a time."""
+        """Ask for the missing ones, 20 at a time."""
         return prompts.subfields_prompt(min(self.want - len(found), 20), self.field, _last(found), why)
 
     def read(self, values: Sequence[JsonValue]) -> list[JsonValue]:
@@ -73,7 +73,7 @@ class Subfields:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Tools of a subfield. Names are taken once for all subfields."""
+    """Asks for tools of a subfield. Names are unique across all subfields."""
 
     want: int
     field: str
@@ -82,11 +82,11 @@ class Tools:
 
     @property
     def key(self) -> str:
-        """Of field and subfield."""
+        """The key of field and subfield."""
         return f"tools/{self.field}/{self.subfield}"
 
     def prompt(self, found: Sequence[JsonValue], why: str) -> list[Message]:
-        """Ask for those that are missing, 5 at a time."""
+        """Ask for the missing ones, 5 at a time."""
         known = [one["api_name"] for one in found if isinstance(one, dict)]
         return prompts.tools_prompt(min(self.want - len(found), 5), self.field, self.subfield, _last(known), why)
 
@@ -101,14 +101,14 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request with its calls.
+    """Asks for one request with its calls.
 
     Attributes:
         kind: of request.
-        number: of its kind, from 0.
-        offer: tools to make it of.
+        number: among its kind, from 0.
+        offer: tools to use.
         asked: all requests.
-        like: those that the same tools were shown for.
+        like: existing requests for the same tools.
     """
 
     kind: Kind
@@ -120,7 +120,7 @@ class Request:
 
     @property
     def key(self) -> str:
-        """Of kind and number."""
+        """The key of kind and number."""
         return f"{self.kind}/{self.number}"
 
     def prompt(self, found: Sequence[JsonValue], why: str) -> list[Message]:
@@ -134,7 +134,7 @@ class Request:
         return read_request(values)
 
     def check(self, value: JsonValue) -> JsonValue:
-        """A new request that its calls solve."""
+        """A new request that is solved by its calls."""
         checked = check_request(value, self.kind, self.offer, self.asked)
         self.like.append(str(checked["query"]))
         return checked

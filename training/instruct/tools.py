@@ -1,4 +1,4 @@
-"""Names of fields and tools as a model writes them: read, checked, made APIs."""
+"""Reads and checks fields and tools that a model wrote, and makes APIs of the tools."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from services.errors import ServiceError
 from training.instruct.refusals import Refusal
 
 TYPES: Final = frozenset({"str", "int", "float", "bool", "string", "integer", "number", "boolean"})
-"""The paper's, and their names in JSON Schema."""
+"""The paper's type names, and those of JSON Schema."""
 MAX_PARAMETERS: Final = 20
 MAX_TEXT: Final = 300
-"""Longest description, in characters; longer ones are cut."""
+"""Longest description in characters. Longer ones are cut."""
 MAX_CANDIDATES: Final = 200
-"""Names or tools read of one answer."""
+"""How many names or tools are read from one answer."""
 _ALIKE: Final = 0.8
-"""Two names are the same where so large a share of their letters is, in order (the authors' own measure and bound)."""
+"""Names are equal if they share at least this part of their letters, in order (the authors' measure and threshold)."""
 _FIELD: Final = re.compile(r"[^\W\d_][\w &,'()+-]{1,59}")
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
@@ -47,16 +47,16 @@ class _Template(BaseModel):
 
 
 class Names:
-    """Names that are taken; one that nearly equals another is taken, too."""
+    """Names in use. A name that is close to one in use is refused."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._folded = {_folded(name) for name in names}
 
     def take(self, name: str) -> None:
-        """Take a name.
+        """Reserve a name.
 
         Raises:
-            Refusal: it is taken.
+            Refusal: it is in use.
         """
         folded = _folded(name)
         if folded in self._folded or difflib.get_close_matches(folded, self._folded, n=1, cutoff=_ALIKE):
@@ -65,7 +65,7 @@ class Names:
 
 
 def read_names(values: Sequence[JsonValue]) -> list[JsonValue]:
-    """The last list of texts in an answer, be it a member of an object.
+    """The last list of texts in an answer, possibly a member of an object.
 
     Raises:
         Refusal: there is none.
@@ -78,10 +78,10 @@ def read_names(values: Sequence[JsonValue]) -> list[JsonValue]:
 
 
 def check_field(name: JsonValue, taken: Names) -> JsonValue:
-    """A field's or a subfield's name, which is taken now.
+    """Check and reserve the name of a field or subfield.
 
     Raises:
-        Refusal: it is no such name, or is taken.
+        Refusal: it is not a valid name, or is in use.
     """
     text = " ".join(str(name).split())
     if not _FIELD.fullmatch(text):
@@ -91,7 +91,7 @@ def check_field(name: JsonValue, taken: Names) -> JsonValue:
 
 
 def read_tools(values: Sequence[JsonValue]) -> list[JsonValue]:
-    """All objects in an answer that have the name of a tool; a list of them, or an object of lists, is gone through.
+    """All objects in an answer that have a tool's name. Searches lists, and lists inside objects.
 
     Raises:
         Refusal: there is none.
@@ -112,16 +112,16 @@ def read_tools(values: Sequence[JsonValue]) -> list[JsonValue]:
 
 
 def check_tool(value: JsonValue, field: str, subfield: str, taken: Names) -> JsonValue:
-    """A tool as Seal-Tools' template has it, whose name is taken now.
+    """Check a tool in the form of Seal-Tools' template, and reserve its name.
 
     Args:
         value: what a model wrote.
-        field: that it was asked for.
-        subfield: likewise.
-        taken: names of tools.
+        field: the requested field.
+        subfield: the requested subfield.
+        taken: names of tools in use.
 
     Raises:
-        Refusal: it is no tool, not one of that field, or not new.
+        Refusal: it is not a valid tool, not of that field, or not new.
     """
     try:
         tool = _Template.model_validate(value, strict=True)
@@ -152,10 +152,10 @@ def check_tool(value: JsonValue, field: str, subfield: str, taken: Names) -> Jso
 
 
 def api_of(tool: JsonValue, field: str) -> Api:
-    """A checked tool as an API, as the catalogue would import it; the field is its provider.
+    """A checked tool as an API, as the catalogue would import it. The field is its provider.
 
     Raises:
-        DataError: it is none.
+        DataError: it is not a valid tool.
     """
     try:
         (api,) = import_document(json.dumps([tool]), slug(field).lower()).apis

@@ -1,1 +1,1 @@
-"""The language model's training: conversations made of recorded and made-up requests, and the finetuner."""
+"""Trains the language model: conversations built from recorded and generated requests, and the finetuner."""

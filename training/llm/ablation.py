@@ -1,4 +1,4 @@
-"""The properties of TPTU-v2's data (3.3), each taken away by itself: what an ablation compares."""
+"""The properties of TPTU-v2's data (3.3). An ablation removes each of them separately."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROPERTIES: Final = (
 
 
 def variants(recipe: DataRecipe) -> Mapping[str, DataRecipe]:
-    """The recipe as it is, called :data:`WHOLE`, and without each property, by the property's name."""
+    """The unchanged recipe, named :data:`WHOLE`, and the recipe without each property, by the property's name."""
     without = (
         _each_folder(recipe, recorded=0),
         _properties(recipe, shuffle=False, siblings=False),

@@ -22,7 +22,7 @@ _WEIGHTS = ("*.safetensors", "*.bin")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An adapter to go on from, instead of one that says nothing yet.
+    """An adapter to continue from, instead of a new one.
 
     Attributes:
         path: the folder that ``nestor train llm`` wrote.
@@ -53,12 +53,12 @@ class Base:
 
     @property
     def is_gguf(self) -> bool:
-        """Whether it is a file of llama.cpp, that can be served as it is."""
+        """Whether it is a file of llama.cpp, which can be served unchanged."""
         return self.path.is_file()
 
 
 def find_base(path: Path) -> Base:
-    """Look at what is to be started from.
+    """Identify the base model.
 
     Raises:
         BaseError: it is neither a GGUF file nor a folder of a model.
@@ -72,10 +72,10 @@ def find_base(path: Path) -> Base:
 
 
 def find_start(path: Path, base: Base) -> Start:
-    """Look at an adapter to go on from.
+    """Identify an adapter to continue from.
 
     Raises:
-        BaseError: it is none, or was trained on another base or with another version of the prompt.
+        BaseError: it is not an adapter, or was trained on another base or with another version of the prompt.
     """
     report = read_report(path)
     weights = path / ADAPTER
@@ -90,10 +90,10 @@ def find_start(path: Path, base: Base) -> Start:
 
 
 def load_base(base: Base, method: Method, device: str) -> tuple[Any, Any]:
-    """Model and tokenizer.
+    """Load model and tokenizer.
 
     Raises:
-        BaseError: they cannot be loaded, or the method needs what is not here.
+        BaseError: they cannot be loaded, or the method needs hardware or a package that is missing.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(*_where(base)[0], **_where(base)[1])
@@ -106,7 +106,7 @@ def load_base(base: Base, method: Method, device: str) -> tuple[Any, Any]:
 
 
 def _plain(base: Base, method: Method, device: str) -> Any:
-    # Weights that are learnt stay float32; those that only stand below an adapter may be half as large.
+    # Trained weights stay float32. The frozen weights below an adapter may be stored in half the size.
     dtype = torch.bfloat16 if method == "lora" and faster_in_bfloat16(device) else torch.float32
     places, options = _where(base)
     model = AutoModelForCausalLM.from_pretrained(*places, **options, dtype=dtype)
@@ -136,7 +136,7 @@ def _quantised(base: Base, device: str) -> Any:
 
 
 def _unquantised(model: Any, dtype: torch.dtype) -> Any:
-    """The same as if it had never been a GGUF file: transformers refuses to save or train what it dequantised."""
+    """A copy without the mark of a GGUF file: transformers refuses to save or train what it dequantised."""
     config = model.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config

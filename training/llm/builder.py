@@ -1,8 +1,8 @@
-"""Builds the data set that a language model is finetuned on, from folders in the form that :mod:`evals.data` reads.
+"""Builds the data set for finetuning a language model, from folders in the format that :mod:`evals.data` reads.
 
-What is measured stays out: a fifth of each folder's requests by a hash of their ids (the one that the compact planner
-holds out), all requests of the APIs that are held out, and whatever nearly equals a request of a folder that is
-excluded. What was held out and nearly equals something that is learnt is not measured.
+Measured requests stay out: a fifth of each folder's requests by a hash of their ids (the same fifth that the compact
+planner holds out), all requests for held-out APIs, and near duplicates of requests in excluded folders. A held-out
+request that is a near duplicate of a training request is not measured.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _BUCKETS: Final = 10_000
 
 
 class LeakError(ValueError):
-    """What is to be measured is in the training set; the message shows it."""
+    """The training set holds requests that are to be measured. The message shows them."""
 
 
 class FolderStats(BaseModel):
-    """What was taken of a folder. ``near`` counts what was left out because it nearly equals something else."""
+    """Counts of a folder. ``near`` counts near duplicates that were left out."""
 
     licence: str
     apis: int
@@ -66,7 +66,7 @@ class Stats(BaseModel):
 
 @dataclass(slots=True)
 class _Taken:
-    """A folder that is being read: what is learnt and what is held out."""
+    """A folder that is being read: what is trained on and what is held out."""
 
     name: str
     apis: tuple[Api, ...]
@@ -83,16 +83,16 @@ def build(
     """Build and write ``train.jsonl``, ``held-out/FOLDER``, ``held-out-apis/FOLDER`` and ``stats.json``.
 
     Args:
-        folders: of data, read in the order of the recipe, then in that given.
-        recipe: what is taken of each.
-        excluded: folders whose requests, of all splits, are never learnt, nor what nearly equals them; of a folder
-            that is learnt from, its test splits.
+        folders: of data. They are read in the order of the recipe, then in the given order.
+        recipe: what to take from each.
+        excluded: folders whose requests, of all splits, are never trained on, nor their near duplicates. For a folder
+            that is also in ``folders``, only its test splits are excluded.
         out: folder to write to.
-        progress: where progress is shown.
+        progress: shows a bar.
 
     Raises:
-        DataError: a folder cannot be read, or there is nothing to learn from.
-        LeakError: the check of what was written finds what is to be measured.
+        DataError: a folder cannot be read, or there is nothing to train on.
+        LeakError: the final check finds requests that are to be measured.
     """
     ordered = _ordered(folders, recipe)
     kept_out: dict[str, list[str]] = {}
@@ -130,15 +130,15 @@ def build(
 
 
 def check_leaks(train: Path, held_out: Iterable[Path], excluded: dict[str, list[str]] | None = None) -> None:
-    """Read what was written again, and compare.
+    """Read the written files again and compare them.
 
     Args:
         train: a file of conversations.
         held_out: folders of requests that are measured.
-        excluded: further requests, by what to call them.
+        excluded: further requests, by a name for messages.
 
     Raises:
-        LeakError: a request of these, or one that nearly equals it, is in a conversation.
+        LeakError: a conversation holds one of these requests or a near duplicate.
     """
     with train.open(encoding="utf-8") as lines:
         learnt = Nearness(_queries(json.loads(line) for line in lines))
@@ -158,7 +158,7 @@ def read_stats(folder: Path) -> Stats:
     """The ``stats.json`` of a data set.
 
     Raises:
-        DataError: it is missing or of another form.
+        DataError: it is missing or malformed.
     """
     try:
         return Stats.model_validate_json((folder / STATS).read_bytes())
@@ -167,13 +167,13 @@ def read_stats(folder: Path) -> Stats:
 
 
 def _ordered(folders: Sequence[Path], recipe: DataRecipe) -> list[Path]:
-    """In the recipe's order: all draws come from one generator, so the order of reading must not depend on the call."""
+    """The folders in the recipe's order: all draws come from one generator, so the arguments' order must not matter."""
     places = {name: place for place, name in enumerate(recipe.folders)}
     return sorted(folders, key=lambda path: places.get(path.name, len(places)))
 
 
 def _measured(path: Path, learnt: Sequence[Path]) -> list[str]:
-    """The requests of a folder that is excluded; of one that is learnt from, those of the splits left alone."""
+    """The requests of an excluded folder; if it is also trained on, only those of its other splits."""
     instances = read_all(path).instances
     if path.resolve() not in {one.resolve() for one in learnt}:
         return [one.query for one in instances]
@@ -262,7 +262,7 @@ def _queries(rows: Iterable[Conversation]) -> list[str]:
 
 
 def _write_held_out(folder: _Taken, learnt: Nearness, out: Path) -> list[Path]:
-    """Write what nearly equals nothing that is learnt; the folders written."""
+    """Write the held-out requests without near duplicates of training requests; return the written folders."""
     written = []
     for kind, instances in ((HELD_OUT, folder.held_out), (HELD_OUT_APIS, folder.held_out_apis)):
         kept = [one for one in instances if learnt.of(one.query) is None]
@@ -278,5 +278,5 @@ def _write_held_out(folder: _Taken, learnt: Nearness, out: Path) -> list[Path]:
 
 
 def _row(instance: Instance) -> dict[str, Any]:
-    """Without its split: a folder of what is held out has but one."""
+    """The instance without its split: a folder of held-out requests has only one."""
     return instance.model_dump(mode="json", exclude_none=True, exclude={"split"})

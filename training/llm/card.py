@@ -1,4 +1,4 @@
-"""What a finetuned model comes with: ``report.json``, ``MODEL_CARD.md`` and ``NOTICE``."""
+"""Writes the files that accompany a finetuned model: ``report.json``, ``MODEL_CARD.md`` and ``NOTICE``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN_LOSSES: Final = 24
 
 
 class BaseReport(BaseModel):
-    """The model that was started from."""
+    """The base model."""
 
     name: str
     sha256: str
@@ -29,14 +29,14 @@ class BaseReport(BaseModel):
 
 
 class StartReport(BaseModel):
-    """The adapter that was gone on from."""
+    """The adapter that training continued from."""
 
     name: str
     sha256: str
 
 
 class TrainingReport(BaseModel):
-    """What the run came to; see :class:`training.llm.trainer.Course`."""
+    """The results of the run; see :class:`training.llm.trainer.Course`."""
 
     conversations: int
     too_long: int
@@ -62,7 +62,7 @@ class Report(BaseModel):
     versions: dict[str, str]
 
     def entry(self, name: str) -> Entry:
-        """How the registry lists the model, before it is measured."""
+        """The model's entry in the registry, before it is measured."""
         return Entry(
             name=name,
             base=self.base.name,
@@ -73,15 +73,15 @@ class Report(BaseModel):
 
 
 def versions() -> dict[str, str]:
-    """Of the libraries that decide what comes out."""
+    """Versions of the libraries that affect the result."""
     return {name: importlib.metadata.version(name) for name in _LIBRARIES}
 
 
 def read_report(folder: Path) -> Report | None:
-    """The report of a finished run; None where there is none.
+    """The report of a finished run; None if there is none.
 
     Raises:
-        BaseError: it is of another form.
+        BaseError: it is malformed.
     """
     try:
         return Report.model_validate_json((folder / REPORT).read_bytes())
@@ -92,7 +92,7 @@ def read_report(folder: Path) -> Report | None:
 
 
 def write_card(out: Path, report: Report) -> None:
-    """Write report, card and notice beside the weights."""
+    """Write report, card and notice next to the weights."""
     (out / REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     (out / "NOTICE").write_text(_notice(report), encoding="utf-8")
     (out / "MODEL_CARD.md").write_text(_card(out, report), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What ``nestor train llm`` does once its options are read: load, train, write the model with its card."""
+"""Implements ``nestor train llm``: loads, trains, and writes the model with its card."""
 
 from __future__ import annotations
 
@@ -30,19 +30,21 @@ _CONFIG: Final = "adapter_config.json"
 def train_llm(
     base: Path, data: Path, out: Path, work: Path, tuning: Tuning, device: str, start: Path | None = None
 ) -> Report | None:
-    """Train and write the model. Progress goes to standard error; a run that was killed goes on, a finished one stands.
+    """Train and write the model. Progress goes to standard error.
+
+    A run that was killed is continued. A finished run is not repeated.
 
     Args:
-        base: a folder of Hugging Face's, or a GGUF file.
+        base: a Hugging Face folder, or a GGUF file.
         data: folder that ``nestor train data`` wrote.
-        out: folder of the model: an adapter as peft saves it, in half precision; or a whole model (``full``).
+        out: folder of the model: an adapter in peft's format, in half precision, or a whole model (``full``).
         work: folder of checkpoints.
-        tuning: how.
+        tuning: the training options.
         device: ``cpu``, ``cuda`` or ``auto``.
-        start: adapter to go on from; its rank counts.
+        start: adapter to continue from; its rank overrides the recipe's.
 
     Returns:
-        The report; None where something was not usable, which was said.
+        The report; None if an input could not be used, in which case a message was printed.
     """
     console = Console(stderr=True)
     try:
@@ -100,7 +102,7 @@ def _train(
 
 
 def read_tuning(recipe: Path | None, method: Method, minutes: float | None, epochs: float | None) -> Tuning:
-    """How to train: the defaults, what a recipe changes, and what the command line does.
+    """The training options: the defaults, changed by a recipe, then by the command line.
 
     Raises:
         DataError: the recipe cannot be read.
@@ -111,7 +113,7 @@ def read_tuning(recipe: Path | None, method: Method, minutes: float | None, epoc
 
 
 def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Path) -> None:
-    """Write the adapter in half precision, naming its base; or the whole model with its tokenizer."""
+    """Write the adapter in half precision, with the name of its base; or the whole model with its tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
     if tuning.method == "full":
         model.half().save_pretrained(out)
@@ -120,12 +122,12 @@ def write_model(model: Any, tokenizer: Any, base: Base, tuning: Tuning, out: Pat
     model.save_pretrained(out)
     weights = {name: tensor.half().contiguous() for name, tensor in load_file(out / ADAPTER).items()}
     save_file(weights, out / ADAPTER, metadata={"format": "pt"})
-    (out / ADAPTER).chmod(0o644)  # safetensors lets nobody else read it
+    (out / ADAPTER).chmod(0o644)  # safetensors writes it unreadable for other users
     config = json.loads((out / _CONFIG).read_text(encoding="utf-8"))
-    config["base_model_name_or_path"] = base.name  # not the place where it lay
-    config["target_modules"] = sorted(config["target_modules"])  # peft keeps a set
+    config["base_model_name_or_path"] = base.name  # not a local path
+    config["target_modules"] = sorted(config["target_modules"])  # peft stores a set
     (out / _CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    (out / "README.md").unlink(missing_ok=True)  # peft's empty form of a card
+    (out / "README.md").unlink(missing_ok=True)  # peft's empty model card
 
 
 def _read(file: Path, stats: Stats) -> list[dict[str, Any]]:
@@ -145,7 +147,7 @@ def _key(base: Base, stats: Stats, tuning: Tuning) -> dict[str, str]:
 
 
 def _claim(work: Path, key: dict[str, str]) -> None:
-    """See that the checkpoints in a folder are of this run."""
+    """Check that the checkpoints in a folder belong to this run."""
     file = work / _KEY
     work.mkdir(parents=True, exist_ok=True)
     if file.exists() and json.loads(file.read_text(encoding="utf-8")) != key:

@@ -1,15 +1,14 @@
-"""Puts several requests over one list of APIs into a conversation, with the properties of TPTU-v2's data (3.3).
+"""Combines several requests about one list of APIs into a conversation, with the properties of TPTU-v2's data (3.3).
 
-A prompt's APIs are most of its tokens. Asking several requests of one list costs each a fraction of that, and the
-later ones are asked with demonstrations before them, as the planner is. In most conversations the requests are `apart`:
-each is learnt as if it were the first, so that none is told by the others which APIs are left. The properties can be
-switched off one by one:
+A prompt's APIs are most of its tokens. Sharing one list divides that cost among several requests, and the later
+requests follow demonstrations, as in the planner. In most conversations the requests are `apart`: each is trained as if
+it were the first, so that no request reveals which APIs the others leave. Each property can be switched off:
 
-- *prompt diversity*: the APIs' order is shuffled, and APIs that nobody needs stand among them, like ones first;
-- *instruction diversity*: with one or many demonstrations before, or none; in a share, courtesies around the request
-  (the system's instruction stays as it is: the model is always asked with that one);
+- *prompt diversity*: the APIs' order is shuffled, and APIs that no request needs are added, similar ones first;
+- *instruction diversity*: no, one or many demonstrations come before a request. A share of the requests has polite
+  phrases around it. The system's instruction does not vary, because the model is always asked with it;
 - *output diversity*: one call, many calls, no call;
-- *masking*: in a share of the conversations API names say nothing, so that descriptions are read (Hammer);
+- *masking*: in a share of the conversations API names have no meaning, so that the model reads descriptions (Hammer);
 - *off-topic rows*: requests that none of the APIs serves.
 """
 
@@ -40,7 +39,7 @@ _MASKS: Final = ("api", "fn", "op", "tool")
 
 
 class Properties(BaseModel):
-    """What the conversations are like; each of TPTU-v2's properties can be switched off for an ablation."""
+    """The properties of the conversations. Each of TPTU-v2's can be switched off for an ablation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,7 +64,7 @@ class Properties(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The APIs that a folder's requests are asked of, with each one's likest others."""
+    """The APIs for a folder's requests, with a search for similar ones."""
 
     apis: Mapping[str, Api]
     _words: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -73,7 +72,7 @@ class Catalogue:
 
     @classmethod
     def of(cls, apis: Iterable[Api]) -> Catalogue:
-        """Read the APIs' words."""
+        """Index the APIs' words."""
         listed = {api.id: api for api in apis}
         catalogue = cls(listed)
         for api in listed.values():
@@ -84,9 +83,9 @@ class Catalogue:
         return catalogue
 
     def like(self, api: str, count: int) -> list[str]:
-        """The APIs that share the rarest words with this one, the likest first; of equal ones the first by id."""
+        """The APIs that share the rarest words with this one, the most similar first; ties are sorted by id."""
         scores: defaultdict[str, float] = defaultdict(float)
-        for word in sorted(self._words.get(api, ())):  # in one order, as sums of floats depend on it
+        for word in sorted(self._words.get(api, ())):  # sorted, because the order changes sums of floats
             owners = self._owners[word]
             if len(owners) <= 400:
                 for owner in owners:
@@ -101,11 +100,11 @@ Conversation = dict[str, Any]
 def conversations(
     turns: Sequence[Turn], catalogue: Catalogue, properties: Properties, rounds: int = 1
 ) -> Iterator[Conversation]:
-    """Conversations over a folder's turns, each turn in ``rounds`` of them.
+    """Conversations over a folder's turns. Each turn is in ``rounds`` of them.
 
-    Each is ``{"source", "ids", "messages"}``, with ``"masked": true`` where its API names say nothing and
-    ``"apart": true`` where its requests do not see each other.
-    The same turns, catalogue and properties give the same conversations.
+    A conversation is ``{"source", "ids", "messages"}``, with ``"masked": true`` if its API names have no meaning and
+    ``"apart": true`` if its requests do not see each other. The same turns, catalogue and properties give the same
+    conversations.
     """
     rng = random.Random(properties.seed)  # noqa: S311 - repeatable on purpose
     for _ in range(rounds):
@@ -116,7 +115,7 @@ def conversations(
 
 
 def bare(query: str) -> str:
-    """A conversation's request without the courtesy that may stand around it."""
+    """A conversation's request without polite phrases around it."""
     before = next((one for one in _BEFORE if query.startswith(one)), "")
     after = next((one for one in _AFTER if query.endswith(one)), "")
     return query.removeprefix(before).removesuffix(after)
@@ -127,7 +126,7 @@ class _Builder:
         self._catalogue, self._properties, self._rng = catalogue, properties, rng
 
     def conversation(self, order: list[Turn], everything: Sequence[Turn]) -> Conversation:
-        """Takes turns off the end of ``order``."""
+        """Build a conversation. Takes turns off the end of ``order``."""
         listed, properties = self._catalogue.apis, self._properties
         taken = self._take(order)
         needed = list(dict.fromkeys(api for turn in taken for api in turn.apis))
@@ -157,7 +156,7 @@ class _Builder:
         return told | {name: True for name, holds in said.items() if holds}
 
     def _worded(self, query: str) -> str:
-        """The request, word for word; in a share with a courtesy before it, or after its last full stop."""
+        """The unchanged request; for a share of the requests with a polite phrase before or after it."""
         if not self._properties.reworded or self._rng.random() >= self._properties.reworded:
             return query
         if query.endswith((".", "?", "!")) and self._rng.random() < 0.5:
@@ -165,7 +164,7 @@ class _Builder:
         return self._rng.choice(_BEFORE) + query
 
     def _take(self, order: list[Turn]) -> list[Turn]:
-        """Turns that fit into one conversation: of one clock, with few APIs, not too long."""
+        """Turns that fit into one conversation: with the same clock, few APIs, and not too long."""
         properties = self._properties
         taken = [order.pop()]
         size, apis = _size(taken[0]), set(taken[0].apis)
@@ -181,7 +180,7 @@ class _Builder:
         return taken
 
     def _beside(self, needed: list[str], taken: Sequence[Turn]) -> list[str]:
-        """The needed APIs among others: those the data offers, the likest ones, some at random."""
+        """The needed APIs with others: those the data offers, similar ones, and random ones."""
         rng, properties = self._rng, self._properties
         room = min(properties.apis, max(properties.least_apis, len(needed) * 2 + 1, len(needed) + 2))
         others: list[str] = []
@@ -199,7 +198,7 @@ class _Builder:
         return shown
 
     def _foreign(self, turn: Turn, shown: Sequence[str]) -> bool:
-        """Whether none of the APIs shown serves the request, nor one that is like what does."""
+        """Whether none of the shown APIs serves the request, nor is similar to one that does."""
         near = {one for api in turn.apis for one in (api, *self._catalogue.like(api, 3))}
         return bool(turn.calls) and not near & set(shown)
 
@@ -209,7 +208,7 @@ def _size(turn: Turn) -> int:
 
 
 def _fields_used(turns: Iterable[Turn]) -> frozenset[str]:
-    """The last names of the fields that the turns refer to: a line that does not show them could not be answered by."""
+    """The last names of the referenced fields: a signature must show them, or the answer could not use them."""
     found: set[str] = set()
     for turn in turns:
         for call in turn.calls:

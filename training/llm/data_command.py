@@ -1,4 +1,4 @@
-"""What ``nestor train data`` does once its options are read."""
+"""Implements ``nestor train data``."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def build_data(
     out: Path,
     seed: int | None = None,
 ) -> int:
-    """Build, check, print the statistics. Progress goes to standard error.
+    """Build and check the data, and print the statistics. Progress goes to standard error.
 
     Args:
-        folders: of data; one that the recipe names counts before that in ``root``.
-        recipe_name: of a recipe that ships, or a file; None: the defaults.
-        root: where the other folders are that the recipe names.
-        made: requests made up over each catalogue that the recipe does not name; None: as it says.
-        hold_out_apis: share of the APIs held out; None: as the recipe says.
-        excluded: folders that are measured by.
+        folders: of data. A folder here takes precedence over one of the same name in ``root``.
+        recipe_name: a shipped recipe, or a file; None: the defaults.
+        root: holds the other folders that the recipe names.
+        made: generated requests per catalogue that the recipe does not name; None: as in the recipe.
+        hold_out_apis: share of the APIs held out; None: as in the recipe.
+        excluded: folders that are used for measuring.
         out: folder to write to.
-        seed: of all that is drawn; None: as the recipe says.
+        seed: of all random draws; None: as in the recipe.
 
     Returns:
-        The exit status: 0, or 1 where the data or the recipe is not usable, or what is measured would be learnt.
+        The exit status: 0, or 1 if the data or the recipe cannot be used, or measured requests would be trained on.
     """
     err = Console(stderr=True)
     try:

@@ -1,4 +1,4 @@
-"""The recipe of a data set: which folders, how many requests of each, what the conversations are like."""
+"""The recipe of a data set: which folders, how many requests of each, and the properties of the conversations."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from evals.data import DataError, explain
 from training.llm.conversations import Properties
 
 GENERAL = "general"
-"""The recipe of the adapter that ships."""
+"""The recipe of the shipped adapter."""
 
 Count = Annotated[int, Field(ge=0)]
 
 
 class FolderRecipe(BaseModel):
-    """What is taken of a folder.
+    """What to take from a folder.
 
     Attributes:
-        recorded: recorded requests at most; None: all, 0: only its catalogue is read.
-        nested: of those whose calls take fields of others, at most; None: as many as there are.
-        flat: of the others, likewise.
-        rounds: conversations that each recorded request is in.
-        turns: requests in a conversation at most.
-        made: requests made up over its catalogue.
+        recorded: maximum number of recorded requests; None: all, 0: only the catalogue is read.
+        nested: maximum of those whose calls take fields of others; None: all.
+        flat: maximum of the others; None: all.
+        rounds: number of conversations that each recorded request is in.
+        turns: maximum number of requests in a conversation.
+        made: number of requests generated for its catalogue.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,19 +40,19 @@ class FolderRecipe(BaseModel):
 
 
 class DataRecipe(BaseModel):
-    """What decides a data set, besides the folders' content.
+    """What determines a data set, besides the folders' content.
 
     Attributes:
         seed: of the requests' order.
-        made_seed: of the requests that are made up.
-        properties: of the conversations; each of TPTU-v2's can be switched off. A folder's ``turns`` counts.
-        folders: by their names, in the order in which they are read.
-        others: of folders that are not named.
-        hold_out_apis: share of each catalogue's APIs that are never shown, and whose requests are all held out.
+        made_seed: of the generated requests.
+        properties: of the conversations; each of TPTU-v2's can be switched off. A folder's ``turns`` overrides theirs.
+        folders: by name, in the order in which they are read.
+        others: for folders that are not named.
+        hold_out_apis: share of each catalogue's APIs that are never shown. All their requests are held out.
         query_chars: longer requests are left out.
-        calls_chars: likewise those with longer calls.
-        least_calls: likewise those with fewer calls; 1: those that nothing solves.
-        most_calls: likewise those with more calls; None: none is left out for that.
+        calls_chars: requests with longer calls are left out.
+        least_calls: requests with fewer calls are left out; 1 leaves out those that nothing solves.
+        most_calls: requests with more calls are left out; None: no limit.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,15 +69,15 @@ class DataRecipe(BaseModel):
     most_calls: Annotated[int, Field(ge=1)] | None = None
 
     def of(self, name: str) -> FolderRecipe:
-        """What is taken of the folder of that name."""
+        """What to take from the folder with this name."""
         return self.folders.get(name, self.others)
 
 
 def read_data_recipe(named: str | None) -> DataRecipe:
-    """A recipe that ships, by its name, or one in a JSON file; None: the defaults.
+    """A shipped recipe by name, or one in a JSON file; None: the defaults.
 
     Raises:
-        DataError: there is none of that name, or the file names something else.
+        DataError: there is no such recipe, or the file is not valid.
     """
     if named is None:
         return DataRecipe()

@@ -1,4 +1,4 @@
-"""What decides a finetuning run, besides its data and its base."""
+"""The options of a finetuning run, besides its data and its base."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ GPU_TOKENS = 16_384
 
 
 class Tuning(BaseModel):
-    """How a model is finetuned. The defaults are those of the adapter that ships.
+    """How to finetune a model. The defaults are those of the shipped adapter.
 
     Attributes:
         method: ``lora``, low-rank adapters on all linear layers; ``qlora``, the same over weights in 4 bits; ``full``.
-        minutes: of training, over all sittings; the learning rate has fallen to nothing by then.
-        epochs: passes over the data at most.
-        steps: at most, instead of ``epochs``: as much work for all that are compared, whatever else the machine does.
+        minutes: of training, over all resumed runs. The learning rate decays over this time.
+        epochs: maximum number of passes over the data.
+        steps: maximum, instead of ``epochs``. Compared runs then do equal work, however busy the machine is.
         rank: of the adapters; their alpha is twice that.
         rate: learning rate at its peak.
         batch_tokens: in a batch, padding included; None: 2,560 on a CPU, 16,384 on a GPU.
-        accumulate: batches a step.
-        longest: conversation, in tokens; longer ones are left out.
+        accumulate: batches per step.
+        longest: maximum length of a conversation in tokens; longer ones are left out.
         save_steps: steps between two checkpoints.
-        seed: of adapters and of the order.
+        seed: of the adapters and the order.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

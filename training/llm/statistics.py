@@ -1,4 +1,4 @@
-"""What a data set holds, counted as in the papers' tables."""
+"""Statistics of a data set, counted as in the papers' tables."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ALL = "all"
 
 
 class Counts(BaseModel):
-    """Counts of a source, or of all of them.
+    """Counts of a source, or of all sources.
 
-    ``requests`` counts turns: one that is in several conversations counts in each. ``single``, ``multiple``,
-    ``nested`` and ``none`` divide them: one call, several that take nothing from each other, several of which one
-    takes a field of another, no call. ``tokens`` are estimated from characters, upwards.
+    ``requests`` counts turns: a request in several conversations counts in each. ``single``, ``multiple``, ``nested``
+    and ``none`` partition them: one call, several independent calls, calls that take fields of others, no call.
+    ``tokens`` is estimated from characters and rounded up.
     """
 
     conversations: int = 0
@@ -53,7 +53,7 @@ HEAD = (
 
 
 def count(conversations: Iterable[Conversation]) -> dict[str, Counts]:
-    """Counts by source, and of :data:`ALL`."""
+    """Counts by source, and under :data:`ALL`."""
     found: defaultdict[str, Counts] = defaultdict(Counts)
     ids: defaultdict[str, set[str]] = defaultdict(set)
     apis: defaultdict[str, set[str]] = defaultdict(set)
@@ -77,7 +77,7 @@ def count(conversations: Iterable[Conversation]) -> dict[str, Counts]:
 
 
 def as_table(counts: Mapping[str, Counts]) -> str:
-    """The counts in Markdown, the whole last."""
+    """The counts in Markdown, with the total last."""
     names = [name for name in counts if name != ALL] + [name for name in counts if name == ALL]
     return table(HEAD, [counts[name].row(name) for name in names])
 

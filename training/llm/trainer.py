@@ -1,7 +1,8 @@
-"""The finetuner: a causal language model learns to answer conversations, with trl's trainer and peft's LoRA.
+"""The finetuner: trains a causal language model to answer conversations, with trl's trainer and peft's LoRA.
 
-What a small machine decides: only answers' tokens go through the output layer (a fifth of the work of a small model),
-conversations of like lengths are padded together, and the budget is time: the learning rate falls as it is used up.
+It is built for small machines. Only the answers' tokens go through the output layer, which saves a fifth of the work of
+a small model. Conversations of similar length are padded together. The budget is time, and the learning rate decays as
+the time is used up.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class Encoded:
 
     Attributes:
         ids: the tokens.
-        labels: likewise, :data:`IGNORED` where nothing is learnt.
-        branches: for each token 0 where all that comes later sees it, else the number of the request that it belongs
-            to, which other requests do not see; its positions go on from the last of those with 0.
+        labels: the tokens to predict, :data:`IGNORED` where there is no loss.
+        branches: for each token 0 if all later tokens see it, else the number of its request. Other requests do not
+            see it then. The positions of a branch continue from the last token with 0.
     """
 
     ids: list[int]
@@ -51,17 +52,17 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a run came to.
+    """The results of a run.
 
     Attributes:
-        model: with what it learnt; with adapters where the method makes such.
-        conversations: that fit.
+        model: the trained model, with adapters if the method uses them.
+        conversations: number of conversations that fit.
         tokens: of these.
-        learnt: tokens of answers among them.
+        learnt: how many of them are tokens of answers.
         too_long: conversations left out.
         steps: done.
         epochs: passes over the data.
-        minutes: of training, over all sittings.
+        minutes: of training, over all resumed runs.
         losses: ``{"step", "loss"}``, each the mean since the one before.
     """
 
@@ -77,13 +78,13 @@ class Course:
 
 
 def encode(tokenizer: Any, messages: Sequence[dict[str, str]], longest: int, *, apart: bool = False) -> Encoded | None:
-    """Render with the chat template, turn by turn; only what the assistant says is learnt, its end marker included.
+    """Render with the chat template, turn by turn. Only the assistant's text and its end marker have a loss.
 
     Args:
         tokenizer: with its chat template.
-        messages: a system's, then a user's and an assistant's by turns.
-        longest: tokens; None is returned for more.
-        apart: every request is asked as if it were the first. What is before them is computed once for all.
+        messages: a system message, then alternating user and assistant messages.
+        longest: maximum number of tokens; None is returned for more.
+        apart: ask every request as if it were the first. The common prefix is computed once for all.
     """
     found = Encoded([], [], [])
     shown = ""
@@ -114,7 +115,7 @@ def _add(to: Encoded, tokenizer: Any, text: str, branch: int, *, learnt: bool) -
 
 
 def batches(encoded: Sequence[Encoded], tokens: int, pad: int) -> Dataset:
-    """A data set of batches of at most so many tokens, padding included; those of a window are of like lengths."""
+    """A data set of batches of at most so many tokens, padding included. Similar lengths share a batch."""
     rows = []
     for batch in _batched(encoded, tokens):
         width = max(len(one.ids) for one in batch)
@@ -142,11 +143,11 @@ def _batched(encoded: Sequence[Encoded], tokens: int) -> Iterator[list[Encoded]]
 
 
 def sight(branches: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """What each token sees, to be added to attention's scores, and each one's position.
+    """The mask to add to the attention scores, and the position of each token.
 
     Args:
         branches: as in :class:`Encoded`; shape (batch, tokens).
-        kind: of the model's numbers.
+        kind: dtype of the mask.
 
     Returns:
         Shapes (batch, 1, tokens, tokens) and (batch, tokens).
@@ -160,7 +161,7 @@ def sight(branches: torch.Tensor, kind: torch.dtype) -> tuple[torch.Tensor, torc
 
 
 class _Budget(TrainerCallback):
-    """Stops when the time is used up, that of earlier sittings included."""
+    """Stops when the time is used up, including that of earlier runs."""
 
     def __init__(self, seconds: float, out: Path) -> None:
         self._seconds, self._file = seconds, out / _ELAPSED
@@ -188,7 +189,7 @@ class _Budget(TrainerCallback):
 
 
 class _Trainer(SFTTrainer):
-    """trl's trainer, with the output layer applied to what is learnt alone."""
+    """trl's trainer, with the output layer applied only to tokens that have a loss."""
 
     def __init__(self, *args: Any, budget: _Budget, **rest: Any) -> None:
         self._budget = budget
@@ -234,15 +235,15 @@ def finetune(
     tuning: Tuning,
     start: Path | None = None,
 ) -> Course:
-    """Train; checkpoints are kept in ``work``, and a run that was killed goes on from the last one.
+    """Train. Checkpoints are kept in ``work``, and a run that was killed continues from the last one.
 
     Args:
         model: a causal language model.
         tokenizer: its own, with a chat template.
         conversations: ``{"messages", "apart"}`` as :mod:`training.llm.conversations` makes them.
         work: folder of checkpoints.
-        tuning: how.
-        start: folder of an adapter to go on from, as peft saves it.
+        tuning: the training options.
+        start: folder of an adapter in peft's format to continue from.
 
     Raises:
         DataError: no conversation fits into ``tuning.longest`` tokens.
@@ -283,10 +284,10 @@ def finetune(
 
 
 def _adapted(model: Any, tuning: Tuning, start: Path | None) -> Any:
-    """The model with the adapter that is trained; itself where all of it is."""
+    """The model with a trainable adapter; the model itself for full finetuning."""
     if start is not None:
         model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
-        for one in model.parameters():  # saved in half precision, learnt in single
+        for one in model.parameters():  # saved in half precision, trained in single
             one.data = one.data.float() if one.requires_grad else one.data
         return model
     if tuning.method == "full":

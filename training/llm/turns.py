@@ -1,4 +1,4 @@
-"""Requests with the calls that solve them, from recorded data and made up over a catalogue."""
+"""Requests with the calls that solve them, from recorded data or generated for a catalogue."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Turn:
         id: of the request in its data.
         source: the folder it comes from.
         query: the request.
-        calls: NESTful's list: ``name`` (the API's id), ``label``, ``arguments``; empty where nothing fits.
-        offered: ids of APIs that the data offers beside the needed ones: its own hard negatives.
-        now: the clock that relative dates refer to, where the data knows it.
+        calls: NESTful's list: ``name`` (the API's id), ``label``, ``arguments``; empty if no API fits.
+        offered: ids of APIs that the data offers besides the needed ones: its own hard negatives.
+        now: the time that relative dates refer to, if the data states it.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Turn:
 def recorded_turns(
     instances: Iterable[Instance], apis: Mapping[str, Api], source: str, now: datetime | None = None
 ) -> Iterator[Turn]:
-    """Recorded requests as turns, without those that call what is not there or give what it does not take."""
+    """Recorded requests as turns, without those with unknown APIs, unknown parameters or placeholders."""
     fields = _Fields(apis)
     for instance in instances:
         calls = _recorded_calls(instance, apis, fields)
@@ -62,13 +62,13 @@ def recorded_turns(
 
 
 def made_turns(examples: Iterable[Example], source: str) -> Iterator[Turn]:
-    """Requests made up over a catalogue (:mod:`training.planner.synthesis`) as turns.
+    """Requests generated for a catalogue (:mod:`training.planner.synthesis`), as turns.
 
-    One keeps its clock where a date in its calls is not said in so many words: others can be asked at any time.
+    A turn keeps its clock only if its calls contain a date that the request does not state literally.
     """
     for example in examples:
         if any(call.missing for call in example.calls):
-            continue  # the right answer is a question, which a list of calls cannot say
+            continue  # the right answer is a question, which a list of calls cannot express
         calls: list[dict[str, JsonValue]] = [
             {
                 "name": call.api,
@@ -91,14 +91,14 @@ def _labelled(label: Label) -> JsonValue:
 
 
 class _Fields:
-    """The paths of answers' fields, found by their names without list indices, which data often leaves out."""
+    """The paths of response fields, found by their names without list indices, which data often leaves out."""
 
     def __init__(self, apis: Mapping[str, Api]) -> None:
         self._apis = apis
         self._paths: dict[str, dict[tuple[str, ...], JsonPath]] = {}
 
     def path(self, api: str, written: str) -> str:
-        """The path as the prompt shows it; as it is written where no field is called so."""
+        """The path as the prompt shows it; unchanged if no field has that name."""
         if api not in self._paths:
             found = answer_fields(self._apis[api], _ALL_FIELDS, frozenset())
             self._paths[api] = {tuple(part for part in path if isinstance(part, str)): path for path in found}
@@ -107,7 +107,7 @@ class _Fields:
         return format_path(path) if path is not None else written
 
     def supplier(self, parameter: str, earlier: Sequence[str]) -> str | None:
-        """A reference to the latest call with a field of the parameter's name: its recorded value is one of many."""
+        """A reference to the latest call with a field of the parameter's name, which returns the recorded value."""
         for number in range(len(earlier), 0, -1):
             self.path(earlier[number - 1], "")
             found = [path for names, path in self._paths[earlier[number - 1]].items() if names[-1:] == (parameter,)]
@@ -134,7 +134,7 @@ def _recorded_calls(instance: Instance, apis: Mapping[str, Api], fields: _Fields
 
 
 def _arguments(call: Call, api: Api, query: str) -> dict[str, JsonValue]:
-    """The arguments as an API takes them; optional ones that the request does not say are no fault to leave out."""
+    """The arguments in the API's form. Optional arguments that the request does not state are left out."""
     if not call.args_canonical:
         return call.args
     found: dict[str, JsonValue] = {}
@@ -151,7 +151,7 @@ def _arguments(call: Call, api: Api, query: str) -> dict[str, JsonValue]:
 
 
 def _typed(value: JsonValue, schema: Mapping[str, Any]) -> JsonValue:
-    """Digits as the number that the schema asks for."""
+    """Digits as an integer if the schema asks for one; a text as the enum value with the same text."""
     if isinstance(value, str) and schema.get("type") == "integer" and re.fullmatch(r"-?\d{1,15}", value):
         return int(value)
     listed = schema.get("enum")

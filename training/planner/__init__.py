@@ -1,5 +1,5 @@
-"""The compact planner's training, and its data: requests whose every value is known by the characters that say it.
+"""Trains the compact planner on requests in which the characters that state each value are known.
 
-``examples`` is the form of the data, ``align`` makes it of recorded requests, ``synthesis`` of any catalogue alone.
-``command`` is ``nestor train planner``.
+``examples`` defines the data. ``align`` makes it from recorded requests, ``synthesis`` from a catalogue alone.
+``command`` implements ``nestor train planner``.
 """

@@ -1,4 +1,4 @@
-"""Phrases that say a value without its parameter's name: "in Paris", "from 5 May", "by Ann Lee", "for two guests"."""
+"""Phrases that state a value without its parameter's name: "in Paris", "from 5 May", "by Ann Lee", "for two guests"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BARE_DATES = frozenset(
         "end time", "check in date", "year", "from", "to",
     )
 )  # fmt: skip
-"""Names of parameters that are about nothing but when: "on 5 May" says them, and does not say a due date."""
+"""Names of parameters that only mean a time: "on 5 May" can state them, but not a due date."""
 _SIMPLE: dict[Sense, Forms] = {
     "topic": ("about {value}", "on {value}", "for {value}", "related to {value}", "matching {value}"),
     "age": ("aged {value}", "of age {value}", "at age {value}"),
@@ -39,7 +39,7 @@ _SIMPLE: dict[Sense, Forms] = {
 
 
 def adjunct(slot: Slot, said: Said, value: Text, rng: random.Random) -> Text | None:
-    """A phrase that says the value with a preposition of its own; None where only the parameter's name tells it."""
+    """A phrase that states the value with a preposition; None if it needs the parameter's name."""
     meant = about(slot)
     found = _forms(slot, meant, said)
     if not found or (len(meant.words) > 2 and rng.random() < 0.4):
@@ -124,7 +124,7 @@ def _counted(meant: About, said: Said) -> Forms:
         return ("(at most {value})", "limited to {value} results", "up to {value} of them", "(no more than {value})")
     if meant.sense == "money":
         return ("for {value}",) if words in (("price",), ("amount",)) and said.before else ()
-    if said.after:  # its unit is said
+    if said.after:  # the unit is stated
         long = meant.label in ("duration", "length") or meant.sense == "count"
         alone = said.after.strip() == meant.label
         return ("for {value}",) if long else ("{value}",) if alone else ()

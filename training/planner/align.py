@@ -1,4 +1,4 @@
-"""Recorded requests as aligned examples: each argument's value is looked up in the request's characters."""
+"""Aligns recorded requests: finds the characters of the request that state each argument's value."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SHARED = 1.0
 
 
 class RecordedCall(Protocol):
-    """A call of a recorded solution; references are ``$var_N.field$``, N counting calls from 1."""
+    """A call of a recorded solution. References are ``$var_N.field$``, with N counting calls from 1."""
 
     @property
     def api(self) -> str:
@@ -54,12 +54,12 @@ class RecordedCall(Protocol):
 
     @property
     def args(self) -> Mapping[str, JsonValue]:
-        """Its arguments, as said or normalised."""
+        """Its arguments, as stated in the request or normalised."""
         ...
 
 
 class Recorded(Protocol):
-    """A recorded request, as a line of benchmark data holds it."""
+    """A recorded request, a line of benchmark data."""
 
     @property
     def id(self) -> str:
@@ -73,18 +73,18 @@ class Recorded(Protocol):
 
     @property
     def calls(self) -> Sequence[RecordedCall]:
-        """What solves it, in order."""
+        """The calls that solve it, in order."""
         ...
 
     @property
     def answer(self) -> Sequence[str] | None:
-        """References to the outputs asked for; None where that is not known."""
+        """References to the requested outputs; None if they are not known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A value to find: of which argument (and which item of its list), and where it may stand."""
+    """A value to find: its argument (and the item of its list), and the places where it may be stated."""
 
     call: int
     slot: Slot
@@ -105,7 +105,7 @@ class Aligner:
     """Aligns the requests of one data set.
 
     Args:
-        apis: what is called, by id.
+        apis: the APIs, by id.
         source: the data set's name.
     """
 
@@ -122,13 +122,13 @@ class Aligner:
         canonical: Sequence[Mapping[str, JsonValue]] = (),
         now: datetime | None = None,
     ) -> Example | None:
-        """The request as an example; None where it calls an API that is not known.
+        """The request as an example; None if it calls an unknown API.
 
         Args:
             recorded: the request.
-            others: what is offered besides the APIs that it calls; all are sorted by id.
-            canonical: normalised arguments of each call, where the recorded ones are as said.
-            now: its clock, where known.
+            others: APIs offered besides those it calls; all are sorted by id.
+            canonical: normalised arguments of each call, if the recorded ones are as stated in the request.
+            now: its clock, if known.
         """
         if not all(call.api in self._apis for call in recorded.calls):
             return None
@@ -173,16 +173,16 @@ class _Reading:
         )
 
     def answer(self, recorded: Recorded) -> tuple[Output, ...] | None:
-        """The outputs asked for; those that no API is known to answer with are passed over."""
+        """The requested outputs. Outputs that no API declares are skipped."""
         if recorded.answer is None:
             return None
         found = (self._reference(len(self._calls), text) for text in recorded.answer)
         return tuple(Output(one.call, one.path) for one in found if one is not None)
 
     def _given(self, index: int) -> Iterator[tuple[Slot, JsonValue, JsonValue]]:
-        """The call's arguments, and the values inside their objects, as said and as needed.
+        """The call's arguments and the values inside their objects, as stated and as needed.
 
-        Those that its API does not take are passed over, and of a list of objects all but the first.
+        Skips values that the API does not take, and all but the first item of a list of objects.
         """
         slots = self._profiles[index].slots
         needed = self._canonical[index] if index < len(self._canonical) else {}
@@ -205,7 +205,7 @@ class _Reading:
                     yield _Wanted(index, slot, item, part, exact, tuple(self._places(part, exact)))
 
     def _places(self, value: JsonValue, needed: JsonValue) -> list[Occurrence]:
-        """Where it is said; where it is not, where what is needed is."""
+        """Where the stated value occurs; if nowhere, where the needed value does."""
         found = [one for one in self._request.find(value) if _is_sound(self._request.text, one)]
         return found or ([] if same(value, needed) else self._request.find(needed))
 
@@ -238,7 +238,7 @@ class _Reading:
         return Unsaid(needed) if place is None else Span(place.start, place.end, needed)
 
     def _reference(self, index: int, text: str) -> Ref | None:
-        """The reference, where what it names is there."""
+        """The reference, if its target exists."""
         match = _REFERENCE.fullmatch(text)
         call = int(match["n"]) - 1 if match is not None else -1
         if match is None or not 0 <= call < index:
@@ -248,7 +248,7 @@ class _Reading:
 
 
 def _choose(request: Request, wanted: Sequence[_Wanted], clauses: Sequence[Clause | None]) -> dict[_Key, Occurrence]:
-    """One occurrence for each value, those with the least choice first; a place is given twice only in need."""
+    """Choose one occurrence for each value, those with the fewest options first. Reusing a place is penalised."""
     chosen: dict[_Key, Occurrence] = {}
     for one in sorted(wanted, key=lambda one: (len(one.found), -len(str(one.value)))):
         if not one.found:
@@ -271,7 +271,7 @@ def _choose(request: Request, wanted: Sequence[_Wanted], clauses: Sequence[Claus
 
 
 def _cue(request: Request, slot: Slot, place: Occurrence) -> float:
-    """Whether the argument's own words stand next to it: 0 to 1."""
+    """How far the argument's own words are next to it: 0 to 1."""
     before = [word for word in request.words if word.end <= place.start][-3:]
     after = [word for word in request.words if word.start >= place.end][:2]
     near = {word.stem for word in (*before, *after) if word.text.lower() not in STOP}
@@ -288,7 +288,7 @@ def _near(place: Occurrence, clause: Clause | None) -> float:
 
 
 def _is_sound(text: str, place: Occurrence) -> bool:
-    """A single small letter is a value only where it is quoted, or stands for nothing else."""
+    """Whether the place is plausible: a single letter must be quoted, or not be a common word like "a"."""
     said = text[place.start : place.end]
     if len(said) > 1 or not said.isalpha() or place.sure < LOOSE:
         return True
@@ -305,7 +305,7 @@ def _is_true(value: JsonValue) -> bool:
 
 
 def _inside(held: Mapping[str, JsonValue], path: JsonPath) -> JsonValue:
-    """What is there; None where nothing is."""
+    """The value at the path; None if there is none."""
     value: JsonValue = dict(held)
     for part in path:
         if isinstance(part, int):

@@ -1,4 +1,4 @@
-"""How a call is asked for: "cancel the order 17", "What is the weather in Paris tomorrow?", "flights to Rome"."""
+"""Ways to ask for a call: "cancel the order 17", "What is the weather in Paris tomorrow?", "flights to Rome"."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Asked:
     """A call in words.
 
     Attributes:
-        body: what asks, without a mark at its end.
-        kind: an order ("cancel ..."), a question, or the bare name of what is wanted.
-        tail: sentences that say the rest.
+        body: the request itself, without punctuation at its end.
+        kind: an order ("cancel ..."), a question, or only the name of what is wanted.
+        tail: sentences with the rest.
         answer: the outputs that it asks for by name.
     """
 
@@ -45,7 +45,7 @@ class Asker:
     """Puts calls into words.
 
     Args:
-        rng: decides how.
+        rng: source of randomness.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -56,7 +56,7 @@ class Asker:
 
         Args:
             use: what to ask for.
-            terse: as short as it goes.
+            terse: as short as possible.
         """
         rng = self._rng
         speech = use.entry.speeches[0] if rng.random() < 0.7 else rng.choice(use.entry.speeches)
@@ -80,7 +80,7 @@ class Asker:
         )
 
     def _first_of(self, use: Use) -> tuple[Use, tuple[int, ...], Text] | None:
-        """The first of several calls, the others, and the values in which those differ."""
+        """The first of several calls, the others, and the values that distinguish them."""
         name = next((n for n, said in use.said.items() if len(said) > 1), None)
         if name is None:
             return None
@@ -108,7 +108,7 @@ class Asker:
         return Asked(body, kind, tail, answer)
 
     def _by_output(self, use: Use, speech: Speech, wanted: Field) -> Asked:
-        """A question for a field of the answer: "What is the balance of account 17?"."""
+        """A question about a field of the response: "What is the balance of account 17?"."""
         label = label_of(wanted.name)
         hooks = speech.hooks.items()
         name = next((n for n, h in hooks if (n in use.said or n in use.fed) and _speaks(speech, use.slot(n), h)), None)
@@ -145,7 +145,7 @@ class Asker:
         return Asked(fill(form, be=be, whole=whole), kind, tail, answer)
 
     def _output(self, use: Use, speech: Speech) -> Field | None:
-        """A field of the answer that one could ask for by name."""
+        """A response field that a user might ask for by name."""
         if speech.effect == "act":
             return None
         known = {slot.words for slot in use.entry.profile.slots}
@@ -158,7 +158,7 @@ class Asker:
         return self._rng.choice(fields) if fields else None
 
     def _target(self, use: Use, speech: Speech) -> tuple[Text, list[Slot]]:
-        """The target with values where it speaks of them; and the parameters that are left to say."""
+        """The target with the values that belong in it, and the remaining parameters."""
         rest = [slot for slot in use.entry.slots if _is_told(use, slot)]
         parts: list[Part] = []
         at = 0
@@ -198,7 +198,7 @@ class Asker:
         return and_list([value_text(slot, said, calls, self._rng, quotes=len(given) == 1) for said, calls in given])
 
     def _phrases(self, use: Use, rest: list[Slot], terse: bool) -> tuple[list[Text], tuple[Text, ...]]:
-        """The parameters that the target does not speak of, as phrases and as sentences after it."""
+        """The parameters that are not in the target, as phrases and as sentences after it."""
         rng = self._rng
         natural: list[Text] = []
         named: list[tuple[Slot, Text]] = []
@@ -258,11 +258,11 @@ class Asker:
 
 
 _HEADS = frozenset(("id", "uuid", "person", "named", "place", "message"))
-"""What may stand for the thing itself that a verb is about: "cancel order 17", but not "set blue"."""
+"""Senses whose value can replace the verb's object: "cancel order 17", but not "set blue"."""
 
 
 def _is_askable(one: Field) -> bool:
-    """Whether one would ask for a field by its name: a single value near the top, no link and no paging."""
+    """Whether a user would ask for a field by name: a single value near the top, no link and no paging."""
     if one.listed or one.paging or len(one.path) > 2 or not 0 < len(one.words) <= 4:
         return False
     if not one.name.isascii() or len(one.name) >= 30 or not one.kinds & {"string", "number", "integer"}:
@@ -275,7 +275,7 @@ def _is_told(use: Use, slot: Slot) -> bool:
 
 
 def _speaks(speech: Speech, slot: Slot, hook: Hook) -> bool:
-    """Whether a value can take the place of the words: not of "the status" in "get the status"."""
+    """Whether a value can replace the words; not "the status" in "get the status"."""
     if hook.start >= 3 or about(slot).sense in _HEADS or speech.effect == "compute":
         return True
     return speech.effect == "act" and speech.verb in ("set", "update", "change", "modify", "adjust")

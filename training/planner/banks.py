@@ -1,4 +1,4 @@
-"""Values that people put into requests, by what they are."""
+"""Values that people use in requests, by kind."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ _ABOUT: Final[dict[str, tuple[str, ...]]] = {
     "field": _bank("oncology|robotics|law|archaeology"),
 }
 BY_WORD: Final = {word: bank for words, bank in _ABOUT.items() for word in words.split()}
-"""Banks by the noun that a parameter is about."""
+"""Banks by the noun that describes a parameter."""
 
 PEOPLE: Final = word_set(
     """
@@ -211,7 +211,7 @@ PEOPLE: Final = word_set(
     speaker performer singer writer worker volunteer donor
     """
 )
-"""Nouns of people, who have names."""
+"""Nouns for people, which have names."""
 
 SIZES: Final[dict[str, tuple[int, int]]] = {
     "age": (18, 80), "year": (1990, 2027), "month": (1, 12), "day": (1, 28), "hour": (1, 23), "minute": (5, 90),
@@ -227,4 +227,4 @@ SIZES: Final[dict[str, tuple[int, int]]] = {
     "ratio": (1, 10), "number": (1, 40), "velocity": (5, 200), "frequency": (1, 60), "pressure": (1, 300),
     "port": (1024, 9999), "population": (1000, 900000), "seats": (1, 8), "tickets": (1, 8), "passengers": (1, 6),
 }  # fmt: skip
-"""Usual sizes of what numbers say, by noun."""
+"""Usual ranges of numbers, by noun."""

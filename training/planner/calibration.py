@@ -1,4 +1,4 @@
-"""Fits what comes after the network, on requests that it did not learn from: the second stage, and its confidence."""
+"""Fits the stages after the network, on requests that it was not trained on: the second stage and its confidence."""
 
 from __future__ import annotations
 
@@ -42,16 +42,15 @@ def fit_stages(
 ) -> Mapping[str, Mapping[str, float]]:
     """Fit the second stage and the calibration to the network in a folder, and write both there.
 
-    Where most requests of a data set do not say what their solutions need, links are learnt from it alone: nobody is
-    right about the rest.
+    If most requests of a data set do not state all values of their solutions, only links are learnt from it.
 
     Args:
         directory: of the model.
         held_out: examples by data set, with the retriever's candidates.
-        aside: data sets whose held-out examples the second stage does not learn from, with those that the network
-            learnt from: it judges links well enough on them to show what links look like.
-        shelf: their APIs, read.
-        progress: told of each request.
+        aside: data sets whose held-out examples the second stage is not trained on, with examples that the network was
+            trained on. The network judges links on these well enough to serve as training data for links.
+        shelf: encodings of their APIs.
+        progress: shows a bar per data set.
 
     Returns:
         How often the second stage is right, by data set; see :class:`~training.planner.judges.Fitted`.
@@ -76,7 +75,7 @@ def fit_stages(
 
 
 def with_few(example: Example) -> Example:
-    """The request asked of a small catalogue: beside what is needed, hardly any of the other candidates."""
+    """The request with a small catalogue: the needed candidates and only a few others."""
     rng = random.Random(example.id)  # noqa: S311 - a repeatable choice, not a secret
     needed = {call.api for call in example.calls}
     others = [place for place, api in enumerate(example.candidates) if api.id not in needed]
@@ -92,7 +91,7 @@ def with_few(example: Example) -> Example:
 def _calibration(
     tasks: Mapping[str, Sequence[tuple[Example, Task]]], fitted: Fitted, progress: Progress
 ) -> Calibration:
-    """Fitted to drafts that the second stage made without having seen them. Each data set counts as much as another."""
+    """Fit to drafts by judges that had not seen the request. All data sets have the same weight."""
     rows: list[tuple[float, ...]] = []
     right: list[bool] = []
     weights: list[float] = []
@@ -102,7 +101,7 @@ def _calibration(
             rows.append(signs_of(decoder, calls))
             right.append(is_right(example, calls))
             weights.append(1 / len(read))
-    if len(set(right)) < 2:  # too little to learn from
+    if len(set(right)) < 2:  # not enough data
         return Calibration((0.0,) * len(SIGNS), 0.0)
     model = LogisticRegression(C=10.0, max_iter=5_000)
     model.fit(np.array(rows), right, sample_weight=np.array(weights) * len(rows) / len(tasks))
@@ -115,7 +114,7 @@ def _is_sayable(examples: Sequence[Example]) -> bool:
 
 
 def task_of(reader: Reader, shelf: Shelf, example: Example) -> Task:
-    """An example, read by the network."""
+    """Read an example with the network."""
     apis = [shelf.of(api) for api in example.candidates[:MAX_CANDIDATES]]
     told = example.scores or ((0.0,) * FEATURES,) * len(apis)
     reading = reader.read(example.query, apis, told[: len(apis)])
@@ -123,13 +122,13 @@ def task_of(reader: Reader, shelf: Shelf, example: Example) -> Task:
 
 
 def decoded(task: Task, judges: Judges) -> tuple[Decoder, list[Drafted]]:
-    """What the planner drafts for an example."""
+    """The planner's draft for an example."""
     decoder = Decoder(task, judges)
     return decoder, decoder.calls(decoder.chosen())
 
 
 def is_right(example: Example, calls: Sequence[Drafted]) -> bool:
-    """Whether just the recorded calls are made, with just the recorded arguments."""
+    """Whether exactly the recorded calls are made, with exactly the recorded arguments."""
     wanted = Counter(
         (call.api, frozenset((name, _wanted(example, label)) for name, label in call.arguments.items()))
         for call in example.calls

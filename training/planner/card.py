@@ -1,4 +1,4 @@
-"""What a trained planner comes with: a report in JSON, and a card that people read."""
+"""Writes the report (JSON) and the model card of a trained planner."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILES = (
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A folder that was learnt from; the numbers count its APIs and its requests."""
+    """A folder that was trained on, with the numbers of its APIs and requests."""
 
     name: str
     licence: str
@@ -40,19 +40,19 @@ Shares = Mapping[str, Mapping[str, float]]
 
 
 def write_card(out: Path, recipe: Recipe, data: Sequence[Data], held_out: Shares, judged: Shares) -> str:
-    """Write ``report.json`` and ``MODEL_CARD.md`` beside the model.
+    """Write ``report.json`` and ``MODEL_CARD.md`` next to the model.
 
     Args:
         out: the model's folder.
         recipe: of the run.
-        data: what it read.
-        held_out: how often each head is right on what is held out of each folder, in percent.
-        judged: likewise the first choices of the network and of the second stage.
+        data: the folders it read.
+        held_out: how often each head is right on the held-out requests of each folder, in percent.
+        judged: how often the first choices of the network and of the second stage are right, in percent.
 
     Returns:
         The table of figures.
     """
-    # Not the places where they lay.
+    # Names only, no local paths.
     places = {name: Path(place).name for name in ("base", "start") if (place := getattr(recipe, name)) is not None}
     recipe = recipe.model_copy(update=places)
     versions = {name: importlib.metadata.version(name) for name in _LIBRARIES}

@@ -1,4 +1,4 @@
-"""A catalogue cut into neighbourhoods: APIs that are asked for together, feed each other, and are easily confused."""
+"""Divides a catalogue into neighbourhoods: APIs that are used together, feed each other, or are easily confused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.planner.wiring import Wiring
 from training.planner.wording import Speech, read_speech, sayable
 
 SIZE = 40
-"""APIs in a neighbourhood at most."""
+"""Maximum number of APIs in a neighbourhood."""
 _COMMON = 300
 _SIZES = (3, 4, 5, 6, 8, 8, 10, 10, 12)
 _NEAR, _CONFUSABLE = 0.45, 0.3
@@ -26,7 +26,7 @@ _MAX_PARAMETERS = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """An API with what is needed to speak of it."""
+    """An API with the data needed to phrase requests for it."""
 
     api: Api
     profile: Profile
@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def speakable(self) -> bool:
-        """Whether a request can ask for it with all it requires."""
+        """Whether a request can ask for it with everything it requires."""
         said = {slot.name for slot in self.slots}
         objects = [s for s in self.profile.slots if s.required and s.name not in said and s.children]
         return bool(self.speeches) and not objects and len(self.api.parameters) <= _MAX_PARAMETERS
@@ -49,12 +49,12 @@ class Neighbourhood:
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """The APIs, read."""
+        """The APIs with their profiles and phrasings."""
         return [_entry(api) for api in self.apis]
 
     @cached_property
     def wiring(self) -> Wiring:
-        """Which of them feed which."""
+        """Which APIs can feed which."""
         return Wiring([e.profile for e in self.entries], [e.speeches[0] if e.speeches else None for e in self.entries])
 
 
@@ -62,7 +62,7 @@ class Catalogue:
     """APIs by neighbourhood and by the words of their names.
 
     Args:
-        apis: in any order; of those with one id the first counts.
+        apis: in any order; for a repeated id the first is used.
     """
 
     def __init__(self, apis: Iterable[Api]) -> None:
@@ -78,19 +78,19 @@ class Catalogue:
                 self._named[stem(word)].append(index)
 
     def neighbourhoods(self, rng: random.Random) -> list[Neighbourhood]:
-        """All APIs, each in one neighbourhood, in random order; neighbours in path and name stay together."""
+        """All APIs, each in one neighbourhood, in random order. Neighbours in path and name stay together."""
         return [Neighbourhood(place) for place in rng.sample(self._places, len(self._places))]
 
     def offer(
         self, right: Sequence[Api], rng: random.Random, *, size: int | None = None, without: bool = False
     ) -> tuple[Api, ...]:
-        """What a request is offered: what is right, what is easily taken for it, and anything else, in random order.
+        """The candidates of a request in random order: the right APIs, easily confused ones, and random ones.
 
         Args:
             right: the APIs that the request needs.
             rng: draws the others.
-            size: how many in all, at least two more than are right; by default some number from 3 to 12.
-            without: leave the right ones out, and their neighbours: the request has no answer here.
+            size: number of candidates, at least two more than are right; by default between 3 and 12.
+            without: leave out the right ones and their neighbours, so that no candidate answers the request.
         """
         wanted = {api.id: api for api in right}
         found = {} if without else dict(wanted)
@@ -113,7 +113,7 @@ class Catalogue:
         return tuple(offered)
 
     def confusable(self, api: Api, rng: random.Random) -> Api | None:
-        """Another API whose name shares a word that not many have."""
+        """Another API whose name shares a rare word."""
         words = [stem(word) for word in split_name(api.name)[:10]]
         known = [self._named[word] for word in words if 1 < len(self._named.get(word, ())) < _COMMON]
         if not known:
@@ -123,7 +123,7 @@ class Catalogue:
 
 
 def _places(apis: Sequence[Api]) -> Iterator[list[Api]]:
-    """The APIs of each provider (of each category, where they have no provider), in parts of a like size."""
+    """The APIs of each provider (of each category if they have no provider), in parts of similar size."""
     groups: dict[tuple[str, str], list[Api]] = defaultdict(list)
     for api in apis:
         tag = next(iter(api.tags), "").split("/")[0] if api.provider == "-" else ""

@@ -1,4 +1,4 @@
-"""Which part of a request asks for which call, as far as the calls' own words and values tell."""
+"""Finds the part of a request that asks for each call, from the calls' words and values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LEAST = 3
 MIN_SCORE = 0.5
 _VALUE = 1.0
 _ORDER = 0.05
-_TAKEN = 0.6  # two calls may share a clause ("in Paris and in Rome"), but then their values say so
+_TAKEN = 0.6  # two calls may share a clause ("in Paris and in Rome"), but then their values show it
 
 
 def split(text: str) -> list[Clause]:
-    """The request's clauses in order, without the words that join them."""
+    """The request's clauses in order, without conjunctions."""
     edges = [0]
     for match in _BREAK.finditer(text):
         edges += [match.start(), match.end()]
@@ -43,13 +43,13 @@ def split(text: str) -> list[Clause]:
 def clause_of_each(
     text: str, clauses: Sequence[Clause], profiles: Sequence[Profile], places: Sequence[Sequence[Clause]]
 ) -> list[Clause | None]:
-    """The clause of each call, or None where nothing tells.
+    """The clause of each call, or None if it cannot be determined.
 
     Args:
         text: the request.
         clauses: its clauses.
         profiles: of each call's API.
-        places: for each call, where the values that stand in one place only are said.
+        places: for each call, the places of the values that occur only once.
     """
     stems = [frozenset(w.stem for w in words_of(text[a:b]) if w.text.lower() not in STOP) for a, b in clauses]
     chosen: list[Clause | None] = []

@@ -1,6 +1,6 @@
-"""What ``nestor train planner`` does once its options are read: folders of data in, a planner with its card out.
+"""Implements ``nestor train planner``: reads folders of data, and writes a planner with its card.
 
-What is learnt from is made in :mod:`training.planner.data`, the weights in :mod:`training.planner.trainer`.
+:mod:`training.planner.data` makes the training data, :mod:`training.planner.trainer` trains the weights.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from training.shared.devices import DeviceError, choose_device
 from training.shared.runs import progress_on, read_recipe
 
 _LOOK = 500
-"""Steps between two looks at what is held out."""
+"""Steps between two measurements on the held-out requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where a run works, and how."""
+    """The work folder, the recipe and the output of a run."""
 
     work: Path
     recipe: Recipe
@@ -57,13 +57,13 @@ class Run:
 
     @property
     def vectors(self) -> Path:
-        """The retriever's, of the catalogues."""
+        """The cached vectors of the catalogues."""
         return self.work / "catalogues.npz"
 
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """All that is learnt from, and what is held out by the folder's name."""
+    """All training data, and the held-out examples by folder."""
 
     recorded: list[Example]
     made: list[Example]
@@ -75,17 +75,17 @@ class Lessons:
 
 
 def train_planner(folders: Sequence[Path], out: Path, work: Path, recipe_file: Path | None, device: str) -> int:
-    """Train, export, measure, print the report. Progress goes to standard error. A run that was killed goes on.
+    """Train, export, measure, print the report. Progress goes to standard error. A run that was killed is continued.
 
     Args:
-        folders: of data; one without recorded calls gives its catalogue to make requests of.
+        folders: of data. A folder without recorded calls provides only its catalogue, to generate requests for.
         out: folder of the model, written at the end.
         work: folder of checkpoints, examples, vectors, and of the requests held out (``held-out/FOLDER``).
         recipe_file: JSON with the fields of :class:`Recipe` that differ from its defaults.
         device: ``cpu``, ``cuda`` or ``auto``.
 
     Returns:
-        The exit status: 0, or 1 where the data or the recipe is not usable.
+        The exit status: 0, or 1 if the data or the recipe cannot be used.
     """
     err = Console(stderr=True)
     try:
@@ -138,7 +138,7 @@ def _lessons(folders: Sequence[PlannerFolder], paths: Sequence[Path], run: Run) 
 
 
 def _train(trainer: Trainer, feed: Feed, lessons: Lessons, run: Run) -> dict[str, dict[str, float]]:
-    """Train to the end; what the heads are right about on what is held out, by folder."""
+    """Train to the end; return how often the heads are right on the held-out requests, by folder."""
     task = run.progress.add_task("training", total=run.recipe.steps, completed=trainer.done)
     history = (run.work / "history.jsonl").open("a", encoding="utf-8")
 
@@ -162,7 +162,7 @@ def _train(trainer: Trainer, feed: Feed, lessons: Lessons, run: Run) -> dict[str
 
 
 def _network(recipe: Recipe) -> tuple[Network, Lower]:
-    """What is trained, and the lower half."""
+    """The network to train, and the lower half."""
     torch.manual_seed(recipe.seed)
     source = default_source() if recipe.base is None else Path(recipe.base)
     try:
@@ -181,7 +181,7 @@ def _network(recipe: Recipe) -> tuple[Network, Lower]:
 
 
 def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:
-    """Of the data: another key is another run."""
+    """A key of the data: other data makes another run."""
     digest = hashlib.sha256()
     for one in (*lessons.recorded, *lessons.made):
         digest.update(f"{one.id}\0{one.query}\0".encode("utf-8", "replace"))
@@ -189,7 +189,7 @@ def _key(lessons: Lessons, folders: Sequence[PlannerFolder]) -> str:
 
 
 def _sizes(folder: PlannerFolder, lessons: Lessons) -> tuple[int, int, int, int]:
-    """APIs, recorded requests learnt from, made-up ones, held out ones."""
+    """The numbers of APIs, recorded training requests, generated requests and held-out requests."""
     recorded = sum(one.source == folder.name for one in lessons.recorded)
     made = sum(one.source == f"{folder.name}{MADE}" for one in lessons.made)
     return len(folder.apis), recorded, made, len(lessons.held_out.get(folder.name, ()))

@@ -1,7 +1,7 @@
-"""What the planner learns from: recorded requests and made-up ones, each with the candidates that the retriever finds.
+"""The planner's training data: recorded and generated requests, each with the candidates that the retriever finds.
 
-Of each folder a fifth of the requests is held out, told by a hash of the request's id, so that it is the same for every
-run; those are never trained on. Splits called ``test`` are left alone altogether where there are others.
+A fifth of each folder's requests is held out and never trained on. A hash of the request's id selects them, so they are
+the same in every run. Splits called ``test`` are not used at all if there are others.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from training.planner.recipe import Recipe
 from training.planner.synthesis import MADE, synthesise
 
 _HELD_OUT = 5
-"""One of so many requests is held out."""
+"""One request in this many is held out."""
 _DISTRACTORS = 10
-"""APIs beside the needed ones, where the retriever does not find all of these."""
+"""APIs added to the needed ones if the retriever does not find all of these."""
 CLOCKS = {"sgd": datetime(2019, 3, 1, 9, tzinfo=UTC)}
-"""When the dialogues of a data set take place: "tomorrow" is the day after. SGD's say it themselves."""
+"""When the dialogues of a data set take place, to resolve "tomorrow". SGD's dialogues state it themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerFolder:
-    """A folder of data: its catalogue, what is trained on, and what is held out.
+    """A folder of data: its catalogue, its training requests, and its held-out requests.
 
     Attributes:
         name: of the folder.
-        licence: what its ``info.json`` says.
+        licence: as stated in its ``info.json``.
         apis: the catalogue.
-        trained: requests to learn from.
-        held_out: requests to calibrate and compare by.
-        key: of all that decides which examples come of it: another key is another file.
+        trained: requests to train on.
+        held_out: requests for calibration and comparison.
+        key: of everything that determines the folder's examples. Another key gives another file.
     """
 
     name: str
@@ -61,12 +61,12 @@ class PlannerFolder:
     key: str
 
     def file(self, work: Path, kind: str) -> Path:
-        """Where examples of that kind are kept."""
+        """The file that caches examples of that kind."""
         return work / f"{kind}-{self.name}-{self.key}.jsonl.gz"
 
 
 def is_held_out(identifier: str) -> bool:
-    """Whether the request of that id is left for measuring."""
+    """Whether the request with that id is reserved for measuring."""
     return int(hashlib.sha256(identifier.encode()).hexdigest(), 16) % _HELD_OUT == 0
 
 
@@ -81,7 +81,7 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
     known = {api.id for api in whole.apis}
     free = [one for one in whole.instances if (one.split or "") in splits and one.apis <= known]
     if not any(call.args for one in free for call in one.calls):
-        free = []  # a catalogue, perhaps with the names of what is called: nothing to learn arguments from
+        free = []  # only a catalogue, perhaps with names of calls: no arguments to learn from
     random.Random(recipe.seed).shuffle(free)  # noqa: S311 - a repeatable choice, not a secret
     trained = [one for one in free if not is_held_out(one.id)]
     if path.name not in recipe.whole:
@@ -93,7 +93,7 @@ def read_folder(path: Path, recipe: Recipe) -> PlannerFolder:
 
 
 def write_held_out(folder: PlannerFolder, source: Path, out: Path) -> None:
-    """Write what is held out as a folder that ``nestor eval plan`` reads: the lines as they were."""
+    """Write the held-out requests, unchanged, as a folder that ``nestor eval plan`` reads."""
     out.mkdir(parents=True, exist_ok=True)
     for file in sorted(source.glob("tools*.jsonl*")):
         (out / file.name).write_bytes(file.read_bytes())
@@ -102,17 +102,17 @@ def write_held_out(folder: PlannerFolder, source: Path, out: Path) -> None:
 
 
 def recorded_examples(folder: PlannerFolder, cache: Path, work: Path, progress: Progress) -> list[Example]:
-    """The requests to learn from, aligned, with the retriever's candidates; kept in ``work``."""
+    """The training requests, aligned, with the retriever's candidates; cached in ``work``."""
     return _kept(folder.file(work, "recorded"), partial(_recorded, folder, folder.trained, cache, progress))
 
 
 def held_out_examples(folder: PlannerFolder, cache: Path, work: Path, progress: Progress) -> list[Example]:
-    """Likewise of what is held out."""
+    """The held-out requests in the same form."""
     return _kept(folder.file(work, "held-out"), partial(_recorded, folder, folder.held_out, cache, progress))
 
 
 def made_examples(folder: PlannerFolder, recipe: Recipe, cache: Path, work: Path, progress: Progress) -> list[Example]:
-    """Requests made up over its catalogue; kept in ``work``."""
+    """Requests generated for its catalogue; cached in ``work``."""
     return _kept(folder.file(work, "made"), partial(_made, folder, recipe, cache, progress))
 
 
@@ -127,16 +127,16 @@ def _recorded(
         canonical = [call.args_canonical for call in instance.calls]
         example = aligner.align(instance, canonical=canonical, now=instance.now or CLOCKS.get(folder.name))
         if example is not None:
-            # What none of a request's own APIs answers, another of the catalogue may.
+            # If none of a request's own APIs fits, another of the catalogue might, so only its own are offered.
             source = own if instance.tools and not instance.calls else offers
             offered = _offered(example, source.offer(instance))
             offered = offered or _given(example, needed.offer(instance))
-            if offered.candidates:  # its own may be of another catalogue
+            if offered.candidates:  # its own list may name APIs of another catalogue
                 yield _without_twins(offered, set(instance.tools)) if instance.tools else offered
 
 
 def _made(folder: PlannerFolder, recipe: Recipe, cache: Path, progress: Progress) -> Iterator[Example]:
-    """Where the retriever does not find what is right, the candidates stay those that were drawn, without scores."""
+    """If the retriever does not find the right APIs, keep the drawn candidates, without scores."""
     offers = _offers(folder, cache, progress)
     count = int(min(recipe.made, max(recipe.made_least, recipe.made_each * len(folder.apis))))
     examples = synthesise(folder.apis, recipe.seed, count, source=f"{folder.name}{MADE}")
@@ -146,7 +146,7 @@ def _made(folder: PlannerFolder, recipe: Recipe, cache: Path, progress: Progress
 
 
 def _offered(example: Example, offer: Offer) -> Example | None:
-    """With what the retriever finds as candidates; None where that is not all that is needed."""
+    """The example with the retriever's candidates; None if these lack a needed API."""
     found = {one.api.id for one in offer.candidates}
     if not {call.api for call in example.calls} <= found:
         return None
@@ -155,14 +155,14 @@ def _offered(example: Example, offer: Offer) -> Example | None:
 
 
 def _given(example: Example, offer: Offer) -> Example:
-    """With the needed APIs and those like them, where the retriever does not find all: chains have unspoken links."""
+    """The example with the needed APIs and similar ones, for chains with implicit links that the retriever misses."""
     return dataclasses.replace(example, candidates=tuple(one.api for one in offer.candidates))
 
 
 def _without_twins(example: Example, own: set[str]) -> Example:
-    """Without candidates that are called like one that is needed, and were not offered to the one who solved it.
+    """The example without candidates that share a needed API's name and were not in the request's own list.
 
-    Where names repeat in a catalogue, the second is called ``name__2``: either may be right, and the data knows one.
+    If a name repeats in a catalogue, the second one is ``name__2``. Either may be right, but the data has only one.
     """
     names = {call.api.partition("__")[0] for call in example.calls}
     keep = [

@@ -1,4 +1,4 @@
-"""Calls before they are put into words: which APIs, which values are said, which come from other calls."""
+"""Drafts of calls before they are phrased: which APIs, which values are stated, which come from other calls."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Fed:
 
     Attributes:
         producer: that call's index.
-        field: the field of its answer.
-        inside: set where nothing else asks for the producer: it is spoken of in the parameter's place.
+        field: the field of its response.
+        inside: set if nothing else asks for the producer: it is then described in place of the parameter.
     """
 
     producer: int
@@ -40,16 +40,16 @@ class Fed:
 
 @dataclass(slots=True)
 class Use:
-    """Calls of one API that are asked for in one breath, mostly a single one.
+    """Calls of one API that are asked for together; usually one call.
 
     Attributes:
         calls: their indices.
         entry: the API.
-        said: values by parameter, each with the calls that take it.
-        flags: truth values that are wished.
+        said: stated values by parameter, each with the calls that take it.
+        flags: requested boolean values.
         fed: parameters that come from other calls.
-        shared: values that an earlier part of the request has said already, which this part only points back to.
-        missing: required parameters that are left unsaid.
+        shared: values stated in an earlier part of the request, which this part only refers to.
+        missing: required parameters that are not stated.
     """
 
     calls: Calls
@@ -61,7 +61,7 @@ class Use:
     missing: tuple[str, ...] = ()
 
     def slot(self, name: str) -> Slot:
-        """The parameter of that name."""
+        """The parameter with that name."""
         return next(slot for slot in self.entry.slots if slot.name == name)
 
 
@@ -69,7 +69,7 @@ class Drafter:
     """Drafts the calls of requests.
 
     Args:
-        rng: decides everything.
+        rng: source of randomness.
         sampler: draws values.
     """
 
@@ -78,7 +78,7 @@ class Drafter:
         self._sampler = sampler
 
     def single(self, entry: Entry, call: int = 0, fed: dict[str, Fed] | None = None) -> Use | None:
-        """One call with all it requires, and some of what else it takes; None where a required value was not found."""
+        """One call with all required and some optional parameters; None if a required value cannot be drawn."""
         use = Use((call,), entry, fed=dict(fed or {}))
         optional = [slot for slot in entry.slots if not slot.required and slot.name not in use.fed]
         required = [slot for slot in entry.slots if slot.required and slot.name not in use.fed]
@@ -101,7 +101,7 @@ class Drafter:
         return use
 
     def _other(self, entry: Entry, slot: Slot, use: Use) -> Said | None:
-        """A value that is not said already: nobody asks for the way from Paris to Paris."""
+        """A value that is not stated yet: nobody asks for the way from Paris to Paris."""
         taken = {said.text for given in use.said.values() for said, _ in given}
         for _ in range(4):
             said = self._sampler.sample(entry.profile, slot)
@@ -137,7 +137,7 @@ class Drafter:
         return use
 
     def chain(self, place: Neighbourhood, length: int) -> list[Use] | None:
-        """Calls each of which feeds a later one; the last one needs the others, directly or not."""
+        """Calls that each feed a later one. The last one needs the others, directly or indirectly."""
         last = self._linked(place)
         if last is None:
             return None
@@ -155,7 +155,7 @@ class Drafter:
         return uses if len({id(use.entry) for use in uses}) == len(uses) > 1 else None
 
     def join(self, place: Neighbourhood) -> list[Use] | None:
-        """A call two of whose parameters are fed by two calls, of one API ("from Lisbon to Vienna") or of two."""
+        """A call with two parameters fed by two calls, of one API ("from Lisbon to Vienna") or of two."""
         for _ in range(6):
             consumer = self._rng.randrange(len(place.entries))
             entry = place.entries[consumer]
@@ -180,7 +180,7 @@ class Drafter:
         return None
 
     def _linked(self, place: Neighbourhood) -> tuple[int, list[Link]] | None:
-        """An API and what feeds it, from one other API."""
+        """An API with the links that feed it from one other API."""
         order = list(range(len(place.entries)))
         self._rng.shuffle(order)
         for consumer in order:
@@ -206,7 +206,7 @@ class Drafter:
         return [link for link in place.wiring.suppliers(consumer, slot) if place.entries[link.producer].speakable]
 
     def _also(self, place: Neighbourhood, consumer: int, first: Link) -> list[Link]:
-        """Further parameters that the same API feeds, where they are required or by chance."""
+        """Further parameters that the same API feeds: required ones, and others at random."""
         found: list[Link] = []
         for slot in place.entries[consumer].slots:
             if slot is not first.slot and (slot.required or self._rng.random() < 0.2) and len(found) < 2:
@@ -215,7 +215,7 @@ class Drafter:
         return found
 
     def _producer(self, place: Neighbourhood, links: Sequence[Link], deeper: int) -> list[tuple[Entry, list[Link]]]:
-        """What feeds, with what feeds that in turn."""
+        """The producer, preceded by the calls that feed it."""
         producer = links[0].producer
         entry = place.entries[producer]
         if deeper > 0:
@@ -232,7 +232,7 @@ class Drafter:
 
 
 def _is_later(said: Said, slot: Slot, use: Use) -> bool:
-    """Whether the end of a time is after its start, as far as both are said."""
+    """Whether the end of a period is after its start, if both are stated."""
     if slot.role != "to" or not slot.temporal:
         return True
     starts = [use.slot(name) for name in use.said]

@@ -1,4 +1,4 @@
-"""Values of well-known kinds, drawn at random: days and times, people, ids, addresses on the net."""
+"""Random values of well-known kinds: dates and times, people, ids, URLs and email addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.planner.senses import About, Sense
 
 
 def moment(rng: random.Random, now: datetime, sense: Sense) -> str:
-    """A day, a time or both, as people say them."""
+    """A date, a time or both, in the forms that people use."""
     day = now + timedelta(days=rng.randint(-300, 500))
     if sense == "year":
         return str(rng.randint(1995, 2028))
@@ -54,7 +54,7 @@ def _day(rng: random.Random, day: datetime) -> str:
 
 
 def person(rng: random.Random, meant: About) -> str:
-    """A person, by the name or the login."""
+    """A person's name or login."""
     if "username" in meant.words or ("user" in meant.words and "name" not in meant.words and rng.random() < 0.5):
         return rng.choice(banks.USERS)
     first, last = rng.choice(banks.FIRST), rng.choice(banks.LAST)
@@ -70,7 +70,7 @@ def person(rng: random.Random, meant: About) -> str:
 
 
 def identifier(rng: random.Random, meant: About) -> str:
-    """An id: digits, perhaps with letters that come from what it is the id of."""
+    """An id: digits, perhaps with letters from the noun that it identifies."""
     head = (meant.noun or "ref").split(" ")[-1]
     digits = str(rng.randint(1, 10 ** rng.choice((2, 3, 4, 5, 8))))
     mixed = "".join(rng.choices(string.ascii_letters + string.digits, k=rng.randint(6, 12)))
@@ -89,7 +89,7 @@ def identifier(rng: random.Random, meant: About) -> str:
 
 
 def known(rng: random.Random, meant: About) -> str | None:
-    """A value of a kind that one knows the form of; None for any other text."""
+    """A value of a kind with a known form; None for any other text."""
     simple = {
         "code": banks.CODES,
         "language": banks.LANGUAGES,

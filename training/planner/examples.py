@@ -1,13 +1,13 @@
-"""Aligned examples: a request, the APIs it is offered, and for each argument of each call where its value comes from.
+"""Aligned examples: a request, its candidates, and for each argument of each call the source of its value.
 
-They are what the trained planner learns from. Its heads choose APIs, and for each parameter one of: left out, a span of
+The trained planner learns from them. Its heads choose APIs. For each parameter they choose one of: left out, a span of
 the request's characters, one of its options, its default, an output of another call. So each argument has a label:
 
-- :class:`Span`: characters ``start`` to ``end`` of the query say it; ``value`` is what the call needs;
-- :class:`Option`: one of the parameter's listed values, or true or false, with the characters that tell, where known;
-- :class:`Default`: the value its schema gives as default; nothing in the request says it;
+- :class:`Span`: characters ``start`` to ``end`` of the query state it; ``value`` is what the call needs;
+- :class:`Option`: a listed value of the parameter or a boolean, with the characters that state it, if known;
+- :class:`Default`: the default in its schema; the request does not state it;
 - :class:`Ref`: an output field of an earlier call (NESTful's ``$var1.field$``);
-- :class:`Unsaid`: a value that is in neither. It is noise of the recorded data, so mask the loss rather than teach it;
+- :class:`Unsaid`: a value that is in neither. It is noise of the recorded data: mask its loss;
 - :class:`Many`: a list of these, in order.
 
 A parameter without a label is left out. Offsets count Python characters, ``end`` is exclusive.
@@ -29,12 +29,12 @@ from services.contracts.base import JsonPath
 
 
 class InvalidExample(ValueError):
-    """An example contradicts itself: a span outside its query, a reference to a later call, an unknown parameter."""
+    """An example is inconsistent: a span outside its query, a reference to a later call, an unknown parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """``query[start:end]`` says the value."""
+    """``query[start:end]`` states the value."""
 
     start: int
     end: int
@@ -44,7 +44,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A listed value or a truth value. Where no characters say it, as ``"cheap"`` says "low", both ends are None."""
+    """A listed value or a boolean. If no characters state it literally (``"cheap"`` for "low"), both ends are None."""
 
     value: JsonValue
     start: int | None = None
@@ -62,9 +62,9 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """What the call number ``call`` of the example, counted from 0, answers at ``path``; an empty path is all of it.
+    """The response of call number ``call`` of the example, counted from 0, at ``path``; an empty path is all of it.
 
-    ``start`` and ``end``: the words that stand for it ("that customer"), where known.
+    ``start`` and ``end``: the words that refer to it ("that customer"), if known.
     """
 
     call: int
@@ -76,7 +76,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Unsaid:
-    """A recorded value that the request does not say and no call answers."""
+    """A recorded value that the request does not state and no call returns."""
 
     value: JsonValue
     kind: Literal["unsaid"] = "unsaid"
@@ -102,9 +102,9 @@ class LabelledCall:
 
     Attributes:
         api: id of one of the candidates.
-        arguments: labels by parameter name; of a value inside an object by its path, ``metadata.name``.
-        clause: the characters of the query that ask for it, where known; calls may share them.
-        missing: required parameters whose values the request ought to say and does not: the plan needs input.
+        arguments: labels by parameter name, or by path for a value inside an object: ``metadata.name``.
+        clause: the characters of the query that ask for it, if known; calls may share them.
+        missing: required parameters whose values the request does not state: the plan needs input.
     """
 
     api: str
@@ -129,11 +129,11 @@ class Example:
         id: unique within the source.
         source: the data set or catalogue it comes from.
         query: the request.
-        candidates: the APIs it is offered, the right ones among them, in no telling order.
-        calls: in an order in which each comes after those it refers to; none where nothing offered fits.
-        answer: the outputs asked for; None where that is not known, empty where none is asked for by name.
-        now: the clock that "tomorrow" refers to; None where it is not known.
-        scores: what the retriever says of each candidate (see ``backends.compact.inputs``); None: it was not asked.
+        candidates: the offered APIs, including the right ones; the order reveals nothing.
+        calls: each comes after those it refers to; empty if no candidate fits.
+        answer: the requested outputs; None if they are not known, empty if none is asked for by name.
+        now: the time that "tomorrow" refers to; None if it is not known.
+        scores: the retriever's features of each candidate (see ``backends.compact.inputs``); None: it was not asked.
     """
 
     id: str
@@ -147,11 +147,11 @@ class Example:
 
     @property
     def needs_input(self) -> bool:
-        """Whether something is missing that only the user can say."""
+        """Whether something is missing that only the user can tell."""
         return any(call.missing for call in self.calls)
 
     def api(self, identifier: str) -> Api:
-        """The candidate of that id.
+        """The candidate with that id.
 
         Raises:
             InvalidExample: there is none.
@@ -168,7 +168,7 @@ def items(label: Label) -> tuple[Item, ...]:
 
 
 def labels(example: Example) -> Iterator[tuple[int, str, Item]]:
-    """Every single label with the index of its call and its parameter's name."""
+    """Every single label, with the index of its call and its parameter's name."""
     for index, call in enumerate(example.calls):
         for name, label in call.arguments.items():
             for item in items(label):
@@ -176,10 +176,10 @@ def labels(example: Example) -> Iterator[tuple[int, str, Item]]:
 
 
 def check(example: Example) -> None:
-    """Make sure that an example can be learned from.
+    """Check that an example can be used for training.
 
     Raises:
-        InvalidExample: it says what is wrong.
+        InvalidExample: it cannot; the message says why.
     """
     if len({api.id for api in example.candidates}) != len(example.candidates):
         raise InvalidExample(f"{example.id}: a candidate is offered twice")
@@ -198,7 +198,7 @@ def check(example: Example) -> None:
 
 
 def has_output(api: Api, path: JsonPath) -> bool:
-    """Whether the API's answer is said to have such a field."""
+    """Whether the API declares such a response field."""
     schemas = Schemas()
     node = Node(api.response.json_schema, api.definitions)
     for part in path:
@@ -221,7 +221,7 @@ def _check_item(example: Example, index: int, name: str, item: Item) -> None:
 
 
 def _takes(api: Api, name: str) -> bool:
-    """Whether a parameter is called so, or has a value of that name inside (see ``planner_svc.reading.leaves``)."""
+    """Whether a parameter has this name, or contains a value with it (see ``planner_svc.reading.leaves``)."""
     return any(name == one.name or name.startswith((f"{one.name}.", f"{one.name}[")) for one in api.parameters)
 
 

@@ -1,4 +1,4 @@
-"""The trained network as it is served, int8 ONNX and the tokenizer; and its weights read back from that."""
+"""Exports the trained network for serving (int8 ONNX and the tokenizer), and reads its weights back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOWER: Final = "model.onnx"
 
 
 class _Graph(nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
-    """The lower half as encoders are served: ids and mask in, token vectors and their normalised mean out."""
+    """The lower half in the form of a served encoder: ids and mask in, token vectors and their normalised mean out."""
 
     def __init__(self, lower: Lower) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ def write_lower(lower: Lower, tokenizer: Any, out: Path) -> None:
     Args:
         lower: moved to the CPU.
         tokenizer: of the encoder, from ``tokenizers``.
-        out: a directory, made where it is missing.
+        out: a directory, created if missing.
     """
     out.mkdir(parents=True, exist_ok=True)
     graph = _Graph(lower.to("cpu").float())
@@ -50,7 +50,7 @@ def write_lower(lower: Lower, tokenizer: Any, out: Path) -> None:
 
 
 def write_network(network: Network, dimension: int, out: Path) -> None:
-    """Write ``planner.onnx`` beside the lower half.
+    """Write ``planner.onnx`` next to the lower half.
 
     Args:
         network: trained; moved to the CPU.
@@ -62,7 +62,7 @@ def write_network(network: Network, dimension: int, out: Path) -> None:
 
 
 def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
-    """Trace the network for one request at a time; the numbers of tokens, units, APIs and items stay free."""
+    """Trace the network for one request at a time. The numbers of tokens, units, APIs and items stay dynamic."""
     limits = {"t": (2, 512), "n": (2, 60_000), "a": (2, 512), "u": (2, 4096), "m": (2, 8192)}
     tokens, units, apis, longest, items = (
         torch.export.Dim(name, min=low, max=high) for name, (low, high) in limits.items()
@@ -100,7 +100,7 @@ def export_fp32(network: Network, dimension: int) -> onnx.ModelProto:
 
 
 def start_from_export(network: Network, dimension: int, folder: Path) -> None:
-    """Give a network the weights of one that was exported, as far as 8 bits hold them, in place.
+    """Load the weights of an exported network, in place and with the precision of 8 bits.
 
     Args:
         network: of the same sizes.
@@ -108,7 +108,7 @@ def start_from_export(network: Network, dimension: int, folder: Path) -> None:
         folder: that :func:`write_network` wrote to.
 
     Raises:
-        CheckpointError: it cannot be read, or is of a network of other sizes.
+        CheckpointError: the export cannot be read, or has other sizes.
     """
     restore_weights(network, lambda: export_fp32(network.eval(), dimension), folder / NETWORK)
 

@@ -1,4 +1,4 @@
-"""From examples to batches: candidates drawn, requests tokenised, items looked up, padding kept small."""
+"""Makes batches from examples: draws candidates, tokenises requests, looks up items, and keeps padding small."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from training.planner.targets import Layout, targets
 from training.planner.varied import Variation, both
 
 _BUCKET: Final = 16
-"""Batches that are drawn together and sorted by size, so that like is padded with like."""
+"""Number of batches that are drawn together and sorted by size, so that examples of similar size share a batch."""
 _FEW: Final = 6
 _HARDLY: Final = 2
 _MOST_UNITS: Final = 600
-"""Of a request's candidates in training: few have more, and they cost as much as several others."""
+"""Maximum for a request's candidates in training. Few have more, and those cost as much as several others."""
 _EVENING: Final = 0.3
-"""A source is drawn from in proportion to this power of its size: small ones are not drowned."""
+"""The weight of a source is its size to this power, so that small ones are drawn often enough."""
 _UNSCORED: Final = (0.0,) * FEATURES
 
 
 class Feed:
-    """Batches drawn from recorded and made-up examples. The same recipe and examples give the same batches.
+    """Batches drawn from recorded and generated examples. The same recipe and examples give the same batches.
 
     Args:
         recorded: examples of people's requests.
-        made: examples made up.
-        shelf: the APIs, read.
+        made: generated examples.
+        shelf: encodings of the APIs.
         tokenizer: of the network's encoder; truncates by itself.
-        recipe: how they are mixed.
+        recipe: how to mix them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Feed:
         self._shelf, self._tokenizer, self._recipe = shelf, tokenizer, recipe
 
     def batches(self, first: int) -> Iterator[Batch]:
-        """Endless, from that step on."""
+        """An endless sequence of batches, starting at that step."""
         for bucket in count(first // _BUCKET):
             rng = random.Random(f"{self._recipe.seed} {bucket}")  # noqa: S311 - a repeatable order, not a secret
             prepared = [self.prepare(self._draw(rng), rng) for _ in range(_BUCKET * self._recipe.batch)]
@@ -64,14 +64,14 @@ class Feed:
             yield from map(collate, chunks[max(0, first - bucket * _BUCKET) :])
 
     def all(self, examples: Sequence[Example]) -> Iterator[Batch]:
-        """These in batches, each once, with the scores they have."""
+        """These examples in batches, each once, with their own scores."""
         rng = random.Random(self._recipe.seed)  # noqa: S311
         size = self._recipe.batch
         for start in range(0, len(examples), size):
             yield collate([self.prepare(one, rng, keep=True) for one in examples[start : start + size]])
 
     def prepare(self, example: Example, rng: random.Random, *, keep: bool = False) -> Prepared:
-        """One example as arrays; unless it is to be kept as it is, with candidates and scores drawn."""
+        """One example as arrays. Draws candidates and scores unless ``keep`` is set."""
         chosen = list(range(len(example.candidates))) if keep else self._candidates(example, rng)
         apis = [example.candidates[index] for index in chosen]
         scores = example.scores if keep or rng.random() >= self._recipe.unscored else None
@@ -98,7 +98,7 @@ class Feed:
         return self._variation.vary(found, rng) if rng.random() < self._recipe.varied else found
 
     def _candidates(self, example: Example, rng: random.Random) -> list[int]:
-        """The right ones, and others until there are enough: the retriever's first, or any."""
+        """The right candidates, filled up with others: the first ones of the retriever, or random ones."""
         needed = {call.api for call in example.calls}
         right = [index for index, api in enumerate(example.candidates) if api.id in needed]
         others = [index for index, api in enumerate(example.candidates) if api.id not in needed]
@@ -122,14 +122,14 @@ class Feed:
 
 
 def _alike(prepared: list[Prepared], group: int) -> list[Prepared]:
-    """Those of like length together, and among these those with about as many items."""
+    """Group examples of similar length, and sort each group by the number of units."""
     by_length = sorted(prepared, key=lambda one: len(one[0]))
     groups = (by_length[start : start + group] for start in range(0, len(by_length), group))
     return [one for near in groups for one in sorted(near, key=lambda one: len(one[1].units))]
 
 
 class _Sources:
-    """Examples by the data set they are from."""
+    """Examples by data set."""
 
     def __init__(self, examples: Sequence[Example], weights: Mapping[str, float]) -> None:
         by_name: defaultdict[str, list[Example]] = defaultdict(list)
@@ -141,9 +141,9 @@ class _Sources:
         ]
 
     def draw(self, rng: random.Random) -> Example:
-        """One of a source that is drawn first."""
+        """Draw a source, then one of its examples."""
         return rng.choice(rng.choices(list(self._by_name.values()), self._weights)[0])
 
     def another(self, example: Example, rng: random.Random) -> Example:
-        """One of the same source."""
+        """Draw another example of the same source."""
         return rng.choice(self._by_name[example.source])

@@ -1,4 +1,4 @@
-"""Example files: written once, read fast. A line is an API, told where it is first needed, or an example."""
+"""Files of examples. Each line is an example or an API; an API comes before the first example that uses it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ADAPTER = TypeAdapter(Example)
 
 
 def write_examples(file: Path, examples: Iterable[Example]) -> int:
-    """Write examples as they come, gzipped where the name ends in ``.gz``; the number written.
+    """Write examples as they come, gzipped if the name ends in ``.gz``; return the number written.
 
-    APIs are told apart by identity: pass the same objects for the same APIs, or they are written again.
+    APIs are compared by identity: pass the same objects for the same APIs, or they are written again.
     """
-    places: dict[int, tuple[int, Api]] = {}  # the API is kept, so that its identity stays its own
+    places: dict[int, tuple[int, Api]] = {}  # keeps the API alive, so that its id is not reused
     count = 0
     with _opened(file, "wb") as out:
         for example in examples:
@@ -41,7 +41,7 @@ def read_examples(file: Path) -> Iterator[Example]:
     """The examples of a file, in order. Examples share their APIs.
 
     Raises:
-        InvalidExample: a line is none; the message names it.
+        InvalidExample: a line is not valid; the message names it.
     """
     apis: list[Api] = []
     with _opened(file, "rb") as lines:

@@ -1,4 +1,4 @@
-"""The frame of a clause: an order, a question or a bare name, and what stands before or after it."""
+"""The frame of a clause: an order, a question or a bare name, with a phrase in front or a sentence after it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ANY = re.compile(r"\s+(?:of|for|in|on|about|at) an? (?:[a-z-]+ ?){1,3}$")
 
 
 def framed(rng: random.Random, speech: Speech, whole: Text, target: Text, terse: bool) -> tuple[str, Text]:
-    """The call as an order, a question, a need or a bare name.
+    """Phrase the call as an order, a question, a need or a bare name.
 
     Args:
-        rng: decides which.
-        speech: how its API is spoken of.
+        rng: source of randomness.
+        speech: the API's wording.
         whole: what is wanted, with all phrases.
         target: the same without the phrases.
-        terse: whether as few words as possible are said.
+        terse: whether to use as few words as possible.
 
     Returns:
         The kind (``order``, ``question``, ``need`` or ``noun``) and the words.
@@ -70,7 +70,7 @@ def _without_article(whole: Text) -> Text:
 
 
 def trimmed(rng: random.Random, target: Text, rest: list[Slot]) -> Text:
-    """Without "on a date" and "of a community", where a value says which one."""
+    """Remove "on a date" and "of a community" if a value states which one."""
     last = target[-1]
     senses = {about(slot).sense for slot in rest}
     found = []
@@ -92,7 +92,7 @@ def fronted_phrase(rng: random.Random, phrases: list[Text]) -> Text | None:
 
 
 def only_field(rng: random.Random, label: str, *, joins: bool) -> tuple[str, bool]:
-    """A wish for one field of the answer; and whether it is a sentence of its own."""
+    """A request for one field of the answer, and whether it is a separate sentence."""
     if joins and rng.random() < 0.35:
         return rng.choice((f" and tell me the {label}", f" and give me the {label}")), False
     return rng.choice(

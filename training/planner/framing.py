@@ -1,4 +1,4 @@
-"""What people put around a request: courtesies, a word on why, joints between its parts, and slips of the finger."""
+"""Text around a request: polite phrases, a reason, connectors between its parts, and typos."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ _LAST = ("Finally, ", "Lastly, ", "And finally ", "At the end, ")
 
 
 def finished(asked: Asked, rng: random.Random, *, polite: bool = True) -> Text:
-    """A call in words as sentences of its own."""
+    """A call in words as separate sentences."""
     body = courteous(asked, rng) if polite else asked.body
     return sentences([ended(capital(body), asked.kind, rng), *asked.tail])
 
 
 def courteous(asked: Asked, rng: random.Random) -> Text:
-    """An order as people give it; anything else as it is."""
+    """An order with polite wording; anything else unchanged."""
     if asked.kind == "noun":
         return fill(rng.choice(("{x}", "{x}", "{x}, please", "{x}?")), x=asked.body)
     if asked.kind != "order":
@@ -91,7 +91,7 @@ def courteous(asked: Asked, rng: random.Random) -> Text:
 
 
 def ended(said: Text, kind: str, rng: random.Random) -> Text:
-    """With the mark at its end that belongs there."""
+    """The text with the right punctuation at its end."""
     if plain(said).endswith((".", "?", "!")):
         return said
     mark = "?" if kind == "question" and rng.random() < 0.93 else "" if kind == "noun" and rng.random() < 0.12 else "."
@@ -99,7 +99,7 @@ def ended(said: Text, kind: str, rng: random.Random) -> Text:
 
 
 def sentences(parts: Sequence[Text]) -> Text:
-    """Sentences one after the other."""
+    """Join sentences."""
     found: list[Piece] = []
     for part in parts:
         found += [Piece(" "), *part] if found and not found[-1].text.endswith((" ", "\n")) else part
@@ -107,12 +107,12 @@ def sentences(parts: Sequence[Text]) -> Text:
 
 
 def joined(parts: Sequence[Asked], rng: random.Random, *, ordered: bool) -> Text:
-    """Several calls as one request.
+    """Combine several calls into one request.
 
     Args:
-        parts: the calls, in the order they are said in.
-        rng: decides how.
-        ordered: whether each goes on from the one before.
+        parts: the calls, in the order in which they are stated.
+        rng: source of randomness.
+        ordered: whether each continues from the one before.
     """
     short = not any(part.tail for part in parts) and sum(len(plain(part.body)) for part in parts) < 260
     draw = rng.random()
@@ -124,7 +124,7 @@ def joined(parts: Sequence[Asked], rng: random.Random, *, ordered: bool) -> Text
 
 
 def _in_one(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
-    """In one sentence: "find X, book Y and tell me Z"."""
+    """Use one sentence: "find X, book Y and tell me Z"."""
     first = courteous(parts[0], rng)
     opened = bare(first)
     asks = plain(first).endswith("?") or parts[0].kind == "question"
@@ -141,7 +141,7 @@ def _in_one(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
 
 
 def _listed(parts: Sequence[Asked], rng: random.Random) -> Text:
-    """As a list, a line each."""
+    """Use a list with one call per line."""
     opening = rng.choice(
         (
             "Please do the following:",
@@ -172,7 +172,7 @@ def _listed(parts: Sequence[Asked], rng: random.Random) -> Text:
 
 
 def _in_turn(parts: Sequence[Asked], rng: random.Random, ordered: bool) -> Text:
-    """A sentence each."""
+    """Use one sentence per call."""
     said: list[Text] = []
     plainly = rng.random() < 0.25
     for index, part in enumerate(parts):
@@ -217,7 +217,7 @@ def _after(body: Text, start: str) -> Text:
 
 
 def surrounded(whole: Text, rng: random.Random) -> Text:
-    """The request with what people say around it; mostly nothing."""
+    """The request, rarely with context, a greeting or thanks."""
     parts: list[Text] = [whole]
     if rng.random() < 0.13:
         context = text(_context(rng))
@@ -244,12 +244,12 @@ def _context(rng: random.Random) -> str:
 
 
 def slipped(whole: Text, rng: random.Random, lowered: frozenset[tuple[int, str]]) -> Text:
-    """As it is typed in a hurry: all in small letters, without marks, or with a slip; values stay as they are.
+    """The request as typed in a hurry: in lower case, without punctuation, or with a typo. Values stay unchanged.
 
     Args:
         whole: the request.
-        rng: decides what happens.
-        lowered: calls and parameters whose values may be written small as well.
+        rng: source of randomness.
+        lowered: calls and parameters whose values may be in lower case too.
     """
     draw = rng.random()
     if draw < 0.45:

@@ -1,4 +1,4 @@
-"""Requests that no catalogue of APIs is for: chat, opinions, chores in the house."""
+"""Requests that no catalogue of APIs serves: chat, opinions, chores in the house."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _FORMS = (
 
 
 def idle_request(rng: random.Random) -> str:
-    """One of them."""
+    """Draw one such request."""
     said = rng.choice(_FORMS).format(
         topic=rng.choice(banks.TOPICS), year=rng.randint(1970, 2022), room=rng.choice(("kitchen", "hall", "garage")),
         title=rng.choice(banks.TITLES), country=rng.choice(banks.COUNTRIES), food=rng.choice(banks.FOODS),

@@ -1,6 +1,6 @@
 """Fits the second stage of the planner (``planner_svc.backends.compact.judging``), on requests new to the network.
 
-What the network says of requests that it has learnt from is too good to learn from: it knows nearly all their values.
+The network overfits its training requests. Its outputs on them are too good to fit the second stage to.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ from training.shared.boosting import Growth, boosted
 FOLDS: Final = 4
 _GROWTH: Final = Growth(trees=100, leaves=12, depth=None, rate=0.08, least=20)
 _GROWTH_OF_CALLS: Final = Growth(trees=200, leaves=12, depth=None, rate=0.05, least=40)
-"""More rows a leaf: which candidates are called differs from one data set to another."""
+"""More rows per leaf: which candidates are called differs between data sets."""
 _FEWEST: Final = 200
-"""Rows, from which anything is learnt."""
+"""The minimum number of rows for fitting."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What one request offers its parameters.
+    """The rows of one request for a judge.
 
     Attributes:
         source: the data set.
         fold: of the request.
-        rows: (m, signs) of spans or links, of one parameter after the other, the network's first choice first; or of
-            candidates.
+        rows: (m, signs) of spans or links, parameter by parameter, the network's first choice first; or of candidates.
         right: (m,) whether each is its parameter's value, or is called.
         sizes: how many rows each parameter has.
     """
@@ -56,7 +55,7 @@ class Evidence:
     sizes: tuple[int, ...]
 
     def best(self, judge: Judge | None) -> tuple[int, int, int]:
-        """Parameters one of whose rows is right; for how many the network's first choice is; the judge's."""
+        """The numbers of parameters with a right row, of right first choices of the network, and of the judge."""
         starts = np.cumsum([0, *self.sizes])[:-1].tolist()
         likely = judge(self.rows) if judge is not None and len(self.rows) else np.zeros(len(self.rows))
         spans = [slice(start, start + size) for start, size in zip(starts, self.sizes, strict=True)]
@@ -70,11 +69,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Judges of all requests, and for each fold those that have not seen it.
+    """Judges fitted to all requests, and for each fold those fitted without it.
 
-    ``shares``, by data set: of parameters whose right words, or right output, were looked at, for how many percent the
-    network's first choice is right, and that of judges that had not seen the request; likewise of requests, for how
-    many just the right candidates are called.
+    ``shares``, by data set: among parameters whose right words or output were considered, the percentage for which the
+    network's first choice is right, and the same for judges that had not seen the request. Also the percentage of
+    requests for which exactly the right candidates are called.
     """
 
     whole: Judges
@@ -82,12 +81,12 @@ class Fitted:
     shares: Mapping[str, Mapping[str, float]]
 
     def unseen(self, example: Example) -> Judges:
-        """Those that have not seen an example."""
+        """The judges that have not seen this example."""
         return self.without[fold_of(example)]
 
 
 def fold_of(example: Example) -> int:
-    """The fold of a request: the same in every run."""
+    """The fold of a request, the same in every run."""
     return zlib.crc32(example.id.encode()) % FOLDS
 
 
@@ -98,14 +97,14 @@ def fit_judges(
     progress: Progress,
     few: Mapping[str, Sequence[tuple[Example, Task]]] = MappingProxyType({}),
 ) -> Fitted:
-    """Fit all stages: words compete where their APIs are called, and links weigh how surely the request says a value.
+    """Fit all stages: spans compete only for called APIs, and links consider how surely the request states a value.
 
     Args:
         tasks: held-out examples by data set, each read by the network.
-        unspoken: data sets of those whose requests do not say their values: no spans are learnt from them.
-        known: examples that the network has learnt from: only links are.
-        progress: told of each request.
-        few: the held-out examples with few candidates, as of a small catalogue: calls and sets are learnt from both.
+        unspoken: data sets whose requests do not state their values: no spans are learnt from them.
+        known: examples that the network was trained on: only links are learnt from them.
+        progress: shows a bar per stage.
+        few: the held-out examples with few candidates, as in a small catalogue: calls and sets are learnt from both.
     """
     new = [(name, *one) for name, read in tasks.items() for one in read]
     small = [(name, *one) for name, read in few.items() for one in read]
@@ -138,9 +137,10 @@ def fit_judges(
 def _exact(
     calls: Sequence[Evidence], sets: Sequence[Evidence], unseen: Sequence[Judges]
 ) -> dict[str, dict[str, float]]:
-    """For how many percent of a data set's requests just the right candidates are called.
+    """The percentage of a data set's requests for which exactly the right candidates are called.
 
-    That is: are likelier called than not, by the network; likewise by the judge; are the set that is likeliest right.
+    Computed for three rules: candidates with probability above one half by the network, or by the judge, and the most
+    likely set.
     """
     found: dict[str, list[tuple[bool, bool, bool]]] = {}
     for one, several in zip(calls, sets, strict=True):
@@ -176,9 +176,9 @@ def _shares(what: str, seen: Sequence[Evidence], unseen: Sequence[Judge | None])
 def _fit(
     seen: Sequence[Evidence], signs: tuple[str, ...], left_out: int | None = None, growth: Growth = _GROWTH
 ) -> Judge | None:
-    """Trees fitted to all folds or all but one; None where there is too little.
+    """Trees fitted to all folds or all but one; None if there are too few rows.
 
-    A data set counts as the square root of its size: many rows of one kind are not to drown the others.
+    The weight of a data set is the square root of its size, so that large ones do not dominate.
     """
     used = [one for one in seen if one.fold != left_out and len(one.right)]
     if sum(len(one.right) for one in used) < _FEWEST:
@@ -239,12 +239,12 @@ def _links(source: str, example: Example, task: Task, judges: Judges) -> Evidenc
 
 
 def names_of(path: JsonPath) -> tuple[str, ...]:
-    """A path without the places in lists: whose item it is does not tell a field from another."""
+    """A path without list indices: the index of an item does not distinguish fields."""
     return tuple(part for part in path if isinstance(part, str))
 
 
 def _wanted(example: Example, task: Task) -> Iterator[tuple[Wish, list[LabelledCall]]]:
-    """The parameters of the APIs that are called, with the calls; none whose values nobody says."""
+    """The parameters of the called APIs with their calls, except those with a value that is not stated."""
     filler = Decoder(task).filler
     for number, api in enumerate(task.apis):
         calls = [call for call in example.calls if call.api == api.profile.api.id]

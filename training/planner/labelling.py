@@ -1,4 +1,4 @@
-"""From pieces to labels: the characters of a request, and where in them each thing is said."""
+"""Converts pieces to labels: the characters of a request, and the place of each mark in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A request's characters, where each mark is, and where each call is asked for."""
+    """A request's characters, the place of each mark, and the place that asks for each call."""
 
     text: str
     places: dict[Mark, Place]
@@ -100,7 +100,7 @@ def _joined(known: Place | None, place: Place) -> Place:
 
 
 def _unended(said: str, place: Place) -> Place:
-    """Without the joint before it and the mark at its end."""
+    """The place without leading connectors and final punctuation."""
     start, end = place
     while start < end and said[start] in " ,;.-":
         start += 1

@@ -1,4 +1,4 @@
-"""Batches, the loss, and how good the network is on what it has not seen."""
+"""Batches, the loss, and the accuracy of the network on unseen examples."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from training.planner.network import Inputs, Outputs
 from training.planner.targets import UNKNOWN, Targets
 
 _CALLED: Final = 4.0
-"""How many times the loss on calls counts; see :func:`losses`."""
+"""Weight of the loss on calls; see :func:`losses`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Padded inputs and targets; ``reference`` and the others as in :class:`Targets`, with a first axis more.
+    """Padded inputs and targets. The targets are as in :class:`Targets`, with an additional first axis.
 
-    ``ids``: (B, T) what the lower half is to read; ``inputs.read`` is empty until it has.
+    ``ids``: (B, T) input of the lower half; ``inputs.read`` is empty until that has run.
     """
 
     ids: Tensor
@@ -42,7 +42,7 @@ class Batch:
 
 
 Prepared = tuple[Ints, Arranged, Targets]
-"""The ids of a request's tokens, and what the network takes and should say."""
+"""The ids of a request's tokens, the network's inputs, and its targets."""
 
 
 def collate(examples: Sequence[Prepared]) -> Batch:
@@ -90,10 +90,10 @@ def collate(examples: Sequence[Prepared]) -> Batch:
 
 
 def losses(said: Outputs, batch: Batch) -> dict[str, Tensor]:
-    """The loss of each head, each a mean over what it is asked.
+    """The loss of each head, each a mean over its known targets.
 
-    Which APIs are called decides whether anything else matters, and most candidates are easy: it counts several times,
-    and candidates compete besides, with each other and with calling none.
+    Nothing else matters if the wrong APIs are called, and most candidates are easy. So the loss on calls has a larger
+    weight, and a second loss lets candidates compete with each other and with calling none.
     """
     spans = batch.source == Origin.SPAN
     references = (batch.source == Origin.REFERENCE) & (batch.reference != UNKNOWN)
@@ -114,13 +114,13 @@ def losses(said: Outputs, batch: Batch) -> dict[str, Tensor]:
 
 @dataclass(slots=True)
 class Tally:
-    """How often the network was right: pairs of (right, asked) by head; calls as whole sets of APIs."""
+    """Counts of right answers: pairs of (right, asked) by head; ``calls`` compares whole sets of APIs."""
 
     counts: dict[str, list[int]]
 
     @classmethod
     def empty(cls) -> Tally:
-        """Nothing asked."""
+        """A tally without counts."""
         return cls({})
 
     def add(self, said: Outputs, batch: Batch) -> None:
@@ -149,13 +149,13 @@ class Tally:
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
-    """The batch where the network is."""
+    """Move the batch to the network's device."""
     moved = {name: getattr(batch, name).to(device) for name in Batch.__slots__ if name != "inputs"}
     return Batch(inputs=Inputs(*(one.to(device) for one in batch.inputs)), **moved)
 
 
 def _at(wanted: Tensor, said: Tensor) -> Tensor:
-    """Whether the token pointed at most is one of those wanted."""
+    """Whether the token with the highest score is a target."""
     return torch.gather(wanted, 2, said.argmax(dim=2, keepdim=True)).squeeze(2) > 0
 
 
@@ -167,7 +167,7 @@ def _binary(logits: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _chosen(logits: Tensor, wanted: Tensor) -> Tensor:
-    """Cross-entropy over a request's candidates, and none of them, to those that are called."""
+    """Cross-entropy over a request's candidates and "none", with the called ones as targets."""
     none = logits.new_zeros(len(logits), 1)
     offered = torch.cat([logits.masked_fill(wanted == UNKNOWN, -1e4), none], dim=1)
     called = torch.cat([wanted == 1, ~(wanted == 1).any(dim=1, keepdim=True)], dim=1).to(logits.dtype)
@@ -180,7 +180,7 @@ def _choice(logits: Tensor, wanted: Tensor) -> Tensor:
 
 
 def _pointed(logits: Tensor, wanted: Tensor, asked: Tensor) -> Tensor:
-    """Cross-entropy to all wanted tokens alike."""
+    """Cross-entropy with equal shares for all target tokens."""
     if not asked.any():
         return _zero(logits)
     share = wanted[asked] / wanted[asked].sum(dim=1, keepdim=True).clamp(min=1)
@@ -192,7 +192,7 @@ def _zero(logits: Tensor) -> Tensor:
 
 
 def _padded(arrays: Iterable[np.ndarray], shape: tuple[int, ...], filling: int) -> Tensor:
-    """Arrays of unlike first axes as one tensor."""
+    """Arrays with different first axes as one tensor."""
     listed = list(arrays)
     full = np.full((len(listed), *shape, *listed[0].shape[len(shape) :]), filling, listed[0].dtype)
     for row, array in enumerate(listed):

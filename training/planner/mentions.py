@@ -1,4 +1,4 @@
-"""How values are mentioned with what they are values of: "the order with ID 17", "with a budget of $500"."""
+"""Mentions of values together with their nouns: "the order with ID 17", "with a budget of $500"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.planner.wording import Hook, is_plural
 
 _QUOTES = (('"', '"'), ("'", "'"), ('"', '"'), ("\u201c", "\u201d"))
 _QUOTED: dict[Sense, float] = {"message": 0.75, "named": 0.3, "topic": 0.2, "text": 0.15, "id": 0.15, "person": 0.05}
-"""How often values are put in quotes."""
+"""Share of values in quotes."""
 _TRUE_PREFIX = word_set("include with show return has have is are only enable allow use send auto should can")
 _NUMERIC: frozenset[Sense] = frozenset(("money", "percent", "measure", "number", "count", "duration", "age"))
 _HOOKED: dict[Sense, tuple[str, ...]] = {
@@ -37,7 +37,7 @@ _HOOKED: dict[Sense, tuple[str, ...]] = {
 
 
 def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random, *, quotes: bool = True) -> Text:
-    """The value's own words, marked as the argument of these calls; texts sometimes in ``quotes``."""
+    """The value's text, marked as the argument of these calls; with ``quotes`` some texts are quoted."""
     calls = tuple(calls)
     if said.listed:
         mark = "'" if rng.random() < 0.15 else ""
@@ -57,15 +57,15 @@ def value_text(slot: Slot, said: Said, calls: Iterable[int], rng: random.Random,
 
 
 def hooked(hook: Hook, slot: Slot, value: Text, rng: random.Random, *, creates: bool, before: str) -> Text:
-    """The value in place of the words that speak of its thing: "the order with ID 17" for "an order".
+    """The value in place of the words for its object: "the order with ID 17" for "an order".
 
     Args:
-        hook: those words; ``before`` they were this.
+        hook: the place of those words.
         slot: the parameter.
         value: its value in words.
-        rng: decides how.
-        creates: whether the thing is only being made, and is to be called so.
-        before: the words.
+        rng: source of randomness.
+        creates: whether the call creates the object, so that the value names it.
+        before: the replaced words.
     """
     sense = about(slot).sense
     forms = _HOOKED.get(sense, ("{value}", "{value}", "the {noun} {value}"))
@@ -79,7 +79,7 @@ def hooked(hook: Hook, slot: Slot, value: Text, rng: random.Random, *, creates: 
 
 
 def flag_text(slot: Slot, value: bool, calls: Iterable[int], rng: random.Random) -> Text:
-    """Words that wish a truth value: "including archived ones", "without pets", "and make it public"."""
+    """Words that request a boolean: "including archived ones", "without pets", "and make it public"."""
     chosen = rng.choice(_wishes(list(about(slot).words) or [slot.name[:40]], value))
     lead = re.match(r"(?:and|but)\s+", chosen)
     start = lead.end() if lead else 0
@@ -106,13 +106,13 @@ def _wishes(words: list[str], value: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A way to say values with their parameters' names.
+    """A way to state values with their parameters' names.
 
     Attributes:
-        lead: what stands before them all.
-        each: how each is said; the ``first`` one where it differs.
-        end: what stands after them all.
-        alone: whether that is a sentence of its own.
+        lead: text before all values.
+        each: template of each value; ``first`` replaces it for the first one.
+        end: text after all values.
+        alone: whether the result is a separate sentence.
     """
 
     lead: str
@@ -140,7 +140,7 @@ _FORMS = (
 
 
 def labelled(parts: Sequence[tuple[Slot, Text]], rng: random.Random) -> tuple[Text, bool]:
-    """Values said with their parameters' names; and whether that is a sentence of its own."""
+    """Values with their parameters' names, and whether the result is a separate sentence."""
     numeric = all(about(slot).sense in _NUMERIC for slot, _ in parts)
     form = rng.choice((_A_OF, _A_OF, *_FORMS) if numeric else _FORMS)
     said: list[Text] = []

@@ -1,19 +1,20 @@
-"""The network of the compact planner: a request and its candidate APIs, read together.
+"""The network of the compact planner: reads a request together with its candidate APIs.
 
-Its lower half, the first layers of a sentence encoder, reads the request, and each API by itself. It is not trained, so
-that an API is read once (see ``backends.compact.items``). Its upper half is the encoder's other layers, trained: the
-units of an API attend to each other and to the request's tokens, these to each other and to every API. So each API is
-read in the light of the request, and the request in that of all APIs, at the cost of a single text of all of them.
-Two layers more let items (APIs, parameters, options, output fields) attend to those of their API, and APIs to each
-other, so that of two that do the same only one is called. What is asked of the outcome:
+The lower half is the first layers of a sentence encoder. It reads the request, and each API separately. It is not
+trained, so that each API is read only once (see ``backends.compact.items``). The upper half is the encoder's other
+layers, which are trained. There an API's units attend to each other and to the request's tokens. The request's tokens
+attend to each other and to every API. So each API is read in the context of the request and the request in the context
+of all APIs, at the cost of one text that contains all of them.
+Two more layers let items (APIs, parameters, options, output fields) attend to those of their API, and APIs to each
+other, so that only one of two equivalent APIs is called. The heads predict:
 
-- of the request, how many APIs are called for it;
-- of an API, whether it is called and how often;
-- of a parameter, where its value comes from: nowhere, characters of the request, an option, true, false, another call;
-- of a parameter and each token, whether its value starts and ends there;
-- of a text parameter, in which form its value is written (see ``backends.compact.forms``);
-- of an option, whether it is the one; of an output, whether it answers the request;
-- of a parameter and an output, whether the one gets its value from the other.
+- for the request, how many APIs are called;
+- for an API, whether it is called and how often;
+- for a parameter, the source of its value: none, characters of the request, an option, true, false, another call;
+- for a parameter and each token, whether its value starts and ends there;
+- for a text parameter, the form in which its value is written (see ``backends.compact.forms``);
+- for an option, whether it is chosen; for an output, whether it answers the request;
+- for a parameter and an output, whether the parameter gets its value from the output.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ from planner_svc.backends.compact.looks import LOOKS
 from planner_svc.backends.compact.sets import MOST
 
 COUNTS = 4
-"""A call is made once, twice, three times, or more often."""
+"""Classes: a call is made once, twice, three times, or more often."""
 SETS = MOST + 1
-"""No API is called, one, two ... or ``MOST`` and more."""
+"""Classes: no API is called, one, two ... or ``MOST`` and more."""
 
 
 class Inputs(NamedTuple):
-    """B requests of T tokens with M items, padded; their A APIs, one after the other, with N units in all.
+    """B requests of T tokens with M items, padded; their A APIs in sequence, with N units in total.
 
     Attributes:
-        read: (B, T, d) the request's tokens, by the lower half.
-        mask: (B, T) 1 where there is a token.
-        looks: (B, T, LOOKS) how it looks.
-        units: (N, d) of APIs, by the lower half: an API, its own words, its other items.
+        read: (B, T, d) the request's tokens, as output by the lower half.
+        mask: (B, T) 1 for a token, 0 for padding.
+        looks: (B, T, LOOKS) features of each token's spelling.
+        units: (N, d) of APIs, as output by the lower half: an API, its own words, its other items.
         unit_kind: (N,) :class:`Kind`, or ``WORD``.
         unit_shape: (N, SHAPES) bits.
-        rows: (A, U) the places of each API's units, the API itself first; -1 where there are no more.
-        request: (A,) whose candidate each API is.
-        tops: (B, C) the places of the units that are the request's candidates themselves; -1 likewise.
-        place: (B, M) each item's place among the units; -1 where there is no item.
-        kind: (B, M) :class:`Kind`; -1 likewise.
+        rows: (A, U) the indices of each API's units, the API itself first; -1 for padding.
+        request: (A,) the request that each API is a candidate of.
+        tops: (B, C) the indices of the units that represent the request's candidates; -1 for padding.
+        place: (B, M) each item's index among the units; -1 for padding.
+        kind: (B, M) :class:`Kind`; -1 for padding.
         shape: (B, M, SHAPES) bits.
-        owner: (B, M) number of the API among the candidates; -1 likewise.
-        parent: (B, M) of an option the place of its parameter among the items, else its own.
+        owner: (B, M) number of the API among the candidates; -1 for padding.
+        parent: (B, M) for an option the index of its parameter among the items, else its own index.
         features: (B, M, FEATURES) of APIs, else 0.
         matches: (B, M, T) 1 where a token is one of an item's own words.
     """
@@ -78,7 +79,7 @@ class Inputs(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Logits: see the module.
+    """Logits, see the module's docstring.
 
     ``size`` is (B, SETS); ``call``, ``option`` and ``answer`` are (B, M); ``count`` (B, M, COUNTS); ``source``
     (B, M, Origin); ``form`` (B, M, Form); ``start`` and ``end`` (B, M, T); ``reference`` (B, M, M), from parameter to
@@ -99,7 +100,7 @@ class Outputs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of the encoder: layers of the lower half. Of the layers over items: width, number, heads, feed-forward width."""
+    """Layers in the encoder's lower half; width, number, heads and feed-forward width of the layers over items."""
 
     lower: int = 2
     width: int = 256
@@ -109,7 +110,7 @@ class Sizes:
 
 
 class Lower(nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
-    """The lower half, as the encoder has it.
+    """The lower half, with the encoder's weights.
 
     Args:
         encoder: Hugging Face's ``BertModel``.
@@ -130,7 +131,7 @@ class Lower(nn.Module):  # type: ignore[misc]  # torch is not installed where ty
 
 
 class Network(nn.Module):  # type: ignore[misc]
-    """See the module.
+    """The network; see the module's docstring.
 
     Args:
         encoder: Hugging Face's ``BertModel``, whose layers from ``sizes.lower`` on are the upper half.
@@ -167,7 +168,7 @@ class Network(nn.Module):  # type: ignore[misc]
         self.same_words = nn.Parameter(torch.zeros(1))
 
     def forward(self, *inputs: Tensor) -> Outputs:
-        """The logits of :class:`Inputs`."""
+        """Compute the logits for :class:`Inputs`."""
         given = Inputs(*inputs)
         read = given.read + self.token_looks(given.looks)
         units = given.units + self.unit_kinds(given.unit_kind).to(given.units.dtype)
@@ -207,7 +208,7 @@ class Network(nn.Module):  # type: ignore[misc]
 
 
 class JointLayer(nn.Module):  # type: ignore[misc]
-    """A layer of the encoder with its weights, over one text, or over a request and its APIs.
+    """A layer of the encoder with its weights, for one text, or for a request and its APIs.
 
     Args:
         layer: Hugging Face's ``BertLayer``.
@@ -224,12 +225,12 @@ class JointLayer(nn.Module):  # type: ignore[misc]
         self.dropout = dropout
 
     def alone(self, read: Tensor, mask: Tensor) -> Tensor:
-        """(B, T, d) tokens that attend to those of their own text."""
+        """(B, T, d) tokens that attend only to their own text."""
         query, key, value = (self._parted(part(read)) for part in (self.query, self.key, self.value))
         return self._fed(read, _attended(query, key, value, (mask > 0)[:, None, :]))
 
     def forward(self, read: Tensor, units: Tensor, given: Inputs) -> tuple[Tensor, Tensor]:
-        """(B, T, d) tokens and (N, d) units that have read each other."""
+        """(B, T, d) tokens and (N, d) units that attend to each other."""
         batch, length, width = read.shape
         whole = torch.cat([read.reshape(batch * length, width), units])
         query, key, value = self.query(whole), self.key(whole), self.value(whole)
@@ -254,7 +255,7 @@ class JointLayer(nn.Module):  # type: ignore[misc]
         )
         asking = of_units(query, given.rows)
         offered = _attended(self._parted(asking), self._parted(keys), self._parted(values), seen)
-        # Units stand in the order of their APIs: the rows' places that are none fall away.
+        # Units have the order of their APIs, so removing the padding restores their order.
         flat = offered.reshape(-1, width).index_select(0, (given.rows >= 0).reshape(-1).nonzero().squeeze(1))
         whole = self._fed(whole, torch.cat([asked.reshape(tokens, width), flat]))
         return whole[:tokens].reshape(batch, length, width), whole[tokens:]
@@ -268,7 +269,7 @@ class JointLayer(nn.Module):  # type: ignore[misc]
         return result
 
     def _dropped(self, added: Tensor) -> Tensor:
-        """Without some features in training, the same ones of all rows: drawing them for each costs a tenth."""
+        """Dropout with the same mask for all rows: drawing a mask per row costs a tenth of the time."""
         if not self.training or not self.dropout:
             return added
         return added * functional.dropout(torch.ones_like(added[0]), self.dropout)
@@ -284,7 +285,7 @@ class Layer(nn.Module):  # type: ignore[misc]
         self.norms = nn.ModuleList([nn.LayerNorm(sizes.width) for _ in range(3)])
 
     def forward(self, items: Tensor, tokens: Tensor, there: Tensor, signs: Tensor, related: Tensor) -> Tensor:
-        """(B, M, w) items that have read (B, T, w) tokens and the items related."""
+        """(B, M, w) items that attended to (B, T, w) tokens and to the related items."""
         items = self.norms[0](items + self.request(items, tokens, there, signs))
         items = self.norms[1](items + self.others(items, items, related, None))
         result: Tensor = self.norms[2](items + self.inner(items))
@@ -292,7 +293,7 @@ class Layer(nn.Module):  # type: ignore[misc]
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """Multi-head attention; where ``signed``, each head likes an item's own words, and like ones, in its own way."""
+    """Multi-head attention. If ``signed``, each head learns weights for an item's own words and for similar ones."""
 
     def __init__(self, sizes: Sizes, signed: bool = False) -> None:
         super().__init__()
@@ -304,7 +305,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.liking = nn.Parameter(likings) if signed else None
 
     def forward(self, asking: Tensor, asked: Tensor, allowed: Tensor, signs: Tensor | None) -> Tensor:
-        """(B, q, w) from (B, q, w) and (B, k, w), where ``allowed`` (B, 1 or q, k); ``signs`` (2, B, q, k)."""
+        """(B, q, w) from (B, q, w) and (B, k, w), with ``allowed`` (B, 1 or q, k) and ``signs`` (2, B, q, k)."""
         batch, length, width = asking.shape
         query = self.query(asking).view(batch, length, self.heads, -1).transpose(1, 2)
         key, value = self.key_value(asked).view(batch, asked.shape[1], 2, self.heads, -1).permute(2, 0, 3, 1, 4)
@@ -319,7 +320,7 @@ class Attention(nn.Module):  # type: ignore[misc]
 
 
 class Pointer(nn.Module):  # type: ignore[misc]
-    """How much an item points at each token."""
+    """Scores each token for each item."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -327,27 +328,27 @@ class Pointer(nn.Module):  # type: ignore[misc]
         self.liking = nn.Parameter(torch.zeros(2))
 
     def forward(self, items: Tensor, tokens: Tensor, signs: Tensor, given: Inputs) -> Tensor:
-        """(B, M, T)."""
+        """Return scores, (B, M, T)."""
         logits = self.item(items) @ self.token(tokens).transpose(1, 2) / items.shape[-1] ** 0.5
         logits = logits + self.liking[0] * signs[0] + self.liking[1] * signs[1]
         return logits.masked_fill((given.mask == 0)[:, None, :], -1e4)
 
 
 def _attended(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
-    """(n, q, d) from (n, heads, q or k, d / heads), where ``allowed`` (n, 1, k)."""
-    # Not scaled_dot_product_attention: on processors its backward pass in bfloat16 takes several times as long.
+    """(n, q, d) from (n, heads, q or k, d / heads), with ``allowed`` (n, 1, k)."""
+    # Not scaled_dot_product_attention: on CPUs its backward pass in bfloat16 takes several times as long.
     logits = (query / query.shape[-1] ** 0.5) @ key.transpose(2, 3)
     barred = (~allowed[:, None]).to(logits.dtype) * -1e4
     return ((logits + barred).softmax(dim=-1) @ value).transpose(1, 2).flatten(2)
 
 
 def _related(given: Inputs) -> Tensor:
-    """(B, M, M) whose items look at each other: those of one API, and APIs among themselves."""
+    """(B, M, M) which items attend to each other: those of one API, and APIs among themselves."""
     owner, there = given.owner, given.kind >= 0
     same = owner[:, :, None] == owner[:, None, :]
     apis = given.kind == Kind.API
     both = same | (apis[:, :, None] & apis[:, None, :])
-    # A place without an item looks at itself, lest its row be empty.
+    # Padding attends to itself, so that its row is not empty.
     empty = ~there[:, :, None] & ~there[:, None, :]
     return (both & there[:, :, None] & there[:, None, :]) | empty
 
@@ -357,7 +358,7 @@ def _unit(vectors: Tensor) -> Tensor:
 
 
 def _silent(part: nn.Module) -> nn.Module:
-    """With weights of 0: what it reads counts nothing until it is learnt to."""
+    """Set the weights to 0, so that the input has no effect until training gives it one."""
     nn.init.zeros_(part.weight)
     return part
 

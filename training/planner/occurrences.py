@@ -1,4 +1,4 @@
-"""Where a request says a value: literally, in other letters, as another form of number or date, or by its words."""
+"""Finds where a request states a value: literally, in another spelling, as another form of number or date, by words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from planner_svc.reading.readings import NO_CLOCK, ORDINALS, moment_of, moments_
 from planner_svc.reading.text import STOP, Word, split_name, words_of
 
 LITERAL, LOOSE, FORM, WORDS = 4, 3, 2, 1
-"""How sure an occurrence is: the very characters; but for case and signs; another form; most of its words."""
+"""Confidence of an occurrence: exact characters; up to case and punctuation; another form; most of its words."""
 MAX_OCCURRENCES = 40
 _NUMBER = re.compile(
     rf"(?P<n>{DIGITS}(?:\s?(?:million|billion|thousand|hundred|k)\b)?)|\b(?P<w>{NUMBER_WORD})\b"
@@ -29,28 +29,28 @@ _SUFFIX = re.compile(
     "|e|y|s|es|d|ed|ing|ly|al|ally|ic|ical|n|an|ian|ean|ous|eous|ive|ity|ment|er|or|ion|ation|ative|ish|ese|ist|ism"
 )
 _SHARE = 0.6
-"""Of a phrase's content words, how many must stand together to be a rewording of it."""
+"""Share of a phrase's content words that must occur together in a rewording."""
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Characters that may say a value."""
+    """Characters that may state a value."""
 
     start: int
     end: int
     sure: int
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Whether it shares a character with a place."""
+        """Whether it overlaps a place."""
         return self.start < end and start < self.end
 
 
 class Request:
-    """A request's text, read once for all the values looked up in it.
+    """A request's text, parsed once for all lookups.
 
     Args:
         text: the request.
-        now: its clock, where known.
+        now: its clock, if known.
     """
 
     def __init__(self, text: str, now: datetime | None = None) -> None:
@@ -79,7 +79,7 @@ class Request:
         return list(dict.fromkeys(found))
 
     def find(self, value: JsonValue) -> list[Occurrence]:
-        """Every place that may say a text or a number, the surest first. Truth values and objects stand nowhere."""
+        """Every place that may state a text or a number, the most certain first; none for booleans and objects."""
         if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
             return []
         found: dict[tuple[int, int], Occurrence] = {}
@@ -109,7 +109,7 @@ class Request:
                     yield Occurrence(match.start(), match.end(), LITERAL if match[0] == text else LOOSE)
 
     def _loose(self, text: str) -> Iterator[Occurrence]:
-        """The same words with other signs between and around them, plural or not: "new-york", "book's"."""
+        """The same words with other punctuation between and around them, plural or not: "new-york", "book's"."""
         parts = re.findall(r"[^\W_]+", text)
         if len(parts) == 1 and text.isalnum() and len(text) < 60:
             parts = split_name(text) if text[1:] != text[1:].lower() or not text.isalpha() else parts  # "StationA"
@@ -128,7 +128,7 @@ class Request:
                     yield Occurrence(match.start(), match.end(), FORM)
 
     def _counted(self, value: str | int | float) -> Iterator[Occurrence]:
-        """The number in any form; a share such as 0.05 also as "5%"."""
+        """The number in any form; a fraction such as 0.05 also as "5%"."""
         wanted = _as_number(value)
         if wanted is None:
             return
@@ -152,7 +152,7 @@ class Request:
                     yield Occurrence(one.start, one.end - full_stop, FORM)
 
     def _worded(self, text: str) -> Iterator[Occurrence]:
-        """The stretches of a sentence with the most of a phrase's content words, where those are enough of them."""
+        """The parts of a sentence with the most content words of a phrase, if these are enough."""
         wanted = {word.stem for word in words_of(text[:200]) if word.text.lower() not in STOP}
         if not wanted or len(text) > 200 or not any(c.isalpha() for c in text):
             return
@@ -166,7 +166,7 @@ class Request:
             yield from (Occurrence(start, end, WORDS) for count, start, end in stretches if count == most)
 
     def _stretch(self, hits: list[Word], longest: int) -> tuple[int, int, int]:
-        """How many different words stand together from the first one on, and where that is."""
+        """The number of different words in the stretch from the first word on, with its start and end."""
         seen: set[str] = set()
         start, end = hits[0].start, hits[0].end
         for word in hits:
@@ -178,7 +178,7 @@ class Request:
         return len(seen), start, end
 
     def _derived(self, text: str) -> Iterator[Occurrence]:
-        """Another word of its family: "orally" for oral, "African" for Africa."""
+        """A related word: "orally" for oral, "African" for Africa."""
         for word in self.words:
             low = word.text.lower()
             pairs = enumerate(zip(low, text, strict=False))
@@ -213,13 +213,13 @@ def _as_number(value: str | int | float) -> float | None:
 
 
 def _equal(said: float, wanted: float, text: str) -> bool:
-    """Whether a number is said, perhaps rounded: "0.65" for 0.6508643788394753."""
+    """Whether a number is stated, possibly rounded: "0.65" for 0.6508643788394753."""
     decimals = len(text.partition(".")[2])
     return said == wanted or (decimals > 1 and len(repr(wanted)) > 10 and abs(said - wanted) <= 0.5 * 10**-decimals)
 
 
 def _is_moment(said: Moment, target: Moment, text: str, clocked: bool) -> bool:
-    """Whether what is said can be the target: the year, the part of the day or the day itself may go without saying."""
+    """Whether the stated time can be the target. Year, part of the day or the day itself may be omitted."""
     if (target.clock is None) != (said.clock is None) and not (target.clock and not target.clock.hour):
         return False
     if target.clock is not None and said.clock is not None:

@@ -1,4 +1,4 @@
-"""Texts put together from pieces that know what they say, so that every value's place in the whole is exact."""
+"""Texts built from pieces that carry marks, so that the place of every value in the text is exact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 Mark = tuple[str, int, str, int]
-"""What a piece says: ``value`` or ``ref`` (words for a reference), of call, parameter and item (-1: all of it)."""
+"""What a piece states: ``value`` or ``ref`` (words for a reference), then call, parameter and item (-1: all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,8 @@ class Piece:
 
     Attributes:
         text: the characters.
-        marks: what they say; several where calls share a value.
-        clauses: the calls that they belong to the request for.
+        marks: what they state; several if calls share a value.
+        clauses: the calls that they ask for.
     """
 
     text: str
@@ -31,7 +31,7 @@ _SLOT = re.compile(r"\{(\w+)\}")
 
 
 def text(*parts: Part) -> Text:
-    """The parts as one text; no two spaces follow each other, and none stands before a comma or full stop."""
+    """Join the parts into one text, without double spaces or spaces before punctuation."""
     found: list[Piece] = []
     for part in parts:
         pieces: Iterable[Piece] = (
@@ -53,7 +53,7 @@ def _closes(said: str) -> bool:
 
 
 def fill(template: str, **parts: Part) -> Text:
-    """A template such as ``"for the {noun} {value}"`` with texts in its slots."""
+    """Fill a template such as ``"for the {noun} {value}"``."""
     found: list[Part] = []
     for index, part in enumerate(_SLOT.split(template)):
         found.append(parts[part] if index % 2 else part)
@@ -61,28 +61,28 @@ def fill(template: str, **parts: Part) -> Text:
 
 
 def plain(pieces: Text) -> str:
-    """Its characters."""
+    """The characters."""
     return "".join(piece.text for piece in pieces)
 
 
 def of_clause(pieces: Text, calls: Iterable[int]) -> Text:
-    """The same, as part of what asks for these calls."""
+    """The same text, marked as asking for these calls."""
     added = frozenset(calls)
     return tuple(replace(piece, clauses=piece.clauses | added) for piece in pieces)
 
 
 def capital(pieces: Text) -> Text:
-    """With a capital first letter, unless the text begins with a value."""
+    """The text with a capital first letter, unless it begins with a value."""
     return _first(pieces, lambda said: said[:1].upper() + said[1:])
 
 
 def small(pieces: Text) -> Text:
-    """With a small first letter, unless the first word is a value, a name of some kind, or I."""
+    """The text with a small first letter, unless the first word is a value, a proper name, or I."""
     return _first(pieces, lambda said: said if _is_named(said) else said[:1].lower() + said[1:])
 
 
 def bare(pieces: Text) -> Text:
-    """Without spaces, question marks and full stops at its end."""
+    """The text without spaces and punctuation at its end."""
     found = list(pieces)
     while found and not found[-1].marks:
         said = found[-1].text.rstrip(" ?.!,")
@@ -94,7 +94,7 @@ def bare(pieces: Text) -> Text:
 
 
 def and_list(parts: Sequence[Text], word: str = "and") -> Text:
-    """All parts as people list them: a and b, or a, b and c; only commas where the word is one."""
+    """All parts as a list in words: a and b, or a, b and c; only commas if the word is a comma."""
     joined: list[Part] = []
     for index, part in enumerate(parts):
         if index:

@@ -1,8 +1,8 @@
-"""Fits a planner's confidence to what became of whole requests: retrieval, drafts that did not compile, and all.
+"""Fits a planner's confidence to the results of whole requests, including retrieval and drafts that did not compile.
 
-The calibration of training sees what the network drafts from candidates among which all that is needed is. A request
-that is answered has no such luck. What ``nestor eval plan --predictions`` wrote about requests that nothing was trained
-on says how much less sure to be: the log-odds are stretched and moved (Platt scaling), their order stays.
+The calibration in training only sees candidates that include all needed APIs. Real requests may lack some. The output
+of ``nestor eval plan --predictions`` on requests that nothing was trained on shows how much to lower the confidence:
+the log-odds are scaled and shifted (Platt scaling), which keeps their order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from evals.data import DataError
 from planner_svc.backends.compact.confidence import Calibration
 
 LEAST: Final = 50
-"""Plans that are needed to say anything."""
+"""The minimum number of plans."""
 _SURE: Final = 1e-6
 _BINS: Final = 10
 _FOLDS: Final = 5
@@ -30,13 +30,13 @@ _FOLDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
-    """What came of it.
+    """The result of a recalibration.
 
     Attributes:
-        plans: so many it was fitted to.
-        right: share of them that is right as a whole, 0 to 1.
-        before: expected calibration error until now, 0 to 1.
-        after: likewise of fits that had not seen the plan.
+        plans: number of plans it was fitted to.
+        right: share of fully right plans, 0 to 1.
+        before: expected calibration error before, 0 to 1.
+        after: expected calibration error of cross-validated fits, 0 to 1.
     """
 
     plans: int
@@ -50,11 +50,11 @@ def recalibrate(model: Path, predictions: Sequence[Path]) -> Recalibration:
 
     Args:
         model: the folder, with ``calibration.json``.
-        predictions: files of ``nestor eval plan --planner compact --predictions``, made with this very model.
+        predictions: files of ``nestor eval plan --planner compact --predictions``, made with this model.
 
     Raises:
         CalibrationError: the model has no calibration.
-        DataError: a file is something else, or all of them hold fewer than :data:`LEAST` plans.
+        DataError: a file is not valid, or all of them hold fewer than :data:`LEAST` plans.
     """
     known = Calibration.load(model)
     rows = [row for file in predictions for row in _read(file)]
@@ -76,7 +76,7 @@ def recalibrate(model: Path, predictions: Sequence[Path]) -> Recalibration:
 
 
 def calibration_error(confidences: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """The mean distance of confidence and share of right ones over ten bins of like confidence, by their size."""
+    """Expected calibration error: the mean gap of confidence and accuracy over ten equal bins, weighted by size."""
     bins = np.minimum((confidences * _BINS).astype(int), _BINS - 1)
     gaps = [abs(float((confidences[bins == b] - right[bins == b]).sum())) for b in range(_BINS) if (bins == b).any()]
     return math.fsum(gaps) / len(confidences)
@@ -87,7 +87,7 @@ def _fit(odds: NDArray[np.float64], right: NDArray[np.bool_]) -> LogisticRegress
 
 
 def _read(file: Path) -> Iterator[tuple[float, bool]]:
-    """The planner's own confidence in each plan, questions included, and whether it was right."""
+    """The planner's own confidence in each plan, including plans with questions, and whether it was right."""
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
             told = json.loads(line)

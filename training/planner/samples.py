@@ -1,6 +1,6 @@
-"""Values for a parameter as people say them: "Paris", "next Monday", "$1,200", "two", "red, blue and green".
+"""Values for a parameter as people write them: "Paris", "next Monday", "$1,200", "two", "red, blue and green".
 
-What is said is drawn first; its value is what reading it gives, so that both agree by construction.
+The text is drawn first. Its value is what the planner's reader makes of it, so both always agree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BROAD = word_set(
     material level name time information detail test option
     """
 )
-"""Words that mean something else once another stands before them: an "area of need" is no place."""
+"""Words that mean something else after another word: an "area of need" is not a place."""
 _MAX_KNOWN = 40
 _LENT = frozenset({"loan", "payment", "investment", "transfer", "donation", "deposit", "bill"})
 _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -37,14 +37,14 @@ _WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A value as it is said.
+    """A value in words.
 
     Attributes:
-        items: what is said and the value it means; a single one unless ``listed``.
+        items: pairs of text and value; one pair unless ``listed``.
         listed: whether they are the items of a list.
-        before: what stands right before ("$").
-        after: what stands right after ("%", " minutes").
-        option: whether the value is one of the parameter's listed ones, or a truth value.
+        before: text directly before it ("$").
+        after: text directly after it ("%", " minutes").
+        option: whether the value is one of the parameter's listed values, or a boolean.
     """
 
     items: tuple[tuple[str, JsonValue], ...]
@@ -55,21 +55,21 @@ class Said:
 
     @property
     def text(self) -> str:
-        """What is said, of a list the first item."""
+        """The text; of a list the first item's."""
         return self.items[0][0]
 
 
 Lexicon = Mapping[str, Sequence[str]]
-"""Examples by what they are examples of ("severity": "low", "high"), as a catalogue's own descriptions give them."""
+"""Example values by noun ("severity": "low", "high"), from a catalogue's own descriptions."""
 
 
 class Sampler:
     """Draws values.
 
     Args:
-        rng: decides everything.
-        now: the clock that "tomorrow" refers to.
-        lexicon: what values are usual, see :func:`lexicon_of`.
+        rng: source of randomness.
+        now: the time that "tomorrow" refers to.
+        lexicon: usual values, see :func:`lexicon_of`.
     """
 
     def __init__(self, rng: random.Random, now: datetime, lexicon: Lexicon | None = None) -> None:
@@ -78,7 +78,7 @@ class Sampler:
         self._lexicon = lexicon or {}
 
     def sample(self, profile: Profile, slot: Slot) -> Said | None:
-        """A value for the parameter; None where none was found that its schema allows."""
+        """A value for the parameter; None if none was found that its schema accepts."""
         meant = about(slot)
         if meant.sense in ("object", "flag"):
             return None
@@ -91,7 +91,7 @@ class Sampler:
         return None
 
     def _read(self, profile: Profile, slot: Slot, said: Said) -> Said | None:
-        """With the value that reading it gives; None where the schema does not allow any."""
+        """Add the value that the reader makes of the text; None if the schema accepts none."""
         text, value = said.items[0]
         if said.option:
             return said if profile.schemas.problem(slot.node, value) is None else None
@@ -116,7 +116,7 @@ class Sampler:
         return Said(tuple(found.items()), listed=True, option=option)
 
     def _one(self, slot: Slot, meant: About) -> Said | None:
-        """What could be said; its value only where that is not read from it."""
+        """A text for the value. The value itself is set only if it cannot be read from the text."""
         if slot.choices:
             return self._choice(slot)
         if meant.sense in ("date", "moment", "time", "year"):
@@ -150,7 +150,7 @@ class Sampler:
         return Said(((said, value),), option=True) if said and len(said) <= MAX_EXAMPLE else None
 
     def _like(self, example: str) -> str:
-        """A value of the example's form: other digits, and other letters where it looks like a code."""
+        """A value of the example's form: other digits, and other letters if it looks like a code."""
         if self._rng.random() < 0.2 or not any(c.isdigit() for c in example):
             return example
         coded = re.fullmatch(r"[A-Za-z0-9]{6,}", example) is not None
@@ -214,7 +214,7 @@ class Sampler:
         return rng.choice(self._bank(meant, slot))
 
     def _bank(self, meant: About, slot: Slot) -> Sequence[str]:
-        """Usual values, the more of the parameter's name they are known for the better."""
+        """Usual values, preferring banks that match more of the parameter's name."""
         thing = meant.noun or (slot.text if meant.sense == "named" else "")
         if banks.PEOPLE & {singular(word) for word in thing.split()} - {"name"}:
             return [drawn.person(self._rng, meant)]
@@ -243,7 +243,7 @@ class Sampler:
 
 
 def lexicon_of(apis: Iterable[Api]) -> Lexicon:
-    """The examples in parameters' descriptions by the parameter's name, the thing it names, and its last word."""
+    """The examples in parameters' descriptions by the parameter's name, its noun, and its last word."""
     found: dict[str, dict[str, None]] = {}
     for api in apis:
         for parameter in api.parameters:
@@ -261,7 +261,7 @@ def lexicon_of(apis: Iterable[Api]) -> Lexicon:
 
 
 def _fitting(shown: Sequence[str], meant: About) -> list[str]:
-    """Without the names of kinds of things, where a thing itself is wanted: "(e.g., city, state)"."""
+    """The examples without names of kinds ("(e.g., city, state)"), if a specific place or person is needed."""
     return [item for item in shown if meant.sense not in ("place", "person") or not item.islower()]
 
 

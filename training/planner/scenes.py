@@ -1,4 +1,4 @@
-"""What a request asks for as a whole: one call, several, a chain, a join, too little, or nothing there is."""
+"""The overall shape of a request: one call, several, a chain, a join, missing input, or nothing that fits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Kind = Literal["single", "spread", "several", "chain", "join", "short", "nothing
 WEIGHTS: dict[Kind, float] = {
     "single": 0.24, "spread": 0.08, "several": 0.20, "chain": 0.30, "join": 0.07, "short": 0.06, "nothing": 0.05,
 }  # fmt: skip
-"""Shares of the kinds, where the catalogue allows them."""
+"""Shares of the kinds, if the catalogue allows them."""
 _SIZES = (2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is asked for.
+    """The calls that a request asks for.
 
     Attributes:
         kind: of request.
-        uses: all calls, in an order in which each comes after those that feed it.
-        ordered: whether each part goes on from the one before it.
+        uses: all calls, each after those that feed it.
+        ordered: whether each part continues from the one before it.
     """
 
     kind: Kind
@@ -36,7 +36,7 @@ class Scene:
 
     @property
     def spoken(self) -> tuple[Use, ...]:
-        """Without the calls that are only spoken of inside others."""
+        """The uses without the calls that are only described inside others."""
         inside = {id(fed.inside) for use in self.uses for fed in use.fed.values() if fed.inside is not None}
         return tuple(use for use in self.uses if id(use) not in inside)
 
@@ -45,7 +45,7 @@ class Director:
     """Makes scenes in neighbourhoods.
 
     Args:
-        rng: decides everything.
+        rng: source of randomness.
         drafter: drafts the calls.
     """
 
@@ -55,7 +55,7 @@ class Director:
         self._strangers: list[Entry] = []
 
     def scene(self, place: Neighbourhood) -> Scene | None:
-        """A scene, or None where what was drawn cannot be had here."""
+        """A scene, or None if the drawn kind is not possible here."""
         kind = self._rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         able = [entry for entry in place.entries if entry.speakable]
         if not able:
@@ -79,7 +79,7 @@ class Director:
                 return self._chain(place, able)
 
     def _several(self, able: Sequence[Entry]) -> Scene | None:
-        """Calls that have nothing to do with each other: neighbours, or from anywhere."""
+        """Independent calls: of the same neighbourhood, or from anywhere."""
         size = self._rng.choice(_SIZES)
         pool = [*able] if self._rng.random() < 0.55 else [*self._strangers, *self._rng.sample(able, min(3, len(able)))]
         uses: list[Use] = []
@@ -97,7 +97,7 @@ class Director:
         return Scene("several", tuple(uses)) if len(uses) > 1 else None
 
     def _share(self, use: Use, before: Sequence[Use]) -> None:
-        """Takes some values of earlier calls, said again ("in Paris") or only pointed back to ("there")."""
+        """Take some values of earlier calls, stated again ("in Paris") or referred to ("there")."""
         for name in list(use.said):
             sense = about(use.slot(name)).sense
             owner = next(
@@ -123,7 +123,7 @@ class Director:
                 owner.said[name] = [(said, (*calls, *use.calls))]
 
     def _chain(self, place: Neighbourhood, able: Sequence[Entry]) -> Scene | None:
-        """A chain, sometimes with a call that has nothing to do with it."""
+        """A chain, sometimes with an independent call."""
         uses = self._drafter.chain(place, self._rng.choice((2, 2, 2, 2, 3, 3, 3, 4)))
         if uses is None:
             return None
@@ -135,7 +135,7 @@ class Director:
         return Scene("chain", tuple(uses), ordered=True)
 
     def _inside(self, uses: list[Use], share: float) -> list[Use]:
-        """Some of the calls that feed one parameter only are spoken of in its place."""
+        """Describe some of the calls that feed only one parameter in place of that parameter."""
         for index, use in enumerate(uses):
             takers = [(other, name) for other in uses for name, fed in other.fed.items() if fed.producer == index]
             if len(takers) != 1 or self._rng.random() >= share:
@@ -146,7 +146,7 @@ class Director:
         return uses
 
     def _short(self, able: Sequence[Entry]) -> Scene | None:
-        """A call that lacks something only the user can say."""
+        """A call that lacks something only the user can tell."""
         use = self._drafter.single(self._rng.choice(able))
         required = [n for n in use.said if use.slot(n).required and about(use.slot(n)).sense != "limit"] if use else []
         if use is None or not required:
@@ -159,7 +159,7 @@ class Director:
 
 
 def shifted(use: Use, by: int) -> Use:
-    """The same calls, numbered from ``by`` on."""
+    """The same calls, with ``by`` added to their numbers."""
     said = {n: [(one, tuple(c + by for c in calls)) for one, calls in given] for n, given in use.said.items()}
     return replace(use, calls=tuple(call + by for call in use.calls), said=said)
 

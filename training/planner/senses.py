@@ -1,4 +1,4 @@
-"""What a parameter is about, as its name, type, format and description tell: a place, a day, an id, a text, a wish."""
+"""What a parameter means, from its name, type, format and description: a place, a date, an id, a text, a flag."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ MAX_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What to know of a parameter to speak of it.
+    """The properties of a parameter that its wording needs.
 
     Attributes:
-        sense: what kind of thing its values are.
-        noun: the thing it identifies or names ("customer" for ``customer_id``); empty where none.
+        sense: the kind of its values.
+        noun: the object it identifies or names ("customer" for ``customer_id``); empty if none.
         label: its name in words ("customer ID").
-        unit: what its numbers count, in words.
-        words: its name in small words.
+        unit: the unit of its numbers, in words.
+        words: its name in lower-case words.
     """
 
     sense: Sense
@@ -92,7 +92,7 @@ class About:
 
 @lru_cache(maxsize=10_000)
 def about(slot: Slot) -> About:
-    """What a parameter is about."""
+    """The meaning of a parameter."""
     words = tuple(slot.said.split())[:8]
     described = slot.parameter.description or str(slot.parameter.json_schema.get("description") or "")
     noun = _noun(words, described)
@@ -103,7 +103,7 @@ def about(slot: Slot) -> About:
 
 
 def is_plumbing(slot: Slot) -> bool:
-    """Whether nobody says it in a request: tokens, versions, headers, paging cursors, selections of fields."""
+    """Whether users never state it in a request: tokens, versions, headers, paging cursors, selections of fields."""
     if slot.parameter.location in (Location.HEADER, Location.COOKIE):
         return True
     name = slot.parameter.name.lower()
@@ -112,7 +112,7 @@ def is_plumbing(slot: Slot) -> bool:
 
 
 def label_of(name: str) -> str:
-    """An identifier in words as people write them: ``customerId`` is "customer ID"."""
+    """An identifier in readable words: ``customerId`` is "customer ID"."""
     words = split_name(name)[:MAX_WORDS]
     return " ".join(word.upper() if word in _ACRONYMS else word for word in words) or name[:40].strip()
 
@@ -125,7 +125,7 @@ def _label(name: str, words: tuple[str, ...], described: str) -> str:
 
 
 def _noun(words: tuple[str, ...], described: str) -> str:
-    """The thing that is identified, from the name, or from "the name of the patient"."""
+    """The identified object, from the name, or from "the name of the patient"."""
     own = [word for word in words if word not in _DIRECTIONS]
     rest = [word for word in own if word not in _GENERIC]
     if own and own[-1] in _GENERIC and rest:

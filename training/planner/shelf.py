@@ -1,4 +1,4 @@
-"""The APIs of all examples, read once and kept in a file: reading tens of thousands takes minutes."""
+"""Encodes the APIs of all examples and caches the vectors in a file: tens of thousands of APIs take minutes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Shelf:
     """Encoded APIs.
 
     Args:
-        encoder: the one that reads items when serving.
-        file: where vectors are kept between runs (``.npz``), if anywhere.
+        encoder: the encoder that reads items when serving.
+        file: cache of vectors between runs (``.npz``); None: no cache.
     """
 
     def __init__(self, encoder: Encoder, file: Path | None = None) -> None:
         self._encoder, self._file = encoder, file
         self._profiles: dict[int, Profile] = {}
         self._known: dict[int, Encoded] = {}
-        self._kept: list[Api] = []  # so that an id stays one API's
+        self._kept: list[Api] = []  # keeps APIs alive, so that their ids are not reused
         self._read_before: dict[str, tuple[NDArray[np.float16], NDArray[np.float16]]] = {}
         self._unsaved = 0
         if file is not None and file.exists():
@@ -43,7 +43,7 @@ class Shelf:
 
     @property
     def dimension(self) -> int:
-        """Of the vectors."""
+        """Dimension of the vectors."""
         return self._encoder.dimension
 
     def of(self, api: Api) -> Encoded:
@@ -56,7 +56,7 @@ class Shelf:
         return found
 
     def save(self) -> None:
-        """Write what is new."""
+        """Write new vectors to the file."""
         if self._file is None or not self._unsaved:
             return
         part = self._file.with_suffix(".part.npz")
@@ -67,7 +67,7 @@ class Shelf:
         self._unsaved = 0
 
     def fill(self, apis: Iterable[Api]) -> None:
-        """Read these now."""
+        """Encode these APIs now."""
         for api in apis:
             self.of(api)
             if self._unsaved >= _RECENT:

@@ -1,7 +1,7 @@
-"""Aligned examples made of a catalogue alone, for those who have no recorded requests, in the spirit of Seal-Tools.
+"""Generates aligned examples from a catalogue alone, if there are no recorded requests, similar to Seal-Tools.
 
-A request is put together from pieces that know what they say, so every span is exact. All is drawn from one generator:
-the same catalogue and seed give the same examples.
+A request is built from pieces that carry marks, so every span is exact. All random draws come from one generator: the
+same catalogue and seed give the same examples.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from training.planner.scenes import Director, Scene
 from training.planner.senses import about
 
 PER_VISIT = (8, 96)
-"""Least and most examples made of a neighbourhood at a time: reading its APIs costs more than making an example."""
+"""Minimum and maximum of examples made per visit of a neighbourhood: reading its APIs costs more than an example."""
 _FEW = 500
-"""Up to so many examples, neighbourhoods are visited for one at a time: they are for reading."""
+"""Up to this many examples, each visit makes only one, so that a small sample is diverse."""
 MADE = "-made"
-"""What ends the source's name of requests that are made up."""
+"""Suffix of the source's name for generated requests."""
 MAX_CHARS = 1_500
 _TRIES = 12
 _BUFFER = 2_000
@@ -40,14 +40,14 @@ _START = datetime(2024, 1, 1, 8, tzinfo=UTC)
 def synthesise(
     apis: Iterable[Api], seed: int, count: int, *, source: str = "synthetic", lexicon: Lexicon | None = None
 ) -> Iterator[Example]:
-    """Examples over a catalogue, as they are made.
+    """Generate examples for a catalogue lazily.
 
     Args:
         apis: the catalogue.
         seed: of the generator.
-        count: how many; fewer only where nothing can be asked of the catalogue.
-        source: what the examples say they come from.
-        lexicon: usual values by what they are; by default what the catalogue's own descriptions give.
+        count: how many; fewer only if the catalogue has nothing to ask for.
+        source: the examples' source.
+        lexicon: usual values by noun; by default from the catalogue's own descriptions.
     """
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     catalogue = Catalogue(apis)
@@ -75,7 +75,7 @@ class _Maker:
                     if example is not None:
                         made += 1
                         yield example
-                place.__dict__.clear()  # what was read of its APIs is large
+                place.__dict__.clear()  # its cached profiles are large
                 if made >= count:
                     return
             barren = barren + 1 if made == before else 0
@@ -133,7 +133,7 @@ class _Maker:
 
 
 def _is_complete(scene: Scene, rendered: Rendered) -> bool:
-    """Whether all that was drafted is said."""
+    """Whether everything that was drafted is stated."""
     for use in scene.uses:
         for name, said in use.said.items():
             for one, calls in said:
@@ -146,7 +146,7 @@ def _is_complete(scene: Scene, rendered: Rendered) -> bool:
 
 
 def _lowerable(uses: Sequence[Use]) -> frozenset[tuple[int, str]]:
-    """Calls and parameters whose values stay what they are when written small: free text."""
+    """Calls and parameters whose values may be in lower case: free text."""
     found = set()
     for use in uses:
         for name, said in use.said.items():
@@ -158,7 +158,7 @@ def _lowerable(uses: Sequence[Use]) -> frozenset[tuple[int, str]]:
 
 
 def _shuffled(examples: Iterator[Example], seed: int, size: int) -> Iterator[Example]:
-    """In another order, with so many held back at a time."""
+    """Shuffle with a buffer of this size."""
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     held: list[Example] = []
     for example in examples:

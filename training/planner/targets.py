@@ -1,4 +1,4 @@
-"""What the network should say of an example: targets beside its inputs."""
+"""The training targets of an example."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from training.planner.examples import items as parts
 
 Offsets = Sequence[tuple[int, int]]
 UNKNOWN: Final = -1
-"""A target that nothing is learnt from."""
+"""A target that is not trained on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """For m items and t tokens.
+    """The targets for m items and t tokens.
 
     Attributes:
-        call: (m,) 1 where an API is called, 0 where not; UNKNOWN elsewhere.
-        count: (m,) index of how often a called API is called.
-        source: (m,) :class:`Origin`, where a called API's parameter has its value from.
-        form: (m,) :class:`Form` of a parameter whose value the request says; UNKNOWN elsewhere.
+        call: (m,) 1 if an API is called, 0 if not; UNKNOWN for other items.
+        count: (m,) class of how often a called API is called.
+        source: (m,) :class:`Origin`, the source of a parameter's value for a called API.
+        form: (m,) :class:`Form` of a parameter whose value the request states; UNKNOWN elsewhere.
         start: (m, t) 1 where a value starts.
-        end: (m, t) 1 where one ends.
-        option: (m,) 1 for the option that is meant, 0 for its parameter's others; UNKNOWN elsewhere.
-        reference: (m,) the place of the output that a parameter's value comes from.
-        answer: (m,) 1 where an output of a called API answers, 0 where not; UNKNOWN where nobody knows.
-        size: how many APIs are called, ``MOST`` at most.
+        end: (m, t) 1 where a value ends.
+        option: (m,) 1 for the chosen option, 0 for its parameter's others; UNKNOWN elsewhere.
+        reference: (m,) the index of the output that a parameter's value comes from.
+        answer: (m,) 1 if an output of a called API answers, 0 if not; UNKNOWN if that is not known.
+        size: how many APIs are called, at most ``MOST``.
     """
 
     call: Ints
@@ -57,7 +57,7 @@ class Targets:
 
 
 class Layout:
-    """Where an example's items are: by candidate, parameter, option and output."""
+    """The positions of an example's items: by candidate, parameter, option and output."""
 
     def __init__(self, profiles: Sequence[Profile], items: Sequence[Sequence[Item]]) -> None:
         self.apis: list[int] = []
@@ -85,7 +85,7 @@ class Layout:
 
 
 def targets(example: Example, layout: Layout, offsets: Offsets) -> Targets:
-    """The targets of an example whose request has tokens of these characters."""
+    """The targets of an example. ``offsets`` are the character ranges of the request's tokens."""
     size, length = layout.size, len(offsets)
     made = Targets(
         call=np.full(size, UNKNOWN, np.int64),
@@ -121,7 +121,7 @@ def _of_api(
     number: int,
     calls: Sequence[LabelledCall],
 ) -> None:
-    """The parameters of an API that is called, over all its calls."""
+    """Set the targets of a called API's parameters, over all its calls."""
     for (owner, name), place in layout.parameters.items():
         if owner != number:
             continue
@@ -145,7 +145,7 @@ def _of_api(
 
 
 def _source(labels: Sequence[Label]) -> int:
-    """Where most of a parameter's values come from, over the calls of its API."""
+    """The most frequent source of a parameter's values, over the calls of its API."""
     found = Counter(_source_of(one) for label in labels for one in parts(label))
     return found.most_common(1)[0][0] if found else Origin.ABSENT
 
@@ -173,12 +173,12 @@ def _mark(made: Targets, place: int, offsets: Offsets, spans: Sequence[Span]) ->
         inside = [n for n, (start, end) in enumerate(offsets) if start < span.end and end > span.start]
         if inside:
             made.start[place, inside[0]] = made.end[place, inside[-1]] = True
-    if not made.start[place].any():  # cut off at the end of a long request
+    if not made.start[place].any():  # truncated at the end of a long request
         made.source[place] = UNKNOWN
 
 
 def _form(example: Example, spans: Sequence[Span]) -> int:
-    """The form that most of a parameter's values have: where values are several, they are written alike."""
+    """The most frequent form of a parameter's values: several values usually have the same form."""
     now = example.now or NO_CLOCK
     found = Counter(form for span in spans if (form := _form_of(example.query, span, now)) is not None)
     return int(found.most_common(1)[0][0]) if found else UNKNOWN
@@ -212,5 +212,5 @@ def _answers(made: Targets, example: Example, layout: Layout, numbers: dict[str,
 
 
 def _plain(path: JsonPath) -> JsonPath:
-    """Without the items of lists: which of them is for other rules to decide."""
+    """The path without list indices, which other rules choose."""
     return tuple(part for part in path if isinstance(part, str))

@@ -1,4 +1,4 @@
-"""The training loop: batches, the loss, checkpoints, and going on where a killed run stopped."""
+"""The training loop: batches, the loss, checkpoints, and resuming a killed run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _EVERY: Final = 100
 _DECAY: Final = 0.01
 
 Batches = Callable[[int], Iterator[Batch]]
-"""The batches from a step on, the same ones whenever they are asked for."""
+"""Returns the batches from a step on, always the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What became of one step: its number from 1, progress from 0 to 1, and the loss by head."""
+    """The result of one step: its number from 1, progress from 0 to 1, and the loss by head."""
 
     number: int
     progress: float
@@ -36,13 +36,13 @@ class Trainer(Resumable):
     """Trains the network, in place.
 
     Args:
-        network: what is trained.
-        lower: the lower half, which is not.
-        recipe: how.
-        batches: on what.
-        folder: where the checkpoint is kept; one of the same recipe and data is resumed.
+        network: the network to train.
+        lower: the lower half, which is not trained.
+        recipe: the training options.
+        batches: the training data.
+        folder: holds the checkpoint; one of the same recipe and data is resumed.
         key: of the data; another key is another run.
-        device: where.
+        device: to train on.
 
     Raises:
         CheckpointError: the folder holds a checkpoint of another recipe or of other data.
@@ -73,14 +73,14 @@ class Trainer(Resumable):
         super().__init__(Course(recipe.steps, recipe.minutes, recipe.warmup), checkpoint, recipe.seed, _EVERY)
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
-        """Do the steps that are left.
+        """Do the remaining steps.
 
         Args:
-            report: told of every step.
-            stop: asked before each step with the number of steps done; True leaves a checkpoint and stops.
+            report: called after every step.
+            stop: called before each step with the number of steps done; True saves a checkpoint and stops.
 
         Returns:
-            Whether the run is over.
+            Whether the run is complete.
         """
         return self._go_on(
             self._batches(self.done),
@@ -90,7 +90,7 @@ class Trainer(Resumable):
         )
 
     def measure(self, batches: Iterator[Batch]) -> dict[str, float]:
-        """How often each head is right on these, as percentages."""
+        """The accuracy of each head on these batches, as percentages."""
         self.network.eval()
         tally = Tally.empty()
         with torch.inference_mode():
@@ -100,7 +100,7 @@ class Trainer(Resumable):
         return tally.shares()
 
     def _read(self, batch: Batch) -> Inputs:
-        """The inputs with the request as the lower half reads it, in the precision that is computed in."""
+        """The inputs with the lower half's output for the request, in the precision of the computation."""
         kind = torch.bfloat16 if self._bfloat16 and self.network.training else torch.float32
         with torch.no_grad():
             read = self._lower(batch.ids, batch.inputs.mask).to(kind)

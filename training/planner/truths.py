@@ -1,4 +1,4 @@
-"""Which words of a request make a truth value true or false: "shared", "no pets", "including archived ones"."""
+"""Finds the words of a request that make a boolean true or false: "shared", "no pets", "including archived ones"."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _REACH = 3
 def truth(
     slot: Slot, words: list[Word], value: bool, clause: Clause | None, title: frozenset[str] = frozenset()
 ) -> Clause | None:
-    """The characters that tell a truth value, with the word that denies it; None where nothing does.
+    """The characters that state a boolean, including a negation; None if there are none.
 
     Args:
         slot: the argument.
         words: of the request.
-        value: what they should tell.
-        clause: where its call is asked for: what is said there counts first.
-        title: stems of what the API is about. They are said whatever the value is: "a ride" is no "shared ride".
+        value: the value that they should state.
+        clause: the part that asks for its call; words in it take precedence.
+        title: stems of the API's title. They occur whatever the value is: "a ride" is not a "shared ride".
     """
     named = frozenset(slot.words) - _EMPTY - title or frozenset(slot.words) - _EMPTY
     hits = [word for word in words if word.stem in named and word.text.lower() not in STOP]

@@ -1,4 +1,4 @@
-"""Recorded requests said with other values, and two asked at once: few are recorded, and are soon known by heart."""
+"""Varies the values of recorded requests, and joins two of them: there are few, and a model soon overfits them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from training.planner.examples import (
 )
 
 _SWAPPED: Final = 0.6
-"""Of the values of a request that is varied."""
+"""Share of the replaced values in a varied request."""
 _LONGEST: Final = 80
 _LINKS: Final = (" ", " ", " Also, ", " After that, ", " Then, ", " Additionally, ", " Finally, ", "\n")
 
@@ -40,7 +40,7 @@ class Variation:
     """Varies examples, one at a time.
 
     Args:
-        examples: recorded ones; their values are what values are replaced by, those of like parameters.
+        examples: recorded ones. A value is replaced by a value of a parameter with the same name.
     """
 
     def __init__(self, examples: Iterable[Example]) -> None:
@@ -52,7 +52,7 @@ class Variation:
         self._said = {name: tuple(values) for name, values in said.items()}
 
     def vary(self, example: Example, rng: random.Random) -> Example:
-        """With other values where they are copied word for word; all that is labelled moves along."""
+        """Replace values that are copied literally, and move all labels accordingly."""
         names: defaultdict[_Place, list[str]] = defaultdict(list)
         for _, name, item in labels(example):
             if isinstance(item, Span):
@@ -77,9 +77,9 @@ class Variation:
 
 
 def both(first: Example, second: Example, rng: random.Random) -> Example | None:
-    """Two requests asked one after the other; None where they want the same API.
+    """Join two requests; None if they call the same API.
 
-    The first one's candidates come first, those that only the second is offered after them.
+    The first one's candidates come first, then those that only the second one has.
     """
     if {call.api for call in first.calls} & {call.api for call in second.calls}:
         return None
@@ -104,7 +104,7 @@ def both(first: Example, second: Example, rng: random.Random) -> Example | None:
 
 
 def _scores_of_both(first: Example, second: Example, extra: Sequence[int]) -> tuple[tuple[float, ...], ...] | None:
-    """An API that both are offered has the score that it has for the request that wants it."""
+    """The scores of both. A shared API has its score for the request that calls it."""
     if first.scores is None or second.scores is None:
         return None
     wanted = {call.api for call in second.calls}
@@ -123,7 +123,7 @@ def _is_copied(query: str, span: Span) -> bool:
 
 
 def _like(character: str, rng: random.Random, *, coded: bool) -> str:
-    """Another digit; in a code, another letter, too."""
+    """Another digit; in a code also another letter."""
     if character in string.digits:
         return rng.choice(string.digits[1:])
     if coded and character in string.ascii_lowercase:
@@ -140,7 +140,7 @@ def _place_of(item: Item) -> _Place | None:
 
 
 def _edited(example: Example, edits: dict[_Place, str]) -> Example:
-    """With other words in those places; as it was where that makes no sound example."""
+    """The example with other words at those places; unchanged if the result is not valid."""
     query = example.query
     for (start, end), text in sorted(edits.items(), reverse=True):
         query = query[:start] + text + query[end:]
@@ -182,7 +182,7 @@ def _moved(item: Item, edits: dict[_Place, str], shift: int, calls: int, query: 
 
 
 def _value(text: str, value: object, other: str) -> str | int | float:
-    """What the other words mean, in the form that the value has."""
+    """The value of the other words, in the form of the old value."""
     if isinstance(value, str):
         return other
     form, number = number_form_of(text, value) if isinstance(value, int | float) else None, number_in(other)
@@ -192,5 +192,5 @@ def _value(text: str, value: object, other: str) -> str | int | float:
 
 
 def _at(offset: int, edits: dict[_Place, str]) -> int:
-    """Where a character of the request is after the edits before it."""
+    """The new offset of a character, after the edits before it."""
     return offset + sum(len(text) - (end - start) for (start, end), text in edits.items() if end <= offset)

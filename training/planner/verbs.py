@@ -1,4 +1,4 @@
-"""Verbs that requests begin with, and which of them say the same."""
+"""Verbs that requests begin with, and their synonyms."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ _LOOSE = frozenset(
         "id",
     ]
 )
-"""Words that fields of all kinds of things are named by: alone they link nothing."""
+"""Words that occur in fields of all kinds of objects. Alone they link nothing."""
 _IDS = frozenset(
     ("id", "identifier", "code", "number", "key", "uuid", "iata", "sku", "ref", "reference", "name", "symbol")
 )
@@ -88,7 +88,7 @@ class Wiring:
 
     Args:
         profiles: the APIs.
-        speeches: how each is spoken of; what it is about tells what its ``id`` is an id of.
+        speeches: the wording of each; its object tells what an ``id`` identifies.
     """
 
     def __init__(self, profiles: Sequence[Profile], speeches: Sequence[Speech | None]) -> None:
@@ -102,7 +102,7 @@ class Wiring:
                         self._by_key[key].append((index, field))
 
     def suppliers(self, consumer: int, slot: Slot) -> list[Link]:
-        """Fields of other APIs that may fill one of an API's parameters; types must allow it."""
+        """Fields of other APIs that may fill one of an API's parameters and have a matching type."""
         found: list[Link] = []
         profile = self._profiles[consumer]
         for key in _slot_keys(slot, profile):
@@ -129,7 +129,7 @@ def _field_keys(field: Field, profile: Profile, speech: Speech | None) -> list[t
 
 
 def _slot_keys(slot: Slot, profile: Profile) -> list[tuple[str, ...]]:
-    """What the parameter may be called by those that supply it, the most telling first."""
+    """The names under which suppliers may list the parameter, the most specific first."""
     words = tuple(word for word in slot.words if word not in _ROLES)
     if not words:
         return []
@@ -143,7 +143,7 @@ def _slot_keys(slot: Slot, profile: Profile) -> list[tuple[str, ...]]:
 
 
 def _is_echo(profile: Profile, speech: Speech | None, field: Field) -> bool:
-    """Whether the API only gives back what it is given, such as the id that an order is looked up by."""
+    """Whether the API only returns its own input, such as the id that an order is looked up by."""
     keys = set(_field_keys(field, profile, speech))
     return any(slot.words == field.words or keys & set(_slot_keys(slot, profile)) for slot in profile.slots)
 

@@ -1,4 +1,4 @@
-"""What an API does, as somebody would ask for it: a verb and what it is done to, from its description or its name."""
+"""The wording of an API in a request: a verb and its object, from the description or the name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAD = re.compile(
     r"|use this (?:\w+ )?(?:endpoint|api|method|operation|call|function) to|used (?:to|for)|api (?:to|for))\s+",
     re.IGNORECASE,
 )
-"""How descriptions begin before they come to the point."""
+"""Introductory phrases of descriptions."""
 _OPERATION = re.compile(
     r"^(?:the )?[\w ]{3,40} (?:operation|api|method|endpoint) (?=\w+s\b)|^(?:GET|POST|PUT|DELETE|COUNT) for (?=\w)",
     re.IGNORECASE,
@@ -86,7 +86,7 @@ Effect = Literal["read", "compute", "act"]
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """Where an object already speaks of a parameter: "a movie" in "details about a movie"."""
+    """The place where an object mentions a parameter: "a movie" in "details about a movie"."""
 
     start: int
     end: int
@@ -95,15 +95,15 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """How an API is spoken of.
+    """The wording of an API.
 
     Attributes:
         verb: what it does ("cancel"), in its base form.
-        target: what to ("an existing order").
+        target: the verb's object ("an existing order").
         short: its name without the verb, in words ("order status").
-        effect: whether it answers, works something out, or does something.
-        hooks: the parameters that the target speaks of.
-        thing: what a call yields or is about, as one would refer to it ("order").
+        effect: whether it reads, computes, or changes something.
+        hooks: the parameters that the target mentions.
+        thing: the noun for a call's result or subject ("order").
     """
 
     verb: str
@@ -115,13 +115,13 @@ class Speech:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """The verb and others that may stand for it."""
+        """The verb and its synonyms."""
         kin = SYNONYMS.get(SAME.get(self.verb, self.verb), ())
         return (self.verb, self.verb, *kin) if len(kin) > 1 else kin or (self.verb,)
 
     @property
     def creates(self) -> bool:
-        """Whether it makes something new, which is then called something."""
+        """Whether it creates something, which a value can then name."""
         return SAME.get(self.verb, self.verb) in (
             "create",
             "add",
@@ -136,16 +136,16 @@ class Speech:
 
 
 def read_speech(profile: Profile, slots: tuple[Slot, ...]) -> list[Speech]:
-    """Ways to speak of an API: as its description does, and by its name.
+    """The wordings of an API: from its description, and from its name.
 
     Args:
         profile: the API.
-        slots: the parameters somebody may say.
+        slots: the parameters that a request may state.
     """
     api = profile.api
     name = [word for word in split_name(api.name) if not word.isdigit() and len(word) < 25][:8]
     found = []
-    titled = split_name(api.summary) == name and api.description  # the name again: it tells no more
+    titled = split_name(api.summary) == name and api.description  # the summary only repeats the name
     for told in ("" if titled else api.summary, api.description):
         parsed = _sentence(told, name, api.method)
         if parsed is not None:
@@ -176,7 +176,7 @@ def base_verb(word: str) -> str | None:
 
 
 def _sentence(told: str, name: list[str], method: str) -> tuple[str, str] | None:
-    """Verb and target of a description's first sentence, shortened to what would be said."""
+    """Verb and target of a description's first sentence, shortened to the wording of a request."""
     plain = _MARKUP.sub(lambda m: m[1] or " ", told[:500])
     plain = re.sub(r"\s+", " ", plain).strip()
     first = _END.split(plain, maxsplit=1)[0].strip(" .")
@@ -254,7 +254,7 @@ def _from_name(name: list[str], method: str) -> tuple[str, str] | None:
 
 
 def _hooks(target: str, slots: tuple[Slot, ...]) -> dict[str, Hook]:
-    """Where the target speaks of a parameter's thing; no place for two of them."""
+    """The places where the target mentions a parameter; each place is used once."""
     found: dict[str, Hook] = {}
     for slot in slots:
         meant = about(slot)
@@ -306,12 +306,12 @@ def _thing(target: str) -> str:
 
 
 def sayable(profile: Profile) -> tuple[Slot, ...]:
-    """The parameters that somebody may say something about."""
+    """The parameters that a request may state."""
     return tuple(slot for slot in profile.slots if not is_plumbing(slot) and about(slot).sense != "object")
 
 
 def is_plural(said: str) -> bool:
-    """Whether a noun phrase speaks of several things, by its first noun."""
+    """Whether a noun phrase is plural, judged by its first noun."""
     head = re.split(r"\s+(?:of|for|in|to|from|with|by|at|on|about|between|during)\b", said)[0].split()
     if len(head) > 1 and head[-1].lower().endswith(("ed", "found", "sold", "made", "nearest")):
         head = head[:-1]

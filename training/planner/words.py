@@ -1,9 +1,8 @@
-"""Fits the judge of the trained planner's word to what became of whole requests that the planner did not learn from.
+"""Fits the judge of the trained planner's answers to the results of whole requests that the planner was not trained on.
 
-The judge is :mod:`planner_svc.judging.judge`.
-``nestor eval plan --planner compact --predictions`` writes what was said, the signs of it, and whether it was right.
-All figures are of judges that had seen no request to the same vendor: what a vendor's requests have in common would
-otherwise pass for what can be seen of any request.
+The judge is :mod:`planner_svc.judging.judge`. ``nestor eval plan --planner compact --predictions`` writes the answers,
+their features, and whether they were right. All figures are from judges that had seen no request to the same vendor.
+Otherwise features that a vendor's requests share would make the figures too good.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from training.shared.boosting import Growth, boosted
 
 THRESHOLDS: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 _GROWTH: Final = Growth(trees=60, leaves=5, depth=None, rate=0.06, least=20)
-"""Small: there are some hundred right words to learn from."""
+"""Small, because there are only some hundred right answers to learn from."""
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is answered with where plans less likely than a threshold are withheld; counts of requests.
+    """The result of withholding plans whose likelihood is below a threshold; counts of requests.
 
     Attributes:
         threshold: 0 to 1.
-        plans: that are answered with.
-        right: of these.
-        changes: of these, plans that may change something.
-        right_changes: of those.
+        plans: number of shown plans.
+        right: of these, the right ones.
+        changes: of the shown plans, those that may change something.
+        right_changes: of those, the right ones.
     """
 
     threshold: float
@@ -53,15 +52,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class FittedJudge:
-    """What came of it, by judges that had not seen the vendor.
+    """The result of a fit, measured with judges that had not seen the vendor.
 
     Attributes:
-        requests: so many it was fitted to.
+        requests: number of requests it was fitted to.
         vendors: of these.
-        right: for how many the word is.
-        before: expected calibration error of what the planner says of itself, 0 to 1.
-        error: of what the judge says.
-        kept: by threshold.
+        right: number of requests with a right answer.
+        before: expected calibration error of the planner's own confidence, 0 to 1.
+        error: expected calibration error of the judge, 0 to 1.
+        kept: results by threshold.
     """
 
     requests: int
@@ -74,7 +73,7 @@ class FittedJudge:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """(n,) vendors, how sure the planner is, (n, signs); (n,) whether the word is right, a plan, changes something."""
+    """(n,) vendors, the planner's confidence, (n, signs); (n,) whether the answer is right, a plan, a change."""
 
     vendors: NDArray[np.str_]
     sure: NDArray[np.float64]
@@ -89,10 +88,10 @@ def fit_judge(model: Path, predictions: Sequence[Path]) -> FittedJudge:
 
     Args:
         model: the folder.
-        predictions: files of ``nestor eval plan --planner compact --predictions``, made with this very model.
+        predictions: files of ``nestor eval plan --planner compact --predictions``, made with this model.
 
     Raises:
-        DataError: a file is something else, or all of them say too little.
+        DataError: a file is not valid, or all of them hold too little data.
     """
     rows = _rows([row for file in predictions for row in _read(file)])
     judge = _fit(rows, np.ones(len(rows.vendors), np.bool_))
@@ -137,7 +136,7 @@ def _rows(read: Sequence[tuple[str, float, list[float], bool, bool, bool]]) -> _
 
 
 def _read(file: Path) -> Iterator[tuple[str, float, list[float], bool, bool, bool]]:
-    """Of each request its vendor and signs, how sure the planner is, and whether it is right, a plan, a change."""
+    """For each request its vendor, confidence and features, and whether the answer is right, a plan, a change."""
     try:
         for line in file.read_text(encoding="utf-8").splitlines():
             told = json.loads(line)

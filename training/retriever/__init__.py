@@ -1,4 +1,4 @@
-"""Training, export and measuring of the models the retriever serves.
+"""Training, export and measuring of the models that the retriever serves.
 
-``command`` is ``nestor train retriever``, ``relevance_command`` is ``nestor train relevance``.
+``command`` implements ``nestor train retriever``, ``relevance_command`` implements ``nestor train relevance``.
 """

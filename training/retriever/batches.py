@@ -1,7 +1,7 @@
-"""Batches for a ranking loss that takes every other document of the batch as wrong.
+"""Batches for a ranking loss with in-batch negatives.
 
-Neighbours, from one provider and tag or path, come in runs: those are the documents that are hard to tell apart, and
-in a batch they cost nothing. No document in a batch is right for the query of another pair.
+Neighbours (same provider, and same tag or path) come in runs: they are hard to tell apart, and so they are hard
+negatives at no extra cost. No document in a batch is right for the query of another pair.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from training.retriever.examples import Document, Pair
 
 _PASSES = 50
-_SMALLEST = 0.25  # of the size; a loss over one pair teaches nothing
+_SMALLEST = 0.25  # of the size; a loss over one pair has no effect
 
 
 @dataclass(slots=True)
 class Batch:
-    """Pairs, and documents that are wrong for every one of them."""
+    """Pairs, and documents that are wrong for all of them."""
 
     pairs: list[Pair] = field(default_factory=list)
     negatives: list[str] = field(default_factory=list)
@@ -32,19 +32,19 @@ def make_batches(
     negatives: float,
     rng: random.Random,
 ) -> list[Batch]:
-    """Batches that hold every pair at most once, in an order that the generator decides.
+    """Batches that hold every pair at most once, in random order.
 
     Args:
-        pairs: what to learn.
-        documents: all that pairs name, by id.
-        size: pairs a batch.
-        run: neighbours that stay together.
-        negatives: mined documents added, for each pair that has some: 0 to 1.
+        pairs: the training pairs.
+        documents: all documents of the pairs, by id.
+        size: pairs per batch.
+        run: number of neighbours that stay together.
+        negatives: share of the pairs with mined documents that add one: 0 to 1.
         rng: shuffles.
     """
     waiting = _runs(pairs, documents, run, rng)
     batches: list[Batch] = []
-    for _ in range(_PASSES):  # a pair that collides waits for a later batch; what still collides then is left out
+    for _ in range(_PASSES):  # a pair that collides waits for a later batch; in the end it is left out
         filled, waiting = _fill(waiting, documents, size)
         batches += filled
         if not filled:
@@ -64,7 +64,7 @@ def _runs(pairs: Sequence[Pair], documents: Mapping[str, Document], run: int, rn
 
 
 def _fill(waiting: list[Pair], documents: Mapping[str, Document], size: int) -> tuple[list[Batch], list[Pair]]:
-    """One pass over the pairs: full batches, a last one that is not too small, and what collided."""
+    """One pass over the pairs: full batches, a last one that is not too small, and the pairs that collided."""
     batches, collided, current = [], [], _Open()
     for pair in waiting:
         if not current.take(pair, documents):
@@ -90,7 +90,7 @@ class _Open:
         self._right: set[str] = set()
 
     def take(self, pair: Pair, documents: Mapping[str, Document]) -> bool:
-        """Add the pair unless it would make something right count as wrong."""
+        """Add the pair, unless a right document would then count as wrong."""
         twin = documents[pair.document].twin
         if pair.query in self._queries or twin in self._twins or pair.document in self._right:
             return False
@@ -105,7 +105,7 @@ class _Open:
 
 
 def _wrong(batch: Batch, documents: Mapping[str, Document], share: float, rng: random.Random) -> Iterator[str]:
-    """A mined document for some pairs, unless it is right, or says the same as one that is, for any pair."""
+    """A mined document for some pairs, unless it is right, or equivalent to a right one, for any pair."""
     right = {one for pair in batch.pairs for one in pair.right}
     twins = {documents[one].twin for one in right}
     for pair in batch.pairs:

@@ -1,4 +1,4 @@
-"""What a trained model comes with: its files, a report in JSON, and a card that people read."""
+"""Writes the files of a trained model: the weights, a report in JSON, and a model card."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILES = (MODEL, "tokenizer.json")
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A folder that was trained on; the numbers count its APIs and its requests."""
+    """A folder that was trained on, with the numbers of its APIs and requests."""
 
     name: str
     licence: str
@@ -42,12 +42,12 @@ class Measured(Protocol):
 
     @property
     def n(self) -> int:
-        """Requests measured."""
+        """Number of measured requests."""
         ...
 
     @property
     def catalogue(self) -> int:
-        """APIs searched."""
+        """Number of searched APIs."""
         ...
 
     @property
@@ -56,28 +56,28 @@ class Measured(Protocol):
         ...
 
     def model_dump(self) -> dict[str, object]:
-        """All of it."""
+        """The whole report."""
         ...
 
 
 def write_model(towers: Towers, out: Path) -> None:
-    """Export the towers as they are served: int8 ONNX and the tokenizer."""
+    """Export the towers in the form that is served: int8 ONNX and the tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
     model = towers.model.to("cpu").float().eval()
-    with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()):  # the exporter's own affairs
+    with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()):  # the exporter's own output
         exported = export_fp32(model)
     onnx.save(to_int8_dynamic(exported), out / MODEL)
     save_tokenizer(model.tokenizer.backend_tokenizer, out / "tokenizer.json")
 
 
 def write_card(out: Path, recipe: Recipe, data: Sequence[Data], reports: Mapping[str, Mapping[str, Measured]]) -> str:
-    """Write ``report.json`` and ``MODEL_CARD.md`` beside the model.
+    """Write ``report.json`` and ``MODEL_CARD.md`` next to the model.
 
     Args:
         out: the model's folder.
         recipe: of the run.
-        data: what it read.
-        reports: by requests measured, then ``base`` and ``trained``.
+        data: the folders it read.
+        reports: by set of requests, then ``base`` and ``trained``.
 
     Returns:
         The table of figures.

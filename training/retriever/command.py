@@ -1,7 +1,7 @@
-"""What ``nestor train retriever`` does once its options are read: folders of data in, a measured model out.
+"""Implements ``nestor train retriever``: reads folders of data, and writes a measured model.
 
-The folders are those of :mod:`evals.data`, the measure is :mod:`evals.retrieve`: the ranking that serves, with the
-encoder that was there before and with the new one. How the weights are made is :mod:`training.retriever.trainer`.
+The folders are those of :mod:`evals.data`. :mod:`evals.retrieve` measures the ranking in service, with the base encoder
+and with the new one. :mod:`training.retriever.trainer` trains the weights.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _NAMED = " (provider named)"
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of data, split: what is trained on, and what recipes are compared by.
+    """A folder of data, split into training requests and validation requests.
 
     Attributes:
         source: catalogue and requests to train on.
-        validation: all its APIs, and the requests to compare by.
-        checked: these requests once more, as training sees requests.
+        validation: all its APIs, and the requests for comparison.
+        checked: the validation requests in the form that training uses.
         data: for the model card.
-        recorded: the requests that ``source`` has, as they were read.
+        recorded: the requests of ``source``, as they were read.
     """
 
     source: Source
@@ -76,7 +76,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where a run reads, works and writes, and how it is measured."""
+    """The folders, recipe and options of a run."""
 
     out: Path
     work: Path
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def cache(self) -> Path:
-        """Vectors of the catalogues by base and by new encoder."""
+        """Cached vectors of the catalogues, by base and by new encoder."""
         return self.work / "vectors.npz"
 
 
@@ -101,19 +101,19 @@ def train_retriever(
     recipe_file: Path | None,
     device: str,
 ) -> int:
-    """Train, export, measure; print the report. Progress goes to standard error. A run that was killed goes on.
+    """Train, export, measure; print the report. Progress goes to standard error. A run that was killed is continued.
 
     Args:
         folders: of data.
-        hold_out: by folder name, how many requests of the sample of ``nestor eval retrieve --limit`` to leave alone.
-        validation: requests of each folder to compare by; at most a fifth of them.
+        hold_out: by folder name, the size of the sample of ``nestor eval retrieve --limit`` that is not trained on.
+        validation: validation requests of each folder; at most a fifth of them.
         out: folder of the model, written at the end.
         work: folder of checkpoints, mined negatives and vectors.
         recipe_file: JSON with the fields of :class:`Recipe` that differ from its defaults.
         device: ``cpu``, ``cuda`` or ``auto``.
 
     Returns:
-        The exit status: 0, or 1 where the data or the recipe is not usable.
+        The exit status: 0, or 1 if the data or the recipe cannot be used.
     """
     err = Console(stderr=True)
     try:
@@ -136,13 +136,13 @@ def train_retriever(
 def read_folder(path: Path, hold_out: int, validation: int, recipe: Recipe) -> Folder:
     """Read and split a folder.
 
-    Of its splits, ``dev`` and ``train`` are trained on where there are such, else all but those called ``test...``; a
-    folder of one split is trained on. What nearly equals a request that is not trained on, is not trained on either.
+    The splits ``dev`` and ``train`` are trained on if any exists, else all whose name does not start with ``test``. A
+    folder with one split is trained on. Near duplicates of requests that are not trained on are left out as well.
 
     Args:
         path: the folder.
         hold_out: leave out the sample that ``nestor eval retrieve --limit`` of this number measures; 0 for none.
-        validation: requests to compare by; at most a fifth of them.
+        validation: validation requests; at most a fifth of them.
         recipe: how many requests to train on, and the seed of their choice.
 
     Raises:
@@ -184,7 +184,7 @@ def _train_and_measure(folders: Sequence[Folder], run: Run) -> dict[str, dict[st
 
 
 def _serving(base: str | None) -> str:
-    """The encoder that a run starts from, as it serves: of a working folder, the model made there."""
+    """The served form of the base encoder; for a work folder, the model made there."""
     if base is None:
         return DEFAULT_MODEL
     return base.removesuffix(".work") if Path(base, CHECKPOINT).is_file() else base
@@ -229,7 +229,7 @@ def _train(folders: Sequence[Folder], recorded: list[Pair], documents: Mapping[s
 
 
 def _recorded(folders: Sequence[Folder], base: Encoder, run: Run) -> list[Pair]:
-    """The pairs of all recorded requests, with what the retriever confuses them with; kept in the working folder."""
+    """The pairs of all recorded requests with mined hard negatives; cached in the work folder."""
     chosen = run.recipe.model_dump_json(include={"seed", "requests", "mined"})
     key = hashlib.sha256(chosen.encode() + base.name.encode())
     for folder in folders:
@@ -259,7 +259,7 @@ def _mine(folder: Folder, base: Encoder, run: Run) -> Negatives:
 
 
 def _measure(folder: Folder, encoder: Encoder, run: Run) -> dict[str, Report]:
-    """By the folder's name, and by another where providers can be named in the requests."""
+    """Reports by the folder's name, and by a second name if providers can be named in the requests."""
     plain = folder.validation
     if not plain.instances:
         return {}

@@ -1,4 +1,4 @@
-"""What the retriever learns from: documents (APIs as the encoder reads them), requests, and pairs of the two."""
+"""The retriever's training data: documents (APIs as the encoder reads them), requests, and pairs of the two."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _PLACE_SEGMENTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An API as the API tower reads it.
+    """An API in the form that the API tower reads.
 
     Attributes:
         id: unique over all sources.
-        api: what it describes.
-        text: what the encoder reads, the very text that serves.
-        twin: equal for documents that cannot be told apart by a request, such as one operation in two versions.
+        api: the API that it describes.
+        text: the encoder's input, the same text as in service.
+        twin: equal for documents that a request cannot distinguish, such as one operation in two versions.
         place: sorts neighbours next to each other: provider, tag, path.
     """
 
@@ -54,7 +54,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A query and a document that should be close; ``right`` are the ids of all that would be."""
+    """A query and a document that should be close. ``right`` are the ids of all documents that fit the query."""
 
     query: str
     document: str
@@ -78,7 +78,7 @@ class Source:
 
 
 def document(source: str, api: Api) -> Document:
-    """The document of an API; ``source`` tells catalogues with equal ids apart."""
+    """The document of an API. ``source`` distinguishes catalogues with equal ids."""
     saying = " ".join(words(f"{api.name} {api.summary} {api.description[:200]}"))
     segments = api.path.strip("/").split("/")[:_PLACE_SEGMENTS]
     return Document(
@@ -91,17 +91,17 @@ def document(source: str, api: Api) -> Document:
 
 
 def document_id(source: str, api: str) -> str:
-    """How the document of an API is called."""
+    """The id of an API's document."""
     return f"{source}/{api}"
 
 
 def request_pairs(source: Source, encoder: Encoder, rng: random.Random) -> list[Pair]:
-    """The pairs of a source's requests: each whole, each clause with its API, each step, and with the provider named.
+    """The pairs of a source's requests: the whole request, clauses with their APIs, steps, and with the provider named.
 
     Args:
         source: catalogue and requests.
-        encoder: an untrained one; it says which clause is nearest to which API.
-        rng: decides where a provider is named, and how.
+        encoder: an untrained encoder, used to assign clauses to APIs.
+        rng: decides where and how a provider is named.
     """
     pairs = []
     for request in source.requests:
@@ -114,18 +114,18 @@ def request_pairs(source: Source, encoder: Encoder, rng: random.Random) -> list[
 
 
 def with_negatives(pairs: Iterable[Pair], negatives: Mapping[frozenset[str], tuple[str, ...]]) -> list[Pair]:
-    """The pairs with what was mined for the requests they come from: see :func:`mining.mine`."""
+    """The pairs with the negatives mined for their requests; see :func:`mining.mine`."""
     return [replace(pair, negatives=negatives.get(pair.right, ())) for pair in pairs]
 
 
 def _step(text: str, one: str, source: Source, request: Request, rng: random.Random) -> Pair:
-    """A step by itself, or, as a clause with its context would be, with the provider named."""
+    """A step alone, or with the provider named, as in a clause with its context."""
     named = name_provider(text, source.documents[one].api.provider, rng) if rng.random() < 0.5 else ""
     return Pair(named or text, one, request.documents)
 
 
 def _clause_pairs(source: Source, encoder: Encoder) -> list[Pair]:
-    """Each API of a request with the clause it is nearest to, no clause twice."""
+    """Each API of a request with its nearest clause; no clause is used twice."""
     split = [(request, [clause.text for clause in split_clauses(request.query)]) for request in source.requests]
     split = [(request, clauses) for request, clauses in split if clauses]
     if not split:
@@ -141,7 +141,7 @@ def _clause_pairs(source: Source, encoder: Encoder) -> list[Pair]:
 
 
 def _assign(near: Vectors) -> list[tuple[int, int]]:
-    """Rows and columns paired off, the closest two first; no row or column twice."""
+    """Greedy pairs of rows and columns, the closest first; no row or column is used twice."""
     chosen: dict[int, int] = {}
     for place in np.argsort(-near, axis=None):
         row, column = divmod(int(place), near.shape[1])
@@ -151,7 +151,7 @@ def _assign(near: Vectors) -> list[tuple[int, int]]:
 
 
 class _Vectors:
-    """Vectors of texts that are known beforehand, encoded together."""
+    """Vectors of texts that are all known in advance, encoded together."""
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:
         unique = list(dict.fromkeys(texts))

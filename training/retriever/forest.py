@@ -14,18 +14,18 @@ from training.shared.boosting import Growth, boosted
 
 TREES: Final = 150
 _GROWTH: Final = Growth(TREES, leaves=8, depth=5, rate=0.08, least=80)
-"""Of many candidates in a leaf: the model is to learn what evidence means, not the catalogues it was shown with."""
+"""Many candidates per leaf, so that the model learns the evidence and does not overfit the catalogues."""
 
 
 def fit(evidence: Vectors, needed: NDArray[np.bool_], encoder: str, threshold: float, seed: int = 0) -> RelevanceModel:
-    """A model of whether a candidate is needed.
+    """Fit a model that predicts whether a candidate is needed.
 
     Args:
         evidence: (m, ``COLUMNS``) of the candidates of all requests.
-        needed: (m,) whether each is.
-        encoder: name of the one that the evidence was gathered with.
-        threshold: below it the best candidate of a request is none.
-        seed: of the draw of bins where there are very many candidates.
+        needed: (m,) whether each is needed.
+        encoder: name of the encoder that the evidence was gathered with.
+        threshold: if the best candidate is below it, a request gets no candidates.
+        seed: of the sample for binning if there are very many candidates.
     """
     return RelevanceModel(
         columns=np.array(COLUMNS),

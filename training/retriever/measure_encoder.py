@@ -29,14 +29,14 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read JSON lines, gzipped where the name ends so."""
+    """Read JSON lines, gzipped if the name ends in ``.gz``."""
     content = path.read_bytes()
     lines = gzip.decompress(content) if path.suffix == ".gz" else content
     return [json.loads(line) for line in lines.splitlines()]
 
 
 def tool_text(tool: dict[str, Any]) -> str:
-    """One line for one tool: the words of its name, its description and its parameters' names."""
+    """One line per tool: the words of its name, its description and its parameters' names."""
     words = _HUMP.sub(" ", tool["name"].rsplit(".", 1)[-1]).replace("_", " ")
     return f"{words}: {tool['description']} {', '.join(tool['parameters'])}"
 
@@ -44,7 +44,7 @@ def tool_text(tool: dict[str, Any]) -> str:
 def sample(
     tools: list[dict[str, Any]], instances: list[dict[str, Any]], limits: tuple[int, int]
 ) -> tuple[list[dict[str, Any]], list[tuple[str, set[str]]]]:
-    """At most so many tools and queries, the queries' gold tools always among the tools."""
+    """Sample tools and queries up to the limits. The queries' gold tools are always included."""
     rng = random.Random(7)  # noqa: S311 - a repeatable sample, not a secret
     rng.shuffle(instances)
     queries = [(row["query"], {call["api"] for call in row["calls"]}) for row in instances[: limits[1]]]
@@ -56,7 +56,7 @@ def sample(
 
 
 def recall_at_5(tools: Vectors, queries: Vectors, names: list[str], gold: list[set[str]]) -> tuple[float, float]:
-    """Percentages: gold tools found among five, and queries with all of theirs found."""
+    """Percentages: gold tools among the first five, and queries with all their gold tools there."""
     found = [
         {names[i] for i in row} & wanted
         for row, wanted in zip(np.argsort(-queries @ tools.T)[:, :5], gold, strict=True)

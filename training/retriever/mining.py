@@ -1,4 +1,4 @@
-"""Hard negatives: what the retriever that serves ranks high for a request and should not."""
+"""Hard negatives: documents that the retriever in service ranks high for a request although they are wrong."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Search = Callable[[str], list[str]]
 """Ids of the documents found for a query, best first."""
 
 Negatives = Mapping[frozenset[str], tuple[str, ...]]
-"""By the documents that are right, some that are wrong."""
+"""Maps the right documents to some wrong ones."""
 
 
 def mine(requests: Iterable[Request], documents: Mapping[str, Document], search: Search, keep: int) -> Negatives:
-    """By the documents a request needs, the best-ranked others, without those that say the same as a needed one.
+    """By the documents that a request needs, the best-ranked other ones, without equivalents of needed ones.
 
     Args:
-        requests: whose queries are searched.
+        requests: the requests to search for.
         documents: all of the catalogue, by id.
         search: the retriever.
-        keep: how many at most, for each request.
+        keep: maximum number per request.
     """
     mined: dict[frozenset[str], dict[str, None]] = {}
     for request in requests:

@@ -1,6 +1,6 @@
-"""How people may say what a sentence says: other verbs, a provider's name, a value, a slip of the finger.
+"""Rephrases sentences as users might: other verbs, a provider's name, a value, a typo.
 
-Nothing here knows a catalogue; ``synthesis`` uses it to make requests of an API's own description.
+Nothing here depends on a catalogue. ``synthesis`` uses it to make requests from an API's own description.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _VERSION = re.compile(r"\b(?:v\d+\w*|\d+(?: \d+)*)\b")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a description, without markup and the full stop, those of a length that someone would say."""
+    """The sentences of a description of suitable length, without markup and the full stop."""
     plain = _MARKUP.sub(lambda match: match["label"] or " ", text[:1_000])
     parts = (re.sub(r"\s+", " ", part).strip(" .") for part in _SENTENCE.split(plain))
     return [part for part in parts if 2 <= len(part.split()) <= 40]
@@ -85,7 +85,7 @@ def rephrase(sentence: str, rng: random.Random) -> str:
 
 
 def reword(sentence: str, rng: random.Random) -> str:
-    """The same as a bare imperative, perhaps with another verb: "show all clusters", "list all clusters"."""
+    """The sentence as an imperative, perhaps with another verb: "show all clusters", "list all clusters"."""
     first, _, rest = sentence.partition(" ")
     verb = _verb(first)
     if verb is None:
@@ -96,7 +96,7 @@ def reword(sentence: str, rng: random.Random) -> str:
 
 
 def with_value(request: str, api: Api, rng: random.Random) -> str:
-    """The request with a value for one of the API's parameters, as it would stand in a sentence."""
+    """The request with a value for one of the API's parameters."""
     parameters = [one for one in api.parameters if one.required] or list(api.parameters[:3])
     if not parameters:
         return request
@@ -107,7 +107,7 @@ def with_value(request: str, api: Api, rng: random.Random) -> str:
 
 
 def name_provider(request: str, provider: str, rng: random.Random) -> str:
-    """The request with its provider named in one of the ways people do; empty where the provider has no name.
+    """The request with its provider named in one of the usual ways; empty if the provider has no name.
 
     ``provider`` is as in the catalogue: a word, a domain, or ``googleapis.com~gmail``.
     """
@@ -120,7 +120,7 @@ def name_provider(request: str, provider: str, rng: random.Random) -> str:
 
 
 def provider_names(provider: str) -> list[str]:
-    """What people may call a provider: ``twilio.com~twilio_verify_v2`` is "twilio", "Twilio", "twilio verify"."""
+    """Names that users have for a provider: ``twilio.com~twilio_verify_v2`` is "twilio", "Twilio", "twilio verify"."""
     domain, _, service = provider.partition("~")
     vendor = domain.split(".")[0].strip("-_ ")
     if not vendor:
@@ -132,7 +132,7 @@ def provider_names(provider: str) -> list[str]:
 
 
 def slip(request: str, rng: random.Random) -> str:
-    """The request as it is typed in a hurry: lower case, or two letters swapped, one lost or doubled."""
+    """The request as typed in a hurry: in lower case, or with two letters swapped, one lost or doubled."""
     if rng.random() < 0.6:
         return request.lower()
     words = request.split()
@@ -153,7 +153,7 @@ def slip(request: str, rng: random.Random) -> str:
 
 
 def join(parts: Sequence[str], rng: random.Random) -> str:
-    """Several requests as one, as a list ("a, b, and c") or one after the other."""
+    """Combine several requests, as a list ("a, b, and c") or one after the other."""
     bare = [part.rstrip("?. ") for part in parts]
     if len(bare) > 2 and rng.random() < 0.5:
         return f"{bare[0]}, {', '.join(map(_lower, bare[1:-1]))}, and {_lower(bare[-1])}."
@@ -165,7 +165,7 @@ def join(parts: Sequence[str], rng: random.Random) -> str:
 
 
 def _verb(word: str) -> str | None:
-    """The verb in its base form ("Lists" is "list"), where it is one that requests begin with."""
+    """The base form of a verb ("Lists" is "list") that requests begin with; None for other words."""
     lower = word.lower().strip(",:")
     for base in (lower, lower.removesuffix("s"), lower.removesuffix("es"), f"{lower.removesuffix('ies')}y"):
         if base in _SYNONYMS or base in _SAME or base in _OTHER_VERBS:
@@ -174,6 +174,6 @@ def _verb(word: str) -> str | None:
 
 
 def _lower(text: str) -> str:
-    """With a small first letter, unless the first word is an abbreviation or a name of some kind."""
+    """The text with a small first letter, unless the first word is an abbreviation or a proper name."""
     first = text.split(" ", 1)[0]
     return text if first[1:] != first[1:].lower() or first == "I" else text[:1].lower() + text[1:]

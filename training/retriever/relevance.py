@@ -1,7 +1,7 @@
-"""Examples for the relevance model, and how good it is on requests it was not fitted to.
+"""Examples for the relevance model, and its quality on requests it was not fitted to.
 
-An example is a request with all its candidates' evidence, just as serving gathers it. Some are requests that nothing
-fits, because what would fit was taken away: from them the model learns what it looks like when there is nothing.
+An example is a request with the evidence of all its candidates, gathered as in service. For some requests the fitting
+APIs are removed, so that the model learns what the evidence looks like if nothing fits.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FOLDS = 5
 REFUSED = 0.003
 """Share of the answerable requests of each kind, not fitted to, that may fall below the threshold.
 
-So few because people word requests in more ways than data does: a plan can still be refused later, but nothing can be
-planned with an API that is not there.
+It is small because users phrase requests in more ways than the data. A plan can still be refused later, but a missing
+API cannot be planned with.
 """
 
 
@@ -39,11 +39,11 @@ class Example:
 
     Attributes:
         kind: of request, for the report.
-        group: examples of one group are never on both sides of a fold: one provider's APIs.
+        group: examples of one group are always in the same fold, such as those of one provider's APIs.
         evidence: (m, c) of the candidates.
         fused: (clauses, m) scores.
-        needed: (m,) whether each is.
-        wanted: how many the request needs, found or not; 0: nothing fits it.
+        needed: (m,) whether each is needed.
+        wanted: how many APIs the request needs, found or not; 0: nothing fits it.
     """
 
     kind: str
@@ -56,13 +56,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Of a model on requests it was not fitted to; percentages.
+    """The quality of a model on requests it was not fitted to, in percent.
 
     Attributes:
         found: by kind of request, all-tools@5 and all-tools@10.
-        auroc: of the likelihood that any is needed: requests that something fits against those that nothing fits, by
-            the kind of the latter.
-        refused: by kind, how many fall below the threshold.
+        auroc: of the likelihood that any API is needed: fitting requests against those that nothing fits, by the
+            kind of the latter.
+        refused: by kind, the share below the threshold.
         threshold: the likelihood.
     """
 
@@ -82,17 +82,17 @@ def example(
     kind: str,
     group: str,
 ) -> Example | None:
-    """The candidates of a request, or None where there is none.
+    """The candidates of a request; None if there are none.
 
     Args:
-        snapshot: where to look.
-        encoder: whose vectors it holds.
+        snapshot: the index to search.
+        encoder: the encoder that made the snapshot's vectors.
         query: the request.
         needed: ids of the APIs it needs.
-        allowed: positions it may look at; None: all.
-        options: how scores are made.
+        allowed: positions it may search; None: all.
+        options: how scores are computed.
         kind: of request.
-        group: which folds keep together.
+        group: the group that stays in one fold.
     """
     clauses = (*split_clauses(query), whole(query))
     asked = ask(snapshot, encoder, clauses, options.depth, allowed)
@@ -104,18 +104,18 @@ def example(
 
 
 def fitted(examples: Sequence[Example], encoder: str) -> tuple[RelevanceModel, Quality]:
-    """The model of all examples, and how good such a one is on what it was not fitted to, from which its threshold is.
+    """The model fitted to all examples, and its cross-validated quality, which determines its threshold.
 
     Args:
         examples: of all kinds.
-        encoder: name of the one that the evidence was gathered with.
+        encoder: name of the encoder that the evidence was gathered with.
     """
     quality = cross_validated(examples)
     return _fit(examples, encoder, quality.threshold), quality
 
 
 def cross_validated(examples: Sequence[Example]) -> Quality:
-    """Fit on all folds but one and look at that one, for each."""
+    """Fit to all folds but one and measure on that one, for each fold."""
     folds = np.array([zlib.crc32(one.group.encode()) % FOLDS for one in examples])
     found: dict[str, list[tuple[bool, bool]]] = {}
     best: dict[str, list[float]] = {}

@@ -1,8 +1,8 @@
-"""What ``nestor train relevance`` does once its options are read: folders of data in, the second stage's model out.
+"""Implements ``nestor train relevance``: reads folders of data, and writes the second stage's model.
 
-The folders and what is kept apart are those of ``nestor train retriever``. Of each request there are variants: as it
-stands; with its provider named; without the APIs of its provider, so that nothing fits; among a short list of tools
-that has what it needs, and among one that has not.
+The folders and the held-out requests are those of ``nestor train retriever``. Each request has variants: unchanged;
+with its provider named; without the APIs of its provider, so that nothing fits; with a short list of tools that
+includes the needed ones, and with one that does not.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _ABSENT = 0.5
 _LISTED = 0.5
 _LIST = 5
 _REQUESTS = 800
-"""Of one folder at most, so that none outweighs the others."""
+"""Maximum per folder, so that no folder outweighs the others."""
 _PROVIDERS = 20
-"""A catalogue with fewer providers is about too little for a request to be out of place once its own is gone."""
+"""With fewer providers, a catalogue is too narrow: a request might fit it even without its own provider."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Ask:
-    """A request in one of its variants; ``allowed``: positions to look at, None for all."""
+    """A variant of a request. ``allowed``: positions to search, None for all."""
 
     query: str
     needed: frozenset[str]
@@ -52,17 +52,17 @@ class _Ask:
 def train_relevance(
     folders: Sequence[Path], hold_out: Mapping[str, int], encoder_name: str, out: Path, cache: Path | None
 ) -> int:
-    """Gather examples, fit, write; print how good it is on folds it was not fitted to.
+    """Gather examples, fit and write the model; print its cross-validated quality.
 
     Args:
         folders: of data.
-        hold_out: by folder name, how many requests of the sample of ``nestor eval retrieve --limit`` to leave alone.
-        encoder_name: the encoder that is to serve.
+        hold_out: by folder name, the size of the sample of ``nestor eval retrieve --limit`` that is not trained on.
+        encoder_name: the encoder that will serve.
         out: the file to write.
-        cache: file that keeps the vectors of catalogues between runs.
+        cache: file that caches the vectors of catalogues between runs.
 
     Returns:
-        The exit status: 0, or 1 where the data is not usable.
+        The exit status: 0, or 1 if the data cannot be used.
     """
     err = Console(stderr=True)
     try:
@@ -97,7 +97,7 @@ def _examples(
 
 
 def _read(folder: Path, hold_out: int) -> Dataset:
-    """The requests that may be trained on, and all APIs."""
+    """All APIs, and the requests that may be trained on."""
     read = read_folder(folder, hold_out, 0, Recipe(requests=_REQUESTS))
     return dataclasses.replace(read.validation, instances=read.recorded)
 
@@ -120,7 +120,7 @@ def _asks(name: str, dataset: Dataset, snapshot: Snapshot) -> Iterator[_Ask]:
 
 
 def _listed(one: Instance, dataset: Dataset, snapshot: Snapshot, group: str, rng: random.Random) -> Iterator[_Ask]:
-    """Among few tools, those it needs and others; and among others alone."""
+    """The request with a short list of needed tools and others, and with a list of others only."""
     others = [api.id for api in rng.sample(dataset.apis, min(_LIST, len(dataset.apis))) if api.id not in one.apis]
     fitting, unfitting = (_positions(snapshot, ids) for ids in ({*one.apis, *others[: rng.randrange(_LIST)]}, others))
     yield _Ask(one.query, one.apis, fitting, "short list", group)
@@ -134,7 +134,7 @@ def _positions(snapshot: Snapshot, ids: Set[str] | Sequence[str]) -> NDArray[np.
 
 
 def _table(examples: Sequence[Example], quality: Quality) -> Table:
-    """What became of every kind of request when it was not fitted to."""
+    """The cross-validated results for every kind of request."""
     table = Table("requests", "n", "all@5", "all@10", "AUROC against", "below the threshold", box=None)
     for kind in quality.refused:
         at_5, at_10 = (f"{value:.1f}" for value in quality.found[kind]) if kind in quality.found else ("", "")

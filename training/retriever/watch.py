@@ -1,6 +1,6 @@
-"""A quick look at validation requests while training: whole requests, by meaning alone, among a part of the catalogue.
+"""A quick measurement on validation requests while training: whole requests, vectors only, part of the catalogue.
 
-It says whether training goes the right way; what is reported is measured with the engine that serves.
+It shows whether training improves the model. The reported figures are measured with the engine in service.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Watch:
     Args:
         sources: catalogues.
         requests: validation requests of each, in the same order.
-        documents: of one source, at most: those that are needed, and others at random.
-        asked: requests of one source, at most.
+        documents: maximum per source: the needed ones, and random others.
+        asked: maximum number of requests per source.
     """
 
     def __init__(

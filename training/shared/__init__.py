@@ -1,1 +1,1 @@
-"""What the trainings have in common: recipes, devices, checkpoints, the export of models, pieces of their cards."""
+"""Code shared by the trainings: recipes, devices, checkpoints, the export of models, parts of model cards."""

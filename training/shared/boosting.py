@@ -1,4 +1,4 @@
-"""Fits gradient-boosted trees with scikit-learn, and takes them out of it as plain arrays."""
+"""Fits gradient-boosted trees with scikit-learn, and converts them to plain arrays."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from services.trees import Floats, Trees
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How trees grow.
+    """Options of the trees.
 
     Attributes:
-        trees: how many.
-        leaves: of a tree, at most.
-        depth: of a tree, at most.
-        rate: of learning.
-        least: rows in a leaf, at least.
+        trees: number of trees.
+        leaves: maximum per tree.
+        depth: maximum per tree; None: no limit.
+        rate: learning rate.
+        least: minimum number of rows per leaf.
         regularisation: L2, of a leaf's value.
     """
 
@@ -36,14 +36,14 @@ class Growth:
 def boosted(
     rows: Floats, right: NDArray[np.bool_], growth: Growth, weights: NDArray[np.float64] | None = None, seed: int = 0
 ) -> Trees:
-    """Trees that say how likely a row is right.
+    """Fit trees that predict how likely a row is right.
 
     Args:
         rows: (m, columns).
-        right: (m,) whether each is.
-        growth: how they grow.
-        weights: (m,) how much each counts; None: all the same.
-        seed: of the draw of bins where there are very many rows.
+        right: (m,) whether each is right.
+        growth: options of the trees.
+        weights: (m,) sample weights; None: all equal.
+        seed: of the sample for binning if there are very many rows.
     """
     model = HistGradientBoostingClassifier(
         max_iter=growth.trees,

@@ -1,4 +1,4 @@
-"""Pieces of model cards."""
+"""Parts of model cards."""
 
 from __future__ import annotations
 

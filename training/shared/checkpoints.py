@@ -1,4 +1,4 @@
-"""What training loops share: how far a run is, how fast it learns, and its checkpoint."""
+"""State shared by training loops: progress, learning rate and checkpoint."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, Final
 import torch
 
 CHECKPOINT: Final = "checkpoint.pt"
-"""Of a run, in its working folder."""
+"""File name of a run's checkpoint in its work folder."""
 
 
 class CheckpointError(RuntimeError):
-    """The checkpoint in the working folder is of another run; the message says what to do."""
+    """The checkpoint in the work folder belongs to another run. The message says what to do."""
 
 
 @dataclass(slots=True)
 class Course:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
         total: steps of the whole run.
-        minutes: of training after which it ends, if it is limited.
+        minutes: time limit of training, if any.
         warmup: share of the run in which the learning rate rises.
         done: steps so far.
         seconds: of training so far.
@@ -42,7 +42,7 @@ class Course:
 
     @property
     def rate(self) -> float:
-        """The factor on the learning rate: up in a line, down in a line, never 0 before the end."""
+        """The factor on the learning rate: linear warm-up, then linear decay, never 0 before the end."""
         if self.progress < self.warmup:
             return max(self.progress, 1 / self.total) / self.warmup
         return (1 - self.progress) / (1 - self.warmup) if self.warmup < 1 else 1.0
@@ -52,17 +52,17 @@ class Checkpoint:
     """The state of a run on disk.
 
     Args:
-        folder: its working folder.
-        key: of all that decides the steps: another key is another run.
-        model: whose weights are kept.
-        optimizer: likewise.
+        folder: its work folder.
+        key: of everything that determines the steps: another key is another run.
+        model: whose weights are saved.
+        optimizer: whose state is saved.
     """
 
     def __init__(self, folder: Path, key: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self._file, self._key, self._model, self._optimizer = folder / CHECKPOINT, key, model, optimizer
 
     def save(self, course: Course) -> None:
-        """Write it, beside the old one and then over it: a kill leaves one of the two whole."""
+        """Write a temporary file and rename it, so that a kill never leaves a partial checkpoint."""
         part = self._file.with_suffix(".part")
         state = {
             "key": self._key,
@@ -75,16 +75,16 @@ class Checkpoint:
         part.replace(self._file)
 
     def resume(self, course: Course) -> None:
-        """Go on where it stands; nothing happens where there is none.
+        """Restore the state from the checkpoint; do nothing if there is none.
 
         Raises:
-            CheckpointError: it cannot be read, or is of another run.
+            CheckpointError: it cannot be read, or belongs to another run.
         """
         if not self._file.exists():
             return
         try:
             state: dict[str, Any] = torch.load(self._file, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever its unpickler stumbles over
+        except Exception as error:  # the unpickler may raise anything
             raise CheckpointError(f"{self._file} cannot be read, remove it: {error}") from error
         if state["key"] != self._key:
             raise CheckpointError(f"{self._file} is of another recipe or of other data: remove it, or go on with those")
@@ -94,7 +94,7 @@ class Checkpoint:
 
 
 def start(model: torch.nn.Module, folder: Path) -> None:
-    """Give a model the weights that an earlier run came to; what the model has more than that one keeps its own.
+    """Load the weights of an earlier run into a model. Weights that the earlier one lacks are kept.
 
     Raises:
         CheckpointError: its checkpoint cannot be read, or is of another kind of model.
@@ -102,12 +102,12 @@ def start(model: torch.nn.Module, folder: Path) -> None:
     try:
         state: dict[str, Any] = torch.load(folder / CHECKPOINT, map_location="cpu", weights_only=True)
         model.load_state_dict(_fitted(state["model"], model.state_dict()))
-    except Exception as error:  # whatever its unpickler stumbles over
+    except Exception as error:  # the unpickler may raise anything
         raise CheckpointError(f"cannot start from {folder / CHECKPOINT}: {error}") from error
 
 
 def _fitted(earlier: dict[str, torch.Tensor], own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Earlier weights; of new tensors a model's own, and of grown ones the new rows."""
+    """The earlier weights, with the model's own values for new tensors and for new rows of larger ones."""
     fitted = {name: weight.clone() for name, weight in own.items()}
     for name, weight in earlier.items():
         (fitted[name][: len(weight)] if weight.dim() else fitted[name]).copy_(weight)

@@ -15,11 +15,11 @@ _TIMES: Final = 5
 
 
 class DeviceError(RuntimeError):
-    """torch cannot use the device that was asked for."""
+    """torch cannot use the requested device."""
 
 
 def choose_device(wanted: str) -> str:
-    """``cpu`` or ``cuda``; ``auto`` is a GPU where there is one.
+    """``cpu`` or ``cuda``; ``auto`` selects a GPU if there is one.
 
     Raises:
         DeviceError: there is no such device.
@@ -32,16 +32,16 @@ def choose_device(wanted: str) -> str:
 
 
 def use_all_processors() -> None:
-    """Have this thread's products computed on all of them: FAISS, asked for candidates before, leaves it one."""
+    """Let torch use all processors in this thread: FAISS, called before it, sets the number of threads to one."""
     torch.set_num_threads(os.cpu_count() or 1)
 
 
 @cache
 def faster_in_bfloat16(device: str) -> bool:
-    """Whether matrix products take less time in bfloat16 than in float32. Takes some 50 ms on a processor.
+    """Whether matrix products are faster in bfloat16 than in float32. Takes about 50 ms on a CPU.
 
-    Processors with tiles for it (AMX) are several times faster with it; some that merely have its instructions are half
-    as fast, which nothing but a try tells.
+    CPUs with AMX tiles are several times faster with it. Some that only have its instructions are half as fast. Only a
+    measurement shows which is the case.
     """
     if device != "cpu":
         return bool(torch.cuda.is_bf16_supported())
@@ -49,7 +49,7 @@ def faster_in_bfloat16(device: str) -> bool:
 
 
 def _product_s(kind: torch.dtype) -> float:
-    """Seconds that a product takes, at best."""
+    """Shortest time of a product in seconds."""
     left, right = torch.ones(_ROWS, _WIDTH, dtype=kind), torch.ones(_WIDTH, 4 * _WIDTH, dtype=kind)
     took = []
     for _ in range(_TIMES):

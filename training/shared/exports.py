@@ -1,4 +1,4 @@
-"""How encoders become ONNX, and weights read back from it, so that training can go further from a model that ships."""
+"""Exports encoders to ONNX and reads weights back, so that training can continue from a shipped model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from training.shared.checkpoints import CheckpointError
 from training.shared.quantisation import dequantised, without_traces
 
 _CUT_UP: Final = 64
-"""Weights of fewer numbers may be constants of the graph, row by row."""
+"""Weights with fewer numbers may be constants of the graph, row by row."""
 
 
 def trace_encoder(graph: torch.nn.Module) -> onnx.ModelProto:
-    """Trace an encoder in float32, as :class:`services.encoder.OnnxEncoder` reads it; batch and token axes stay free.
+    """Trace an encoder in float32 for :class:`services.encoder.OnnxEncoder`. Batch and token axes stay dynamic.
 
     Args:
-        graph: gives (n, t, d) token vectors and (n, d) normalised text vectors of (n, t) ids and mask.
+        graph: returns (n, t, d) token vectors and (n, d) normalised text vectors for (n, t) ids and mask.
     """
     ids = torch.randint(1000, 2000, (2, 7))
     axes = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
@@ -44,7 +44,7 @@ def trace_encoder(graph: torch.nn.Module) -> onnx.ModelProto:
 
 
 def save_tokenizer(tokenizer: Any, path: Path) -> None:
-    """Write a tokenizer of ``tokenizers`` with the truncation it is served with, without padding."""
+    """Write a tokenizer of ``tokenizers`` with the truncation used in service, without padding."""
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.save(str(path), pretty=False)
@@ -53,23 +53,23 @@ def save_tokenizer(tokenizer: Any, path: Path) -> None:
 def restore_weights(
     module: torch.nn.Module, trace: Callable[[], onnx.ModelProto], file: Path, *, unused: str | None = None
 ) -> None:
-    """Give a module the weights of one that was exported, as far as 8 bits hold them, in place.
+    """Load the weights of an exported module into this one, in place and with the precision of 8 bits.
 
-    An exporter names matrices by their place in the graph. Which is which is seen by tracing this module with weights
-    that are all different.
+    An exporter names matrices by their place in the graph. To identify them, this module is traced with weights that
+    are all different.
 
     Args:
         module: of the same sizes.
-        trace: exports it as it is then, in float32.
+        trace: exports the module in float32.
         file: that :func:`training.shared.quantisation.to_int8_dynamic` made.
-        unused: part of the names of weights that no graph has, and that stay as they are.
+        unused: part of the names of weights that are not in the graph and stay unchanged.
 
     Raises:
-        CheckpointError: it cannot be read, or is of a module of other sizes.
+        CheckpointError: the file cannot be read, or is of a module of other sizes.
     """
     try:
         exported = dequantised(onnx.load(file))
-    except Exception as error:  # whatever its parser stumbles over
+    except Exception as error:  # the parser may raise anything
         raise CheckpointError(f"cannot start from {file}: {error}") from error
     generator = torch.Generator().manual_seed(1)
     used = {name: weight for name, weight in module.named_parameters() if unused is None or unused not in name}
@@ -79,7 +79,7 @@ def restore_weights(
     graph = trace().graph
     turned = {node.input[1] for node in graph.node if node.op_type == "Gemm" and _is_turned(node)}
     traced = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
-    # Quantisation stores the matrices of such nodes the other way round.
+    # Quantisation stores the matrices of these nodes transposed.
     traced |= {name: traced[name].T for name in turned & traced.keys()}
     with torch.no_grad():
         for name, weight in used.items():
@@ -93,7 +93,7 @@ def _is_turned(node: onnx.NodeProto) -> bool:
 def _matching(
     name: str, marked: NDArray[np.float32], traced: dict[str, NDArray[Any]], exported: dict[str, NDArray[Any]]
 ) -> NDArray[np.float32]:
-    """What an export holds in the place where a trace of the marked weight holds that; by rows where it was cut up."""
+    """The exported values at the place of the marked weight in the trace; row by row if the weight was split."""
     for other, values in traced.items():
         if marked.ndim == 2 and other in exported and np.array_equal(values, marked.T):
             return _grown(exported[other].T, marked)
@@ -106,7 +106,7 @@ def _matching(
 
 
 def _grown(earlier: NDArray[np.float32], marked: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A matrix as wide as the marked one: what a network reads that the earlier one did not counts nothing at first."""
+    """The matrix padded with zeros to the marked one's width, so that new inputs have no effect at first."""
     grown = np.zeros_like(marked)
     if earlier.shape[0] != grown.shape[0] or earlier.shape[1] > grown.shape[1]:
         raise CheckpointError(f"cannot start from this export: a matrix is {earlier.shape}, not {grown.shape}")

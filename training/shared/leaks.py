@@ -1,4 +1,4 @@
-"""Keeps what is measured out of what is learnt: equal and nearly equal requests."""
+"""Keeps measured requests out of training data: equal and nearly equal requests."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from typing import Final
 
 NEAR: Final = 0.8
-"""Two requests are nearly equal when so large a share of their runs of three words, of both together, is the same."""
+"""Two requests are near duplicates if at least this share of their word trigrams is the same (Jaccard index)."""
 _RUN: Final = 3
 
 Grams = frozenset[tuple[str, ...]]
 
 
 def grams(query: str) -> Grams:
-    """The runs of three words of a request, in lower case without punctuation; a shorter one is a run of its own."""
+    """The word trigrams of a request, in lower case without punctuation; a shorter request is one item."""
     words = re.findall(r"\w+", query.lower())
     return frozenset(tuple(words[at : at + _RUN]) for at in range(max(len(words) - _RUN + 1, 1)))
 
 
 class Nearness:
-    """Finds requests nearly equal to one of many."""
+    """Finds near duplicates among many requests."""
 
     def __init__(self, queries: Iterable[str] = ()) -> None:
         self._queries: list[tuple[str, Grams]] = []
@@ -29,7 +29,7 @@ class Nearness:
         self.add(queries)
 
     def add(self, queries: Iterable[str]) -> None:
-        """Add to the many."""
+        """Add requests."""
         for query in queries:
             found = grams(query)
             for gram in found:
@@ -37,7 +37,7 @@ class Nearness:
             self._queries.append((query, found))
 
     def of(self, query: str) -> str | None:
-        """The one that is nearly equal, the most so where there are several."""
+        """The known request that is nearly equal, the closest if there are several."""
         asked = grams(query)
         shared: Counter[int] = Counter()
         for gram in asked:

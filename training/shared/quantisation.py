@@ -1,4 +1,4 @@
-"""Smaller ONNX models: weights and words as 8-bit integers.
+"""Smaller ONNX models: weights and word embeddings as 8-bit integers.
 
 It works on graphs with standard operators, whatever library traced them.
 """
@@ -19,18 +19,18 @@ WORD_TABLE_ROWS = 10_000
 
 
 def to_int8(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Store matrix weights and the word table as int8; activations stay float as far as the file is concerned."""
+    """Store matrix weights and the word embeddings as int8. In the file, activations stay float."""
     return _rewritten(_with_int8_words(model), "MatMul", 1, _dequantised_weight)
 
 
 def to_int8_dynamic(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The word table as ``to_int8`` has it, and onnxruntime's dynamic quantisation of the matrix products."""
+    """Store the word embeddings as in ``to_int8``; use onnxruntime's dynamic quantisation for the matrix products."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "fp32.onnx"), Path(folder, "int8.onnx")
         model = _with_int8_words(model)
-        del model.graph.value_info[:]  # a Gemm's weights are turned about, their noted shapes are not
+        del model.graph.value_info[:]  # a Gemm's weights get transposed, but their noted shapes do not
         onnx.save(model, source)
         quantize_dynamic(
             source,
@@ -44,7 +44,7 @@ def to_int8_dynamic(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def dequantised(model: onnx.ModelProto) -> dict[str, NDArray[np.float32]]:
-    """The floating point weights of a graph of ``to_int8_dynamic``, by the names that they had before."""
+    """The float weights of a graph made by ``to_int8_dynamic``, by their original names."""
     held = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
     found = {name: values for name, values in held.items() if values.dtype == np.float32}
     for name, values in held.items():
@@ -58,7 +58,7 @@ def dequantised(model: onnx.ModelProto) -> dict[str, NDArray[np.float32]]:
 
 
 def to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Half-precision weights and operators. For comparison."""
+    """Convert to half-precision weights and operators, for comparison."""
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     converted: onnx.ModelProto = convert_float_to_float16(model, keep_io_types=True)
@@ -85,7 +85,7 @@ def _rewritten(
     rewrite: Callable[[onnx.GraphProto, onnx.NodeProto, onnx.TensorProto], list[onnx.NodeProto]],
     only: Callable[[onnx.TensorProto], bool] = lambda _: True,
 ) -> onnx.ModelProto:
-    """Put other nodes in the place of those of an operator whose input of that number is one of the weights."""
+    """Replace the nodes of an operator whose input with that number is one of the weights."""
     weights = {tensor.name: tensor for tensor in model.graph.initializer if only(tensor)}
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
@@ -104,7 +104,7 @@ def _is_word_table(tensor: onnx.TensorProto) -> bool:
 
 
 def _quantise(graph: onnx.GraphProto, tensor: onnx.TensorProto, axis: int) -> tuple[str, str, bool]:
-    """Replace a float matrix by int8 values and the float scales left after reducing ``axis``; give their names."""
+    """Replace a float matrix by int8 values and the float scales left after reducing ``axis``; return their names."""
     values, scales = f"{tensor.name}_int8", f"{tensor.name}_scale"
     if any(existing.name == values for existing in graph.initializer):
         return values, scales, False

@@ -1,4 +1,4 @@
-"""What runs that train share: a recipe read from a file, and progress shown."""
+"""Helpers of training runs: reading a recipe from a file, and showing progress."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Recipe = TypeVar("Recipe", bound=BaseModel)
 
 
 def read_recipe(kind: type[Recipe], file: Path | None) -> Recipe:
-    """The recipe in a JSON file, which names what differs from the defaults; the defaults without one.
+    """Read a recipe from a JSON file with the fields that differ from the defaults; without a file, the defaults.
 
     Raises:
-        DataError: the file names something else, or cannot be read.
+        DataError: the file is not valid, or cannot be read.
     """
     if file is None:
         return kind()
@@ -31,6 +31,6 @@ def read_recipe(kind: type[Recipe], file: Path | None) -> Recipe:
 
 
 def progress_on(console: Console) -> Progress:
-    """Bars with the number done and the time left; they go when all is done."""
+    """Bars with the number done and the time left; they disappear at the end."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True)

@@ -1,4 +1,4 @@
-"""Steps of a training that a killed run goes on from."""
+"""Training steps that a killed run can resume."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LossT = TypeVar("LossT")
 
 
 class Resumable:
-    """A trainer whose steps are kept.
+    """A trainer that saves its progress.
 
     Args:
-        course: how far they are, resumed from the checkpoint.
-        checkpoint: where they are kept.
-        seed: of what is drawn at random in a step.
+        course: the progress, resumed from the checkpoint.
+        checkpoint: stores the state.
+        seed: of random draws in a step.
         every: steps between checkpoints.
 
     Raises:
-        CheckpointError: the checkpoint is of another run.
+        CheckpointError: the checkpoint belongs to another run.
     """
 
     def __init__(self, course: Course, checkpoint: Checkpoint, seed: int, every: int) -> None:
@@ -53,16 +53,16 @@ class Resumable:
         report: Callable[[LossT], None],
         stop: Callable[[int], bool],
     ) -> bool:
-        """Do the steps that are left.
+        """Do the remaining steps.
 
         Args:
             batches: of those steps.
-            step: does one; its time counts.
-            report: told of what came of every step, when it is counted and kept.
-            stop: asked before each step with the number of steps done; True leaves a checkpoint and stops.
+            step: does one step; its time is counted.
+            report: called with the result of every step, after it is counted and saved.
+            stop: called before each step with the number of steps done; True saves a checkpoint and stops.
 
         Returns:
-            Whether the run is over.
+            Whether the run is complete.
         """
         use_all_processors()
         while self.progress < 1:
@@ -71,7 +71,7 @@ class Resumable:
                 return False
             batch = next(batches)
             start = time.monotonic()
-            torch.manual_seed(self._seed * 1_000_003 + self.done)  # dropout: the same after a resume
+            torch.manual_seed(self._seed * 1_000_003 + self.done)  # same dropout after a resume
             loss = step(batch)
             self._course.done += 1
             self._course.seconds += time.monotonic() - start
